@@ -1,0 +1,1 @@
+"""Compare the modes: an experiment grid on Spark, four tiers, one report."""

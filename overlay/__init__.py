@@ -1,0 +1,1 @@
+"""Find peers and talk to them: contacts, channels, the DHT and the topic directory."""

@@ -1,0 +1,1 @@
+"""From peers to publish/subscribe: topics, communities and dissemination."""
