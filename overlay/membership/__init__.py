@@ -1,0 +1,1 @@
+"""Membership services: unstructured, semi-structured and structured, behind one interface."""

@@ -1,0 +1,90 @@
+"""What CAMCAST needs of a membership service, and what a membership service needs of a directory.
+
+A *topic table* is the partial view that a process keeps of its community: about ln N + c other members.
+Three services keep one (unstructured, semi-structured, structured); whoever uses this interface
+does not know which one runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from overlay.contact import Contact, PeerId
+
+Found = Callable[[tuple[Contact, ...]], None]
+"""Called exactly once with the contacts that were found; with none when there are none."""
+
+
+class TopicDirectory(Protocol):
+    """Where members of a topic are found: configured gateways, or the DHT.
+
+    Answers come through a callback, at once or later, and always come.
+    """
+
+    def announce(self, topic: str) -> None:
+        """Let others find this process under `topic`, until it is withdrawn."""
+        ...
+
+    def withdraw(self, topic: str) -> None: ...
+
+    def contacts(self, topic: str, count: int, found: Found) -> None:
+        """Some live members other than this process, quickly (the paper's getContact)."""
+        ...
+
+    def sample(self, topic: str, count: int, found: Found) -> None:
+        """Distinct members other than this process, uniform over the live ones (searchPeers)."""
+        ...
+
+    def size(self, topic: str, found: Callable[[float], None]) -> None:
+        """An estimate of the number of members."""
+        ...
+
+
+class Membership(Protocol):
+    """One process's membership of one community. A core: it acts through its context only."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        """The topic table: other members of the community, in an order that means nothing."""
+        ...
+
+    @property
+    def size(self) -> float:
+        """The community's estimated size N_t, this process included; at least 1."""
+        ...
+
+    def start(self) -> None:
+        """Join the community."""
+        ...
+
+    def stop(self) -> None:
+        """Leave it: say goodbye, cancel every timer, keep nothing."""
+        ...
+
+    def receive(self, sender: Contact, message: object) -> None:
+        """React to one of this service's own messages; anything else is counted and ignored."""
+        ...
+
+    def suspect(self, peer: PeerId) -> None:
+        """The failure detector believes that `peer` has crashed."""
+        ...
+
+
+class MembershipListener(Protocol):
+    """What a membership service reports to the protocol that uses it."""
+
+    def joined(self) -> None:
+        """The community has been entered: the table is usable, or this process is its first."""
+        ...
+
+    def member_added(self, contact: Contact) -> None:
+        """`contact` entered the topic table."""
+        ...
+
+    def member_removed(self, contact: Contact) -> None:
+        """`contact` left the topic table."""
+        ...

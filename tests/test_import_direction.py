@@ -1,0 +1,57 @@
+"""Imports point down only, and protocol cores touch neither I/O nor clocks nor global randomness."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FORBIDDEN = {"overlay": {"pubsub", "bench"}, "pubsub": {"bench"}, "bench": set()}
+IMPURE = {"asyncio", "socket", "time", "random", "asyncio_dgram", "uvloop", "secrets", "os"}
+CORES = [
+    "overlay/context.py",
+    "overlay/membership",
+]
+"""Files and folders that hold protocol cores."""
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def core_files() -> list[Path]:
+    files: list[Path] = []
+    for core in CORES:
+        path = ROOT / core
+        assert path.exists(), f"{core} is listed as a core and is not there"
+        files += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return files
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_packages_import_downwards_only(package: str) -> None:
+    for path in sorted((ROOT / package).rglob("*.py")):
+        upward = imported(path) & FORBIDDEN[package]
+        assert not upward, f"{path.relative_to(ROOT)} imports {sorted(upward)}"
+
+
+@pytest.mark.parametrize("path", core_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_cores_are_pure(path: Path) -> None:
+    impure = imported(path) & IMPURE
+    assert not impure, f"{path.relative_to(ROOT)} imports {sorted(impure)}"
+
+
+def test_the_publish_subscribe_part_does_without_spark() -> None:
+    import subprocess
+    import sys
+
+    code = "import overlay, pubsub, sys; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
