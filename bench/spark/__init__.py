@@ -1,0 +1,1 @@
+"""Everything that knows of Spark: Java, the session, running a grid, progress."""

@@ -1,0 +1,131 @@
+"""One Spark session: local by default, any master by name, quiet on the terminal.
+
+What Spark and its workers have to say goes to `spark.log` in the working directory given.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.spark.code_archive import code_archive
+from bench.spark.java import java_home
+from overlay.errors import CamcastError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+
+
+class SparkError(CamcastError):
+    """Spark is not installed, does not start, or its master does not answer."""
+
+
+@contextmanager
+def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
+    """A session on `master`; stopped at the end of the block, and Java with it.
+
+    A remote master gets the three packages as an archive, so its workers need only the libraries.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise SparkError("the benchmark needs Spark: pip install 'camcast[bench]'") from None
+    workdir.mkdir(parents=True, exist_ok=True)
+    _set_environment(workdir)
+    local = master.startswith("local")
+    builder = SparkSession.builder.master(master).appName("camcast")
+    for name, value in _settings(workdir, local).items():
+        builder = builder.config(name, value)
+    with _stderr_to(workdir / "spark.log"):
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            raise SparkError(
+                f"no Spark session on {master}: {_first_line(error)} (see {workdir / 'spark.log'})"
+            ) from None
+    try:
+        if not local:
+            session.sparkContext.addPyFile(str(code_archive(workdir)))
+        yield session
+    finally:
+        _stop(session)
+
+
+def _settings(workdir: Path, local: bool) -> dict[str, str]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.warehouse.dir": str(workdir / "warehouse"),
+        "spark.python.worker.reuse": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.driver.memory": "2g",
+    }
+    if local:
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+        # Half the cost of a Python task; needs the worker on the same machine.
+        settings["spark.python.unix.domain.socket.enabled"] = "true"
+    else:
+        # A master that does not answer is an error after this long, not a hang.
+        settings["spark.cores.max"] = str(max(1, 1_000_000))
+        settings["spark.network.timeout"] = "120s"
+    return settings
+
+
+def _set_environment(workdir: Path) -> None:
+    os.environ["JAVA_HOME"] = str(java_home(workdir))
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    configuration = workdir / "spark-conf"
+    configuration.mkdir(exist_ok=True)
+    log = (workdir / "spark.log").resolve()
+    (configuration / "log4j2.properties").write_text(_LOGGING.format(log=log))
+    os.environ["SPARK_CONF_DIR"] = str(configuration)
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Point the process's standard error at a file while Java starts; Java inherits it for good."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with log.open("ab") as sink:
+        os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+def _stop(session: SparkSession) -> None:
+    from pyspark import SparkContext
+
+    session.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout=60)
+        SparkContext._gateway = SparkContext._jvm = None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+_LOGGING = """rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yy-MM-dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
