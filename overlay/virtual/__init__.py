@@ -1,0 +1,1 @@
+"""Virtual time and a virtual network: what the tests and the emulated benchmark run on."""
