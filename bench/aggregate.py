@@ -1,0 +1,123 @@
+"""From result rows to aggregates: a row for each setting, community and metric, with its interval.
+
+A *setting* is an experiment without its repetition and seed: what a point of a figure stands for.
+Proportions (reliability) get Wilson's interval, means the bootstrap's; the percentiles are exact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from bench.store import ResultStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTING = (
+    "suite",
+    "figure",
+    "tier",
+    "protocol",
+    "mode",
+    "sizes",
+    "c",
+    "g",
+    "p_sel",
+    "a",
+    "z",
+    "loss",
+    "failure",
+    "failed",
+    "publish_level",
+)
+"""The columns that make a setting."""
+
+METRICS = (
+    "reception",
+    "reliability",
+    "messages_inside",
+    "messages_upward",
+    "efficiency",
+    "parasites",
+    "rounds",
+    "seconds",
+    "table_entries",
+    "largest_table",
+)
+"""What is aggregated, per community.
+
+reception: share of the live processes reached. reliability: share of repetitions that reached every live process.
+efficiency: first receptions over all receptions. The others are means of the columns of the same name.
+"""
+
+AGGREGATE_SCHEMA = (
+    ", ".join(f"{name} string" for name in ("suite", "figure", "tier", "protocol", "mode", "sizes"))
+    + ", c double, g double, p_sel double, a double, z bigint, loss double, failure string, failed double"
+    + ", publish_level bigint, community bigint, metric string, count bigint, low double, value double"
+    + ", high double, p50 double, p99 double"
+)
+
+
+def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
+    """The aggregates of every finished experiment in the store."""
+    results = store.read(spark)
+    return (
+        _long(results.where("error IS NULL"))
+        .groupBy(*SETTING, "community", "metric")
+        .applyInArrow(summarise, AGGREGATE_SCHEMA)
+    )
+
+
+def _long(results: DataFrame) -> DataFrame:
+    """One row for each value of each metric; the nulls of a tier that does not know are left out."""
+    derived = results.selectExpr(
+        *[name for name in SETTING if name != "sizes"],
+        "concat_ws(',', sizes) AS sizes",
+        "community",
+        "experiment_id",
+        "repetition",
+        "reached / alive AS reception",
+        "everyone AS reliability",
+        "useful / nullif(useful + duplicates, 0) AS efficiency",
+        *[name for name in METRICS if name not in ("reception", "reliability", "efficiency")],
+    )
+    stacked = ", ".join(f"'{name}', double({name})" for name in METRICS)
+    keys = (*SETTING, "community", "experiment_id", "repetition")
+    return derived.selectExpr(*keys, f"stack({len(METRICS)}, {stacked}) AS (metric, value)").where(
+        "value IS NOT NULL"
+    )
+
+
+def summarise(group: pa.Table) -> pa.Table:
+    """On an executor: one setting, community and metric to one row."""
+    import numpy as np
+    import pyarrow as pa
+
+    from bench.intervals import bootstrap_mean, wilson
+
+    # Rows come in whatever order the shuffle gave; the bootstrap must not depend on it.
+    ordered = group.sort_by([("experiment_id", "ascending"), ("repetition", "ascending")])
+    values = ordered["value"].to_numpy()
+    first: dict[str, Any] = ordered.slice(0, 1).to_pylist()[0]
+    setting = {name: first[name] for name in (*SETTING, "community", "metric")}
+    proportion = first["metric"] == "reliability" and bool(np.isin(values, (0.0, 1.0)).all())
+    if proportion:
+        interval = wilson(float(values.sum()), len(values))
+    else:
+        interval = bootstrap_mean(values, _seed(setting))
+    summary = setting | {
+        "count": len(values),
+        "low": interval.low,
+        "value": interval.value,
+        "high": interval.high,
+        "p50": float(np.quantile(values, 0.5)),
+        "p99": float(np.quantile(values, 0.99)),
+    }
+    return pa.Table.from_pylist([summary])
+
+
+def _seed(setting: dict[str, Any]) -> int:
+    digest = hashlib.blake2b(repr(sorted(setting.items())).encode(), digest_size=6).digest()
+    return int.from_bytes(digest)

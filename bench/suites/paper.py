@@ -1,0 +1,101 @@
+"""Figures 13 to 28 and tables 1 and 2, with the paper's parameters and at least its repetitions."""
+
+from __future__ import annotations
+
+from bench.experiment import Experiment
+from bench.suites.grid import Suite, distinct, expand
+from bench.suites.settings import FAILED, IMPLEMENTED, MODES, P_SEL, SIMULATED, TOPOLOGIES
+
+NAME = "paper"
+
+
+def suite() -> Suite:
+    experiments = simulation(NAME, repetitions=1000) + tables(NAME, repetitions=1000)
+    experiments += implementation(NAME, p_sel=P_SEL, networks=5, repetitions=10, live=True)
+    experiments += crashes(NAME, failed=[0.0, 0.1, 0.3, 0.5], networks=3, repetitions=10)
+    return Suite(NAME, "every figure and table of the paper's evaluation", distinct(experiments))
+
+
+def simulation(name: str, repetitions: int) -> list[Experiment]:
+    """Figures 13 to 18: crashed processes, by formula and by simulation."""
+    found = []
+    for figure, failure in (("figures-13-16", "stillborn"), ("figures-17-18", "weak")):
+        shared = {**SIMULATED, "failed": FAILED, "failure": failure}
+        found += expand(name, figure, tier="model", **shared)
+        found += expand(
+            name,
+            figure,
+            tier="simulate",
+            mode=["uniform", "unstructured"],
+            repetitions=repetitions,
+            **shared,
+        )
+    return found
+
+
+def tables(name: str, repetitions: int) -> list[Experiment]:
+    """Tables 1 (rounds) and 2 (parasites of an event of the root topic)."""
+    shared = {**SIMULATED, "sizes": TOPOLOGIES}
+    found = expand(name, "table-1", tier="simulate", repetitions=repetitions, **shared)
+    found += expand(
+        name,
+        "table-1",
+        tier="simulate",
+        protocol=["broadcast", "multicast", "hierarchical"],
+        repetitions=repetitions,
+        **shared,
+    )
+    found += expand(name, "table-1", tier="model", protocol=["camcast", "broadcast"], **shared)
+    for topology in TOPOLOGIES:
+        root = {**shared, "sizes": topology, "publish_level": len(topology) - 1}
+        found += expand(
+            name,
+            "table-2",
+            tier="simulate",
+            protocol=["camcast", "broadcast"],
+            repetitions=repetitions,
+            **root,
+        )
+    return found
+
+
+def implementation(
+    name: str, p_sel: list[float], networks: int, repetitions: int, live: bool
+) -> list[Experiment]:
+    """Figures 19 to 28: the share of links p_sel, for real nodes and for the simulator beside them.
+
+    `networks` are built apart, and each disseminates `repetitions` events.
+    """
+    found = expand(
+        name,
+        "figures-19-28",
+        tier="simulate",
+        mode=["uniform", "unstructured"],
+        p_sel=p_sel,
+        repetitions=networks * repetitions * 10,
+        **IMPLEMENTED,
+    )
+    for tier, count in (("emulate", networks), ("live", 1 if live else 0)):
+        for seed in range(count):
+            found += expand(
+                name,
+                "figures-19-28",
+                seed,
+                tier=tier,
+                mode=MODES,
+                p_sel=p_sel,
+                repetitions=repetitions,
+                **IMPLEMENTED,
+            )
+    return found
+
+
+def crashes(name: str, failed: list[float], networks: int, repetitions: int) -> list[Experiment]:
+    """Section 6.1's setting on real nodes: loss and crashes, with tables that are kept fresh."""
+    found = []
+    for seed in range(networks):
+        shared = {**SIMULATED, "sizes": IMPLEMENTED["sizes"], "failed": failed}
+        found += expand(
+            name, "crashes", seed, tier="emulate", mode=MODES, repetitions=repetitions, **shared
+        )
+    return found

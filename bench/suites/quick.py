@@ -1,0 +1,21 @@
+"""Every mode and every tier, small: what `make report` runs, within three minutes on two cores."""
+
+from __future__ import annotations
+
+from bench.suites.alternatives import comparison
+from bench.suites.grid import Suite, distinct
+from bench.suites.paper import crashes, implementation, simulation, tables
+from bench.suites.scale import growth
+
+NAME = "quick"
+
+
+def suite() -> Suite:
+    experiments = simulation(NAME, repetitions=200) + tables(NAME, repetitions=200)
+    experiments += growth(NAME, largest=100_000, repetitions=10)
+    experiments += comparison(NAME, repetitions=100)
+    experiments += implementation(
+        NAME, p_sel=[0.01, 0.07, 0.2, 1.0], networks=1, repetitions=20, live=False
+    )
+    experiments += crashes(NAME, failed=[0.0, 0.3], networks=1, repetitions=20)
+    return Suite(NAME, "every mode and every tier, small", distinct(experiments))
