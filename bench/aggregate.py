@@ -7,6 +7,7 @@ Proportions (reliability) get Wilson's interval, means the bootstrap's; the perc
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.store import ResultStore
@@ -48,7 +49,7 @@ METRICS = (
 )
 """What is aggregated, per community.
 
-reception: share of the live processes reached. reliability: share of repetitions that reached every live process.
+reception: share of the live processes reached. reliability: share of repetitions that reached them all.
 efficiency: first receptions over all receptions. The others are means of the columns of the same name.
 """
 
@@ -121,3 +122,10 @@ def summarise(group: pa.Table) -> pa.Table:
 def _seed(setting: dict[str, Any]) -> int:
     digest = hashlib.blake2b(repr(sorted(setting.items())).encode(), digest_size=6).digest()
     return int.from_bytes(digest)
+
+
+def write_aggregates(spark: SparkSession, store: ResultStore) -> Path:
+    """Aggregate the store and keep the outcome as one Parquet file beside it."""
+    path = store.directory / "aggregates"
+    aggregate(spark, store).coalesce(1).write.mode("overwrite").parquet(str(path))
+    return path

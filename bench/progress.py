@@ -1,0 +1,51 @@
+"""How a run shows where it is: one line that is rewritten on a terminal, a few lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from bench.spark.execute import Progress
+
+SECONDS_BETWEEN_LINES = 15.0
+"""Where the output is no terminal: a log needs no line a second."""
+
+
+class ProgressLine:
+    """Prints progress to `stream`; call it with each `Progress`, and `close` at the end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._terminal = stream.isatty()
+        self._last = float("-inf")
+        self._shown = ""
+
+    def __call__(self, progress: Progress) -> None:
+        text = describe(progress)
+        if self._terminal:
+            self._stream.write(f"\r{text:<{len(self._shown)}}")
+            self._stream.flush()
+        elif time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            print(text, file=self._stream, flush=True)
+            self._last = time.monotonic()
+        self._shown = text
+
+    def close(self) -> None:
+        if self._terminal and self._shown:
+            self._stream.write("\n")
+        elif self._shown:
+            print(self._shown, file=self._stream, flush=True)
+
+
+def describe(progress: Progress) -> str:
+    """`12 of 40 done, 2 running, 1 failed, about 35 s left`."""
+    parts = [f"{progress.done} of {progress.total} done", f"{progress.running} running"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    if progress.seconds_left is not None and progress.done < progress.total:
+        parts.append(f"about {_duration(progress.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
