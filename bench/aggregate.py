@@ -53,6 +53,30 @@ reception: share of the live processes reached. reliability: share of repetition
 efficiency: first receptions over all receptions. The others are means of the columns of the same name.
 """
 
+COLUMNS = (
+    *SETTING,
+    "experiment_id",
+    "repetition",
+    "community",
+    "processes",
+    "alive",
+    "reached",
+    "everyone",
+    "messages_inside",
+    "messages_upward",
+    "useful",
+    "duplicates",
+    "parasites",
+    "rounds",
+    "seconds",
+    "table_entries",
+    "largest_table",
+)
+"""The columns of the results that the aggregates are made from."""
+
+WHOLE = -1
+"""Stands in `community` for all communities together: sums, the last round, everyone everywhere."""
+
 AGGREGATE_SCHEMA = (
     ", ".join(f"{name} string" for name in ("suite", "figure", "tier", "protocol", "mode", "sizes"))
     + ", c double, g double, p_sel double, a double, z bigint, loss double, failure string, failed double"
@@ -63,12 +87,29 @@ AGGREGATE_SCHEMA = (
 
 def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
     """The aggregates of every finished experiment in the store."""
-    results = store.read(spark)
+    results = store.read(spark).where("error IS NULL").select(*COLUMNS)
     return (
-        _long(results.where("error IS NULL"))
+        _long(results.unionByName(_whole(results)))
         .groupBy(*SETTING, "community", "metric")
         .applyInArrow(summarise, AGGREGATE_SCHEMA)
     )
+
+
+def _whole(results: DataFrame) -> DataFrame:
+    """A row for each repetition, over all of its communities; null where a community's value is."""
+    from pyspark.sql import functions as f
+
+    own = (*SETTING, "experiment_id", "repetition")
+    summed = ("processes", "alive", "reached", "useful", "duplicates", "parasites")
+    sums = [f.sum(name).alias(name) for name in summed]
+    # The root sends nothing upward and may leave that null; any other null would be a hole in the sum.
+    sums += [f.sum(name).alias(name) for name in ("messages_inside", "messages_upward")]
+    last = [f.max(name).alias(name) for name in ("rounds", "seconds", "largest_table")]
+    mean = (f.sum(f.col("table_entries") * f.col("processes")) / f.sum("processes")).alias(
+        "table_entries"
+    )
+    found = results.groupBy(*own).agg(*sums, *last, mean, f.min("everyone").alias("everyone"))
+    return found.withColumn("community", f.lit(WHOLE).cast("bigint"))
 
 
 def _long(results: DataFrame) -> DataFrame:

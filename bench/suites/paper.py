@@ -30,6 +30,15 @@ def simulation(name: str, repetitions: int) -> list[Experiment]:
             repetitions=repetitions,
             **shared,
         )
+    found += expand(
+        name,
+        "figures-13-16",
+        tier="simulate",
+        protocol="broadcast",
+        failed=FAILED,
+        repetitions=repetitions,
+        **SIMULATED,
+    )
     return found
 
 

@@ -1,0 +1,113 @@
+"""The aggregates, in memory, to be asked by claims and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.aggregate import WHOLE
+from bench.intervals import Interval
+from overlay.errors import CamcastError
+
+
+class AggregatesError(CamcastError):
+    """There are no aggregates, or not the file that holds them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One metric of one community in one setting (see `bench.aggregate`)."""
+
+    suite: str
+    figure: str
+    tier: str
+    protocol: str
+    mode: str
+    sizes: tuple[int, ...]
+    c: float
+    g: float
+    p_sel: float | None
+    a: float
+    z: int
+    loss: float
+    failure: str
+    failed: float
+    publish_level: int
+    community: int
+    metric: str
+    count: int
+    low: float
+    value: float
+    high: float
+    p50: float
+    p99: float
+
+    @property
+    def interval(self) -> Interval:
+        return Interval(self.low, self.value, self.high)
+
+    @property
+    def size(self) -> int:
+        """Processes of the community, or of all communities."""
+        return sum(self.sizes) if self.community == WHOLE else self.sizes[self.community]
+
+    @property
+    def is_root(self) -> bool:
+        return self.community == len(self.sizes) - 1
+
+
+class Aggregates:
+    """All aggregates of an output directory."""
+
+    def __init__(self, rows: Iterable[Aggregate]) -> None:
+        self._rows = sorted(rows, key=_order)
+
+    @classmethod
+    def read(cls, directory: Path) -> Aggregates:
+        """What `write_aggregates` left below an output directory."""
+        import pyarrow.parquet as parquet
+
+        path = directory / "aggregates"
+        if not path.is_dir():
+            raise AggregatesError(
+                f"no aggregates in {directory}: run camcast bench aggregate first"
+            )
+        try:
+            found: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+        except (OSError, ValueError) as error:
+            raise AggregatesError(f"damaged aggregates in {path}: {error}") from None
+        for row in found:
+            row["sizes"] = tuple(int(size) for size in row["sizes"].split(","))
+        return cls(Aggregate(**row) for row in found)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def select(self, **wanted: object) -> list[Aggregate]:
+        """The rows whose fields equal `wanted`, in a fixed order."""
+        return [
+            row
+            for row in self._rows
+            if all(getattr(row, name) == value for name, value in wanted.items())
+        ]
+
+    def suites(self) -> list[str]:
+        return list(dict.fromkeys(row.suite for row in self._rows))
+
+
+def _order(row: Aggregate) -> tuple[Any, ...]:
+    return (
+        row.suite,
+        row.figure,
+        row.tier,
+        row.protocol,
+        row.mode,
+        row.sizes,
+        row.p_sel or 0.0,
+        row.failed,
+        row.publish_level,
+        row.community,
+        row.metric,
+    )

@@ -1,0 +1,44 @@
+"""A claim: a sentence, the paper's value, and a function from aggregates to a verdict.
+
+A verdict is computed from aggregates alone. What was not measured is neither true nor false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bench.aggregates import Aggregates
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the results say of a claim."""
+
+    holds: bool | None
+    """None when the results do not decide it: not measured, or the interval covers both answers."""
+    ours: str
+    """Our value with its interval, in the units of the claim."""
+    because: str
+    """Why it does not hold, or what was missing; empty when it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One sentence of the paper that results can decide."""
+
+    name: str
+    sentence: str
+    source: str
+    """Where the paper says it."""
+    paper: str
+    """The paper's value."""
+    evidence: Callable[[Aggregates], Verdict]
+
+
+def decide(claims: Iterable[Claim], aggregates: Aggregates) -> list[tuple[Claim, Verdict]]:
+    """A verdict for each claim, in order."""
+    return [(claim, claim.evidence(aggregates)) for claim in claims]
+
+
+NOT_MEASURED = Verdict(None, "not measured", "no suite with these experiments has been run")

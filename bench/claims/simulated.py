@@ -1,0 +1,149 @@
+"""The evidence for what the paper says of its simulations and its analysis (sections 4 and 6.1)."""
+
+from __future__ import annotations
+
+import math
+
+from bench.aggregate import WHOLE
+from bench.aggregates import Aggregate, Aggregates
+from bench.claims.claim import NOT_MEASURED, Verdict
+from bench.suites.settings import TOPOLOGIES
+
+CAMCAST_ROUNDS = {TOPOLOGIES[0]: 8.91, TOPOLOGIES[1]: 8.83, TOPOLOGIES[2]: 13.08}
+BROADCAST_PARASITES = {TOPOLOGIES[0]: 11216.0, TOPOLOGIES[1]: 1699.0, TOPOLOGIES[2]: 3739.0}
+
+
+def degradation_at_thirty_percent(aggregates: Aggregates) -> Verdict:
+    """Reception of CAMCAST against gossip broadcast with 30 % crashed, over all live processes."""
+    shared = {"figure": "figures-13-16", "tier": "simulate", "mode": "uniform", "failed": 0.3}
+    shared |= {"metric": "reception", "community": WHOLE}
+    ours = _only(aggregates.select(protocol="camcast", **shared))
+    other = _only(aggregates.select(protocol="broadcast", **shared))
+    if ours is None or other is None:
+        return NOT_MEASURED
+    low, mean, high = (100 * (other.value - value) for value in (ours.high, ours.value, ours.low))
+    holds = high <= 5 or (None if low <= 5 else False)
+    because = "" if holds else "the loss of reception against gossip broadcast is above five points"
+    return Verdict(holds, f"{mean:.2f} points [{low:.2f}, {high:.2f}]", because)
+
+
+def upward_messages_at_half(aggregates: Aggregates) -> Verdict:
+    """Messages that leave a community upward with half of the processes crashed."""
+    rows = aggregates.select(
+        figure="figures-13-16",
+        tier="simulate",
+        mode="uniform",
+        protocol="camcast",
+        metric="messages_upward",
+        failed=0.4,
+    )
+    rows = [row for row in rows if not row.is_root and row.community != WHOLE]
+    if not rows:
+        return NOT_MEASURED
+    holds = all(row.low >= 1 for row in rows)
+    ours = "; ".join(f"level {row.community}: {_with_interval(row)}" for row in rows)
+    return Verdict(
+        holds, f"{ours} (at 40 %)", "" if holds else "fewer than one on average somewhere"
+    )
+
+
+def weak_beats_stillborn(aggregates: Aggregates) -> Verdict:
+    """Reliability at the root, weakly consistent views against stillborn processes."""
+    shared = {"tier": "simulate", "mode": "uniform", "protocol": "camcast", "metric": "reliability"}
+    weak = _at_root(aggregates.select(figure="figures-17-18", failed=0.3, **shared))
+    still = _at_root(aggregates.select(figure="figures-13-16", failed=0.3, **shared))
+    if weak is None or still is None:
+        return NOT_MEASURED
+    holds = weak.low > still.high or (None if weak.high > still.low else False)
+    because = "" if holds else "the intervals do not separate the two"
+    return Verdict(holds, f"{_with_interval(weak)} against {_with_interval(still)}", because)
+
+
+def messages_grow_as_n_log_n(aggregates: Aggregates) -> Verdict:
+    """Messages inside a community over N (ln N + c): at most 1, and as large at any size."""
+    rows = aggregates.select(
+        figure="scale", tier="simulate", protocol="camcast", metric="messages_inside", community=0
+    )
+    if len(rows) < 2:
+        return NOT_MEASURED
+    ratios = [row.value / (row.sizes[0] * (math.log(row.sizes[0]) + row.c)) for row in rows]
+    holds = max(ratios) <= 1 and max(ratios) / min(ratios) < 1.25
+    ours = (
+        f"{min(ratios):.2f} to {max(ratios):.2f} for N = {rows[0].sizes[0]} to {rows[-1].sizes[0]}"
+    )
+    return Verdict(
+        holds, ours, "" if holds else "the ratio to N (ln N + c) is above 1 or not steady"
+    )
+
+
+def memory_is_two_tables(aggregates: Aggregates) -> Verdict:
+    """The most contacts that any simulated process keeps, against ln N + c + z."""
+    rows = aggregates.select(
+        figure="scale", tier="simulate", protocol="camcast", metric="largest_table"
+    )
+    rows = [row for row in rows if row.community != WHOLE]
+    if not rows:
+        return NOT_MEASURED
+    excess = max(row.value - (math.log(row.size) + row.c + row.z) for row in rows)
+    holds = excess <= 0
+    return Verdict(
+        holds, f"{excess:+.2f} entries at the most", "" if holds else "larger tables seen"
+    )
+
+
+def rounds_of_table_1(aggregates: Aggregates) -> Verdict:
+    """Rounds until the event is everywhere: the last community's last reception."""
+    rows = aggregates.select(
+        figure="table-1", tier="simulate", protocol="camcast", metric="rounds", community=WHOLE
+    )
+    return _against(rows, CAMCAST_ROUNDS, tolerance=None)
+
+
+def parasites_of_table_2(aggregates: Aggregates) -> Verdict:
+    """Parasite events of gossip broadcast, an event of the root topic, all communities together."""
+    rows = aggregates.select(
+        figure="table-2", tier="simulate", protocol="broadcast", metric="parasites", community=WHOLE
+    )
+    return _against(rows, BROADCAST_PARASITES, tolerance=0.01)
+
+
+def no_parasites(aggregates: Aggregates) -> Verdict:
+    """Every parasite that CAMCAST caused, on any tier, in any experiment."""
+    rows = aggregates.select(protocol="camcast", metric="parasites", community=WHOLE)
+    if not rows:
+        return NOT_MEASURED
+    total = sum(row.value * row.count for row in rows)
+    events = sum(row.count for row in rows)
+    holds = total == 0
+    return Verdict(
+        holds, f"{total:.0f} in {events:,} events", "" if holds else "parasites were received"
+    )
+
+
+def _against(
+    rows: list[Aggregate], paper: dict[tuple[int, ...], float], tolerance: float | None
+) -> Verdict:
+    """Every topology within its interval of the paper's value, or within a relative tolerance."""
+    found = {row.sizes: row for row in rows if row.sizes in paper}
+    if len(found) < len(paper):
+        return NOT_MEASURED
+    parts, outside = [], []
+    for sizes, value in paper.items():
+        row = found[sizes]
+        parts.append(f"{_with_interval(row)}")
+        close = tolerance is not None and abs(row.value / value - 1) <= tolerance
+        if not close and not row.interval.contains(value):
+            outside.append(f"{row.value:.4g} against {value:.4g}")
+    return Verdict(not outside, " / ".join(parts), "; ".join(outside))
+
+
+def _only(rows: list[Aggregate]) -> Aggregate | None:
+    return rows[0] if len(rows) == 1 else None
+
+
+def _at_root(rows: list[Aggregate]) -> Aggregate | None:
+    return next((row for row in rows if row.is_root), None)
+
+
+def _with_interval(row: Aggregate) -> str:
+    return f"{row.value:.4g} [{row.low:.4g}, {row.high:.4g}]"
