@@ -20,7 +20,7 @@ ID_BITS = 8 * ID_BYTES
 
 
 class AddressError(UsageError):
-    """The text is no `host:port` or `[v6]:port`."""
+    """No numeric IP with a port, in text (`host:port`, `[v6]:port`) or in bytes."""
 
 
 class PeerId(bytes):
@@ -51,27 +51,45 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
+        """Whether only this machine can reach it."""
         return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for every address of a machine: 0.0.0.0 or ::."""
+        return ipaddress.ip_address(self.host).is_unspecified
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """Read `127.0.0.1:4000` or `[::1]:4000`; `localhost` stands for 127.0.0.1."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        host, _, port = text.rpartition(":")
+        if not _is_port(port):
             raise AddressError(
                 f"{text!r} is no address: write host:port or [v6]:port, port 0 to 65535"
             )
         bracketed = host.startswith("[") and host.endswith("]")
         host = host[1:-1] if bracketed else host
-        if host == "localhost":
+        if host == "localhost" and not bracketed:
             host = "127.0.0.1"
         try:
-            version = ipaddress.ip_address(host).version
+            ip = ipaddress.ip_address(host)
         except ValueError:
             raise AddressError(f"{text!r} is no address: {host!r} is not a numeric IP") from None
-        if (version == 6) != bracketed:
+        if (ip.version == 6) != bracketed:
             raise AddressError(f"{text!r} is no address: brackets go around IPv6 and nothing else")
-        return cls(str(ipaddress.ip_address(host)), int(port))
+        if "%" in host:
+            raise AddressError(
+                f"{text!r} names an interface, which means nothing to other machines"
+            )
+        return cls(_text_of(ip.packed), int(port))
+
+    @classmethod
+    def of(cls, address: str | tuple[str, int]) -> Address:
+        """`address` itself, or what `parse` makes of its text."""
+        if isinstance(address, str):
+            return cls.parse(address)
+        host, port = address
+        return cls.parse(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
 
     def packed(self) -> bytes:
         """The port and the numeric IP, 6 bytes for IPv4 and 18 for IPv6."""
@@ -108,23 +126,36 @@ class Contact:
         return _unpack_contact(packed)
 
 
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 65536
+
+
 # The same few contacts are packed and unpacked over and over; the caches are bounded.
 
 
 @lru_cache(maxsize=8192)
 def _pack_address(host: str, port: int) -> bytes:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return port.to_bytes(2, "big") + socket.inet_pton(family, host)
+    try:
+        return port.to_bytes(2, "big") + socket.inet_pton(family, host)
+    except (OSError, OverflowError):
+        raise AddressError(
+            f"{Address(host, port)} has no numeric IP or no port 0 to 65535"
+        ) from None
 
 
 @lru_cache(maxsize=8192)
 def _unpack_address(packed: bytes) -> tuple[str, int]:
     if len(packed) not in (6, 18):
-        raise UsageError(f"a packed address has 6 or 18 bytes, not {len(packed)}")
-    family = socket.AF_INET if len(packed) == 6 else socket.AF_INET6
-    return socket.inet_ntop(family, packed[2:]), int.from_bytes(packed[:2], "big")
+        raise AddressError(f"a packed address has 6 or 18 bytes, not {len(packed)}")
+    return _text_of(packed[2:]), int.from_bytes(packed[:2], "big")
 
 
 @lru_cache(maxsize=8192)
 def _unpack_contact(packed: bytes) -> Contact:
     return Contact(PeerId(packed[:ID_BYTES]), *_unpack_address(packed[ID_BYTES:]))
+
+
+def _text_of(ip: bytes) -> str:
+    """The text that sockets give the address, so that equal addresses are equal texts."""
+    return socket.inet_ntop(socket.AF_INET if len(ip) == 4 else socket.AF_INET6, ip)

@@ -1,0 +1,131 @@
+"""Who this node is: an Ed25519 key, whose public half fixes the node's id.
+
+The id is the first 160 bits of SHA-256 of the public key, so that nobody picks their own place in the DHT,
+and a signature that verifies under a public key proves the id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from overlay.contact import ID_BYTES, PeerId
+from overlay.entropy import entropy
+from overlay.errors import UsageError
+
+SIGNATURE_BYTES = 64
+PUBLIC_KEY_BYTES = 32
+
+_LARGEST_FILE = 10_000
+_OTHERS_MAY_USE = stat.S_IRWXG | stat.S_IRWXO
+
+
+class IdentityError(UsageError):
+    """A file does not hold an identity that can be used."""
+
+
+class Identity:
+    """A node's private key. Two identities are the same when their ids are."""
+
+    __slots__ = ("_key", "id", "public_key")
+
+    def __init__(self, secret: bytes) -> None:
+        """`secret`: 32 random bytes."""
+        self._key = Ed25519PrivateKey.from_private_bytes(secret)
+        self.public_key: bytes = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self.id: PeerId = peer_id_of(self.public_key)
+
+    @classmethod
+    def create(cls) -> Identity:
+        """A new identity; from the seeded source on a virtual loop."""
+        return cls(entropy().randbytes(32))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.id.hex()[:8]})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def sign(self, data: bytes) -> bytes:
+        """A signature of 64 bytes; the same data gives the same signature."""
+        return self._key.sign(data)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the private key as PEM to a file that only its owner may read (mode 0600).
+
+        The file is there whole or not at all, whenever the machine stops; one that was there is replaced.
+        """
+        pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path = Path(path)
+        # mkstemp makes the file with mode 0600, so the key is at no time readable by others.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(pem)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Identity:
+        """Read what `save` wrote; `IdentityError` when the file is anything else, or open to others."""
+        try:
+            with open(path, "rb") as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if os.name == "posix" and mode & _OTHERS_MAY_USE:
+                    raise IdentityError(
+                        f"{path} can be used by others (mode {stat.S_IMODE(mode):04o}): "
+                        f"run `chmod 600 {path}`, or make a new identity if somebody may have read it"
+                    )
+                pem = file.read(_LARGEST_FILE)
+        except OSError as error:
+            raise IdentityError(f"{path} cannot be read: {error.strerror}") from None
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise IdentityError(f"{path} holds no private key in PEM format") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise IdentityError(f"{path} holds a private key that is not Ed25519")
+        return cls(key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()))
+
+    @classmethod
+    def load_or_create(cls, path: str | os.PathLike[str]) -> Identity:
+        """The identity in the file, or a new one that is saved there when there is no file."""
+        if Path(path).exists():
+            return cls.load(path)
+        identity = cls.create()
+        identity.save(path)
+        return identity
+
+
+def peer_id_of(public_key: bytes) -> PeerId:
+    """The only id that the holder of this public key can have."""
+    return PeerId(hashlib.sha256(public_key).digest()[:ID_BYTES])
+
+
+def verify(public_key: bytes, data: bytes, signature: bytes) -> bool:
+    """Whether the holder of `public_key` signed `data`; False for malformed keys and signatures too."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, data)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

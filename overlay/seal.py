@@ -1,0 +1,171 @@
+"""Sealed datagrams: only holders of a network key can read, write, alter or repeat one.
+
+A network has a ring of 32-byte keys. The first seals and all of them open, so a key is replaced without
+a stop: add the new one behind the old on every node, then move it to the front, then take the old away.
+
+A sender draws a boot number when it starts, greater than that of its earlier starts. It seals under a key
+of its own, BLAKE2b(network key; sender id, boot number), and its n-th datagram has the nonce n: no nonce
+is ever used twice under a key, without anything to remember across restarts and without an agreement
+with the receiver. The cipher is ChaCha20-Poly1305, and the header is its associated data.
+
+A receiver keeps, for each of the last senders it heard, the newest boot number and a window of
+counters. It refuses what it has seen, and every boot number older than the newest. Memory is spent only on
+senders whose datagram opened. A datagram that the receiver never saw, or saw before it started
+itself, cannot be told from a new one: layers that mind carry session numbers. Those who
+hold the key trust each other: a member of the network can pose as another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from overlay.contact import PeerId
+from overlay.errors import UsageError
+from overlay.frame import HEADER_BYTES, SEALED, Dropped, check_preamble, preamble
+from overlay.replay_window import ReplayWindow
+
+KEY_BYTES = 32
+TAG_BYTES = 16
+SEALED_HEADER_BYTES = HEADER_BYTES + 8 + 8
+
+PEERS = 16_384
+"""Senders: how many boot numbers and windows a receiver keeps (about 600 bytes each)."""
+
+_BOOT = slice(HEADER_BYTES, HEADER_BYTES + 8)
+_COUNTER = slice(HEADER_BYTES + 8, SEALED_HEADER_BYTES)
+_NONCE_HEAD = bytes(4)
+
+
+class NetworkKeyError(UsageError):
+    """A network key does not have the form of one."""
+
+
+def new_key() -> bytes:
+    """A fresh network key from the operating system's randomness."""
+    return ChaCha20Poly1305.generate_key()
+
+
+def parse_key(text: str) -> bytes:
+    """The key that `key.hex()` printed; white space around it does not matter."""
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise NetworkKeyError(
+            f"a network key is written as {2 * KEY_BYTES} hexadecimal digits; make one with `camcast key new`"
+        )
+    return key
+
+
+class _Peer:
+    """What a receiver keeps of one sender."""
+
+    __slots__ = ("boot", "cipher", "window")
+
+    def __init__(self, boot: bytes, cipher: ChaCha20Poly1305) -> None:
+        self.boot = boot
+        self.cipher = cipher
+        self.window = ReplayWindow()
+
+
+class SealedEnvelope:
+    """Seals what one sender sends, and opens what others sealed; see the module for the promises."""
+
+    def __init__(
+        self, keys: Sequence[bytes], sender: PeerId, boot: int, peers: int = PEERS
+    ) -> None:
+        self.overhead = SEALED_HEADER_BYTES + TAG_BYTES
+        self._sender = sender
+        self._boot = boot.to_bytes(8, "big")
+        self._prefix = preamble(SEALED) + sender + self._boot
+        self._counter = 0
+        self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
+        self._peer_limit = peers
+        self.rekey(keys)
+
+    def rekey(self, keys: Sequence[bytes]) -> None:
+        """Replace the ring: the first key seals from now on, all of them open."""
+        self._keys = check_keys(keys)
+        if not keys:
+            raise NetworkKeyError("a key ring has at least one key")
+        self._cipher = _cipher(self._keys[0], self._sender, self._boot)
+
+    def wrap(self, frames: Iterable[bytes]) -> bytes:
+        counter = self._counter.to_bytes(8, "big")
+        self._counter += 1
+        header = self._prefix + counter
+        return header + self._cipher.encrypt(_NONCE_HEAD + counter, b"".join(frames), header)
+
+    def unwrap(self, datagram: bytes) -> tuple[bytes, bytes, int]:
+        check_preamble(datagram, SEALED)
+        if len(datagram) < self.overhead:
+            raise Dropped("truncated")
+        sender, boot = datagram[2:HEADER_BYTES], datagram[_BOOT]
+        counter = int.from_bytes(datagram[_COUNTER], "big")
+        peer = self._peers.get(sender)
+        if peer is None or peer.boot != boot:
+            if peer is not None and boot < peer.boot:
+                raise Dropped("old_boot")
+            cipher, frames = self._open_by_any_key(sender, boot, datagram)
+            peer = self._remember(sender, _Peer(boot, cipher))
+        elif not peer.window.is_new(counter):
+            raise Dropped("replayed")
+        else:
+            try:
+                frames = _open(peer.cipher, datagram)
+            except InvalidTag:
+                peer.cipher, frames = self._open_by_any_key(sender, boot, datagram)
+            self._peers.move_to_end(sender)
+        peer.window.mark(counter)
+        return sender, frames, 0
+
+    def _open_by_any_key(
+        self, sender: bytes, boot: bytes, datagram: bytes
+    ) -> tuple[ChaCha20Poly1305, bytes]:
+        for key in self._keys:
+            cipher = _cipher(key, sender, boot)
+            try:
+                return cipher, _open(cipher, datagram)
+            except InvalidTag:
+                continue
+        raise Dropped("not_authentic")
+
+    def _remember(self, sender: bytes, peer: _Peer) -> _Peer:
+        self._peers[sender] = peer
+        self._peers.move_to_end(sender)
+        if len(self._peers) > self._peer_limit:
+            self._peers.popitem(last=False)
+        return peer
+
+
+def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The keys as a tuple, or `NetworkKeyError` when one of them is no key."""
+    for key in keys:
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            raise NetworkKeyError(
+                f"a network key is {KEY_BYTES} bytes; make one with `camcast key new`"
+            )
+    if len(set(keys)) != len(keys):
+        raise NetworkKeyError("a network key is in the ring twice")
+    return tuple(keys)
+
+
+def _cipher(key: bytes, sender: bytes, boot: bytes) -> ChaCha20Poly1305:
+    derived = hashlib.blake2b(
+        sender + boot, key=key, digest_size=KEY_BYTES, person=b"camcast seal 1"
+    )
+    return ChaCha20Poly1305(derived.digest())
+
+
+def _open(cipher: ChaCha20Poly1305, datagram: bytes) -> bytes:
+    return cipher.decrypt(
+        _NONCE_HEAD + datagram[_COUNTER],
+        datagram[SEALED_HEADER_BYTES:],
+        datagram[:SEALED_HEADER_BYTES],
+    )

@@ -1,0 +1,47 @@
+"""Between what a socket calls an address and what peers tell each other.
+
+An IPv6 socket also speaks to IPv4 hosts, which it calls `::ffff:1.2.3.4`; peers always call them
+`1.2.3.4`. Addresses that no single peer can have are refused in both directions.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+from typing import Any
+
+from overlay.contact import Address, Contact, PeerId
+
+_MAPPED = "::ffff:"
+
+
+# Asked for every datagram, with the same few answers; the caches are bounded.
+
+
+@lru_cache(maxsize=16_384)
+def socket_address(address: Address, is_ipv6: bool) -> tuple[str, int] | None:
+    """What to hand to a socket of that family, or None when no peer can be there."""
+    host, port = address
+    if not _is_a_peers(host, port):
+        return None
+    if ":" in host:
+        return (host, port) if is_ipv6 else None
+    return (_MAPPED + host, port) if is_ipv6 else (host, port)
+
+
+@lru_cache(maxsize=16_384)
+def sender_contact(sender: bytes, source: tuple[Any, ...]) -> Contact | None:
+    """The sender at the address that its datagram came from, or None when no peer can be there."""
+    host, port = source[0], source[1]
+    if host.startswith(_MAPPED) and "." in host:
+        host = host[len(_MAPPED) :]
+    return Contact(PeerId(sender), host, port) if _is_a_peers(host, port) else None
+
+
+def _is_a_peers(host: str, port: int) -> bool:
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    # A zone (fe80::1%eth0) means something to one machine only.
+    return 0 < port < 65536 and not (ip.is_multicast or ip.is_unspecified or "%" in host)
