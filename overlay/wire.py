@@ -1,12 +1,13 @@
 """Typed messages as msgpack: frozen dataclasses, each registered once under a code.
 
 A message travels as the msgpack array `[code, field, field, ...]`, its fields in the order of the class.
-Fields may be `bool`, `int`, `float`, `str`, `bytes`, `PeerId`, `Contact`, `Address`, a registered
-message, `X | None`, `tuple[X, ...]`, `tuple[X, Y]`, `dict[X, Y]`, or `Data` for what an application
-passes through.
+Fields may be `bool`, `int`, `float` (finite), `str`, `bytes`, `PeerId`, `Contact`, `Address`, a
+registered message, `X | None`, `tuple[X, ...]`, `tuple[X, Y]`, `dict[X, Y]`, or `Data` for what an
+application passes through.
 
 `decode` promises: it returns a message whose every field has its declared type, or raises `WireError` with
-a reason from this module, whatever the bytes; sizes and nesting are checked before memory is spent.
+a reason, whatever the bytes; sizes and nesting are checked before memory is spent, within the limits of
+`overlay.limited_msgpack`. Reasons: `malformed`, `oversized`, `unknown_type`, `wrong_fields`, `too_deep`.
 
 Codes are grouped: 0x00 DHT and directory, 0x20 channels and failure detection, 0x30 membership,
 0x40 CAMCAST, 0x50 broadcast, 0x60 topic membership and collections, 0x70 archive, 0x80 distributors.
@@ -15,45 +16,64 @@ Codes are grouped: 0x00 DHT and directory, 0x20 channels and failure detection, 
 from __future__ import annotations
 
 import dataclasses
+import math
+import operator
 import types
 import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgpack
-
 from overlay.contact import ID_BYTES, Address, Contact, PeerId
 from overlay.errors import UsageError
+from overlay.limited_msgpack import (
+    MAX_ARRAY,
+    MAX_MAP,
+    MAX_MESSAGE,
+    MAX_NESTING,
+    MAX_STRING,
+    WireError,
+    check_data_in,
+    check_data_out,
+    pack,
+    unpack,
+)
 
-MAX_ELEMENTS = 4096
-"""The most elements of one array or map in a message."""
-
-MAX_NESTING = 32
-"""The deepest nesting of arrays and maps in application data."""
+__all__ = [
+    "MAX_ARRAY",
+    "MAX_MAP",
+    "MAX_MESSAGE",
+    "MAX_NESTING",
+    "MAX_STRING",
+    "Data",
+    "WireError",
+    "decode",
+    "encode",
+    "is_message",
+    "message",
+]
 
 Data = typing.NewType("Data", object)
-"""A field that carries what the application gave: anything msgpack knows."""
+"""A field that carries what the application gave: None, bool, int, float, str, bytes, list, dict."""
 
 T = TypeVar("T")
 _Check = Callable[[Any], Any]
 _Pack = Callable[[Any], Any]
 
 
-class WireError(Exception):
-    """Bytes that are no message; `reason` is a short constant for the drop counter."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Codec:
     code: int
     cls: type
-    names: tuple[str, ...]
-    checks: tuple[_Check, ...]
-    packs: tuple[_Pack | None, ...]
+    fields: Callable[[Any], tuple[Any, ...]]
+    """All fields of a message, in order."""
+    length: int
+    """Of the array: the code, and the fields."""
+    plain: tuple[tuple[int, type], ...]
+    """The places in the array whose field is exactly what msgpack gives, and its type."""
+    checks: tuple[tuple[int, _Check], ...]
+    """The other places, and what makes their field of it."""
+    packs: tuple[tuple[int, _Pack], ...]
+    """The places whose field msgpack does not take as it is, and what it takes instead."""
 
 
 _BY_CODE: dict[int, _Codec] = {}
@@ -64,20 +84,21 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
     """Class decorator that registers a frozen dataclass under `code` (0 to 65535)."""
 
     def register(cls: type[T]) -> type[T]:
-        if not dataclasses.is_dataclass(cls):
-            raise UsageError(f"{cls.__name__} must be a dataclass to be a message")
         if not 0 <= code < 65536 or code in _BY_CODE:
             raise UsageError(f"code {code:#x} of {cls.__name__} is taken or not in 0..65535")
+        names = _field_names(cls)
         hints = typing.get_type_hints(cls)
-        names = tuple(field.name for field in dataclasses.fields(cls))
-        codec = _Codec(
+        places = [(place, hints[name]) for place, name in enumerate(names, start=1)]
+        packs = [(place, _packer(hint)) for place, hint in places]
+        _BY_CODE[code] = _BY_CLASS[cls] = _Codec(
             code,
             cls,
-            names,
-            tuple(_checker(hints[name]) for name in names),
-            tuple(_packer(hints[name]) for name in names),
+            _fields_getter(names),
+            len(names) + 1,
+            tuple((place, hint) for place, hint in places if hint in _PLAIN),
+            tuple((place, _checker(hint)) for place, hint in places if hint not in _PLAIN),
+            tuple((place, pack) for place, pack in packs if pack is not None),
         )
-        _BY_CODE[code] = _BY_CLASS[cls] = codec
         return cls
 
     return register
@@ -88,11 +109,11 @@ def is_message(value: object) -> bool:
 
 
 def encode(value: object) -> bytes:
-    """The bytes of a registered message; `UsageError` when application data does not fit msgpack."""
+    """The bytes of a registered message; `UsageError` when a field cannot travel or is too large."""
     try:
-        return typing.cast(bytes, msgpack.packb(_flatten(value), use_bin_type=True))
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{type(value).__name__} cannot travel as msgpack: {error}") from None
+        return pack(_flatten(value))
+    except (UsageError, TypeError, AttributeError, ValueError) as error:
+        raise UsageError(f"{type(value).__name__} cannot be sent: {error}") from None
 
 
 def decode(data: bytes | memoryview) -> Any:
@@ -100,30 +121,29 @@ def decode(data: bytes | memoryview) -> Any:
     return _restore(unpack(data))
 
 
-def unpack(data: bytes | memoryview) -> Any:
-    """One msgpack value under this module's limits; arrays come back as tuples."""
-    try:
-        return msgpack.unpackb(
-            data,
-            raw=False,
-            use_list=False,
-            strict_map_key=False,
-            max_array_len=min(MAX_ELEMENTS, len(data)),
-            max_map_len=min(MAX_ELEMENTS, len(data)),
-            max_ext_len=0,
-        )
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
-        raise WireError("malformed") from None
+def _field_names(cls: type) -> list[str]:
+    if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise UsageError(f"{cls.__name__} must be a frozen dataclass to be a message")
+    fields = dataclasses.fields(cls)
+    if any(field.kw_only or not field.init for field in fields):
+        raise UsageError(f"the fields of {cls.__name__} must be positional to be a message")
+    return [field.name for field in fields]
+
+
+def _fields_getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if not names:
+        return lambda value: ()
+    getter = operator.attrgetter(*names)
+    return getter if len(names) > 1 else lambda value: (getter(value),)
 
 
 def _flatten(value: Any) -> list[Any]:
     codec = _BY_CLASS.get(type(value))
     if codec is None:
         raise UsageError(f"{type(value).__name__} is not a registered message")
-    flat: list[Any] = [codec.code]
-    for name, pack in zip(codec.names, codec.packs, strict=True):
-        field = getattr(value, name)
-        flat.append(field if pack is None or field is None else pack(field))
+    flat = [codec.code, *codec.fields(value)]
+    for place, pack_field in codec.packs:
+        flat[place] = pack_field(flat[place])
     return flat
 
 
@@ -133,11 +153,19 @@ def _restore(raw: Any) -> Any:
     codec = _BY_CODE.get(raw[0])
     if codec is None:
         raise WireError("unknown_type")
-    if len(raw) != len(codec.names) + 1:
+    if len(raw) != codec.length:
         raise WireError("wrong_fields")
+    for place, exact in codec.plain:
+        if type(raw[place]) is not exact:
+            raise WireError("wrong_fields")
+    fields = list(raw)
     try:
-        return codec.cls(*[check(item) for check, item in zip(codec.checks, raw[1:], strict=True)])
-    except (UsageError, ValueError, TypeError, AttributeError, RecursionError):
+        for place, check in codec.checks:
+            fields[place] = check(fields[place])
+        return codec.cls(*fields[1:])
+    except WireError:
+        raise
+    except Exception:  # whatever the class itself says against these fields
         raise WireError("wrong_fields") from None
 
 
@@ -146,9 +174,11 @@ def _restore(raw: Any) -> Any:
 
 def _checker(hint: Any) -> _Check:
     if hint is Data:
-        return _check_data
-    if hint in _SCALARS:
-        return _SCALARS[hint]
+        return check_data_in
+    if hint in _PLAIN:
+        return lambda value: _exactly(hint, value)
+    if hint in _CHECKS:
+        return _CHECKS[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if (
         origin in (types.UnionType, typing.Union)
@@ -159,7 +189,7 @@ def _checker(hint: Any) -> _Check:
         return lambda value: None if value is None else inner(value)
     if origin is tuple:
         return _tuple_checker(arguments)
-    if origin is dict:
+    if origin is dict and arguments[0] in _KEYS:
         key, item = _checker(arguments[0]), _checker(arguments[1])
         return lambda value: {key(k): item(v) for k, v in _exactly(dict, value).items()}
     if dataclasses.is_dataclass(hint):
@@ -177,11 +207,16 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> _Check:
 
 def _packer(hint: Any) -> _Pack | None:
     """None where msgpack takes the field as it is."""
+    if hint is Data:
+        return check_data_out
+    if hint is float:
+        return _finite
     if hint is Contact or hint is Address:
         return lambda place: place.packed()
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
-        return _packer(next(a for a in arguments if a is not type(None)))
+        inner = _packer(next(a for a in arguments if a is not type(None)))
+        return inner and (lambda value: None if value is None else inner(value))
     if origin is tuple:
         return _tuple_packer(arguments)
     if origin is dict:
@@ -216,7 +251,16 @@ def _exact_message(cls: type, value: Any) -> Any:
 def _check_float(value: Any) -> float:
     if type(value) is int:
         return float(value)
-    return _exactly(float, value)
+    if not math.isfinite(_exactly(float, value)):
+        raise WireError("wrong_fields")
+    return typing.cast(float, value)
+
+
+def _finite(value: float) -> float:
+    """Infinities and NaN stay at home: they would pass every comparison that guards a protocol."""
+    if not math.isfinite(value):
+        raise UsageError(f"{value} is not a finite number")
+    return value
 
 
 def _check_peer_id(value: Any) -> PeerId:
@@ -225,23 +269,14 @@ def _check_peer_id(value: Any) -> PeerId:
     return PeerId(value)
 
 
-def _check_data(value: Any, depth: int = 0) -> Any:
-    if type(value) in (tuple, dict) and depth >= MAX_NESTING:
-        raise WireError("too_deep")
-    if type(value) is tuple:
-        return [_check_data(item, depth + 1) for item in value]
-    if type(value) is dict:
-        return {key: _check_data(item, depth + 1) for key, item in value.items()}
-    return value
+_PLAIN = (bool, int, str, bytes)
 
-
-_SCALARS: dict[Any, _Check] = {
-    bool: lambda value: _exactly(bool, value),
-    int: lambda value: _exactly(int, value),
-    str: lambda value: _exactly(str, value),
-    bytes: lambda value: _exactly(bytes, value),
+_CHECKS: dict[Any, _Check] = {
     float: _check_float,
     PeerId: _check_peer_id,
     Address: lambda value: Address.unpack(_exactly(bytes, value)),
     Contact: lambda value: Contact.unpack(_exactly(bytes, value)),
 }
+
+_KEYS = (int, str, bytes, PeerId, Address, Contact)
+"""What a map's keys may be."""
