@@ -12,6 +12,9 @@ FORBIDDEN = {"overlay": {"pubsub", "bench"}, "pubsub": {"bench"}, "bench": set()
 IMPURE = {"asyncio", "socket", "time", "random", "asyncio_dgram", "uvloop", "secrets", "os"}
 CORES = [
     "overlay/context.py",
+    "pubsub/camcast",
+    "pubsub/event.py",
+    "pubsub/topic.py",
     "overlay/membership",
 ]
 """Files and folders that hold protocol cores."""

@@ -1,0 +1,183 @@
+"""Bootstrap: finding somebody in the super-communities (CAMCAST, figure 5 and section 3.3).
+
+Known contacts come first: those that the directory names. Else the neighbourhood is asked, and hands the
+question on a few times. While nobody is found the search widens, a level of super-topics at a time, up to
+the root; so processes near the root are not asked by everyone. Found farther up than a parent, a
+super-process serves as a bridge, and the search for a nearer one is repeated every `search_interval` by
+about g processes of the community, and ends when every parent is linked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from overlay.membership.interface import Found
+from pubsub.camcast.links import Links
+from pubsub.camcast.messages import FindSuper, SuperFound
+from pubsub.camcast.parameters import Parameters
+from pubsub.topic import Topic
+
+NEIGHBOURS_ASKED = 5
+"""To how many processes a question goes, from each process that sends it or hands it on."""
+
+NONCES_KEPT = 8
+"""To how many of the last questions an answer is still taken."""
+
+FindContacts = Callable[[str, int, Found], None]
+"""Names up to so many processes of a topic: the directory's `contacts` or `sample`."""
+
+
+class SearchingCommunity(Protocol):
+    """What the search sees of its community."""
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    @property
+    def size(self) -> float: ...
+
+    @property
+    def table(self) -> tuple[Contact, ...]: ...
+
+
+class SuperSearch:
+    """FIND_SUPER_CONTACT for one community on one process.
+
+    A *round* looks in every super-topic that is neither linked nor bridged away, nearest first, and ends when
+    something was found or the root has been reached.
+    """
+
+    def __init__(
+        self,
+        community: SearchingCommunity,
+        context: Context,
+        find_contacts: FindContacts,
+        links: Links,
+        round_over: Callable[[], None],
+    ) -> None:
+        self._community = community
+        self._context = context
+        self._find_contacts = find_contacts
+        self._links = links
+        self._round_over = round_over
+        self._nonces: dict[int, None] = {}
+        self._unanswered: dict[PeerId, None] = {}
+        self._timer: Timer | None = None
+        self._searching = False
+        self._asked_around = False
+        self._step = 0
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin a round, unless one is on."""
+        if not self._searching and not self._stopped:
+            self._searching = True
+            self._asked_around = False
+            if self._timer is not None:
+                self._timer.cancel()
+            self._ask_directory()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def receive(self, sender: Contact, answer: SuperFound) -> bool:
+        """Take an answer from the neighbourhood; False when it is to no question of this search."""
+        if answer.nonce not in self._nonces or self._stopped:
+            return False
+        self._unanswered.pop(sender.id, None)
+        step = self._step
+        self._links.offer(answer.topic, answer.contacts, lambda: self._heard(step))
+        return True
+
+    def _ask_directory(self) -> None:
+        self._step += 1
+        step, missing = self._step, self._links.tables.missing()
+        open_lookups = len(missing)
+
+        def looked_up() -> None:
+            nonlocal open_lookups
+            open_lookups -= 1
+            if not open_lookups and step == self._step and not self._stopped:
+                self._directory_answered()
+
+        def look_up(topic: Topic) -> None:
+            def found(contacts: tuple[Contact, ...]) -> None:
+                self._links.offer(topic.name, contacts, looked_up)
+
+            self._find_contacts(topic.name, self._community.parameters.z, found)
+
+        for topic in missing:
+            look_up(topic)
+        if not missing:
+            self._end_round()
+
+    def _directory_answered(self) -> None:
+        """Ask around about what is still missing; what is bridged, once a round."""
+        tables = self._links.tables
+        if not tables.missing() or (self._asked_around and tables.covered()):
+            self._end_round()
+        else:
+            self._asked_around = True
+            self._ask_neighbourhood()
+
+    def _ask_neighbourhood(self) -> None:
+        neighbours = self._community.table
+        if len(neighbours) > NEIGHBOURS_ASKED:
+            neighbours = tuple(self._context.random.sample(neighbours, NEIGHBOURS_ASKED))
+        if not neighbours:
+            self._widen()
+            return
+        nonce = self._context.random.getrandbits(63)
+        self._nonces[nonce] = None  # an answer from afar may come when the search has gone on
+        if len(self._nonces) > NONCES_KEPT:
+            del self._nonces[next(iter(self._nonces))]
+        self._unanswered = {neighbour.id: None for neighbour in neighbours}
+        topics = tuple(topic.name for topic in self._links.tables.missing())
+        question = FindSuper(
+            self._context.contact, nonce, topics, self._community.parameters.search_ttl
+        )
+        for neighbour in neighbours:
+            self._context.send(neighbour, question)
+        step = self._step
+        self._timer = self._context.call_later(
+            self._community.parameters.search_timeout, lambda: self._timed_out(step)
+        )
+
+    def _heard(self, step: int) -> None:
+        """An answer has been looked at; the last one of a step decides it before its time-out."""
+        if step == self._step and self._searching and not self._unanswered:
+            self._timed_out(step)
+
+    def _timed_out(self, step: int) -> None:
+        if step == self._step and self._searching and not self._stopped:
+            self._step += 1
+            if self._timer is not None:
+                self._timer.cancel()
+            self._widen()
+
+    def _widen(self) -> None:
+        if not self._links.tables.covered() and self._links.tables.widen():
+            self._ask_directory()
+        else:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        self._searching = False
+        if self._links.tables.missing():
+            delay = self._community.parameters.search_interval
+            delay *= self._context.random.uniform(0.9, 1.1)
+            self._timer = self._context.call_later(delay, self._next_round)
+        self._round_over()
+
+    def _next_round(self) -> None:
+        p_sel = self._community.parameters.p_sel(self._community.size)
+        if self._context.random.random() < p_sel:
+            self.start()
+        else:
+            delay = self._community.parameters.search_interval
+            self._timer = self._context.call_later(delay, self._next_round)

@@ -1,0 +1,320 @@
+"""One community on one process: what figures 5 to 8 of CAMCAST describe, tied together.
+
+A *community* is everyone who publishes or subscribes to a topic. A process takes part by keeping a topic
+table (the membership service's) and its super-topic tables, and by handling each event of the topic or of a
+subtopic once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Randomness
+from overlay.membership.interface import Membership, MembershipListener
+from overlay.metrics import Metrics
+from overlay.wire import WireError
+from pubsub.camcast.bootstrap import FindContacts, SuperSearch
+from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip, draw_upward
+from pubsub.camcast.leases import Leases
+from pubsub.camcast.links import Links
+from pubsub.camcast.messages import Goodbye, NewProcesses, NewProcessesAnswer
+from pubsub.camcast.observer import Observer
+from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.reception import HeardEvents
+from pubsub.camcast.tables import SuperTable, SuperTables
+from pubsub.event import EventBody, Gossip, unpack_body
+from pubsub.topic import Topic
+
+Deliver = Callable[[Gossip, EventBody], None]
+"""Takes an event that is new in the community; the gossip's hops are those it has come."""
+
+MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
+"""Makes the membership service of one community; which one it is, only the maker knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a process's communities use of the world around them."""
+
+    control: Context
+    """For everything but events; what is sent should arrive (an acknowledged channel)."""
+    events: Context
+    """For events; whether they are acknowledged is the network's choice."""
+    make_membership: MakeMembership
+    find_contacts: FindContacts
+    metrics: Metrics
+    observer: Observer | None = None
+    verify: Callable[[Gossip, EventBody], bool] | None = None
+    """Whether an event's signature is its publisher's; None accepts every event."""
+    dissemination: DisseminationFactory = EagerGossip
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where an event went from here: members of the community, and super-processes, by topic."""
+
+    members: tuple[Contact, ...]
+    upward: tuple[tuple[str, Contact], ...]
+
+
+class Community:
+    """Made by `pubsub.camcast.process.Process`, which hands it the messages that concern it."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        parameters: Parameters,
+        services: Services,
+        leases: Leases,
+        is_own: Callable[[str], bool],
+        deliver: Deliver,
+        hand_up: Deliver,
+    ) -> None:
+        """`is_own`: is this process itself in that topic? `hand_up`: give it to own super-communities."""
+        self.topic = topic
+        self.name = topic.name
+        self.deliver = deliver
+        self._parameters = parameters
+        self._services = services
+        self._leases = leases
+        self._hand_up = hand_up
+        self._context = services.control
+        self._observer = services.observer
+        self._heard = HeardEvents(parameters.duplicate_lifetime, parameters.duplicate_capacity)
+        self.super_tables = SuperTables(topic, is_own)
+        self.links = Links(self, self._context, leases, self.super_tables, self._start_search)
+        self.search = SuperSearch(
+            self, self._context, services.find_contacts, self.links, self._search_over
+        )
+        self.membership = services.make_membership(self.name, parameters, self)
+        self._dissemination = services.dissemination(self)
+        self._waiting: list[Callable[[], None]] = []
+        self._joined = self._warmed = self._searched = self._stopped = False
+        metrics = services.metrics
+        self._received = metrics.counter("events_received", "Copies of events received.")
+        self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
+        self._upward = metrics.counter("events_upward", "Copies sent to a super-community.")
+        self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+
+    # What the parts of this community see of it.
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._parameters
+
+    @parameters.setter
+    def parameters(self, parameters: Parameters) -> None:
+        """Change the parameters while running; timers that are set keep their time."""
+        self._parameters = parameters
+        self._heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
+
+    @property
+    def random(self) -> Randomness:
+        return self._context.random
+
+    @property
+    def size(self) -> float:
+        """N, as the membership service estimates it."""
+        return self.membership.size
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        """The topic table."""
+        return self.membership.table
+
+    @property
+    def fanout(self) -> int:
+        return self._parameters.fanout(self.size)
+
+    # Joining and leaving.
+
+    def start(self) -> None:
+        self._record("join")
+        self.links.start()
+        self.membership.start()
+
+    def stop(self) -> None:
+        """Leave: say goodbye to those in the topic table and withdraw; no timer is left."""
+        self._stopped = True
+        for member in self.table:
+            self._context.send(member, Goodbye(self.name))
+        self.links.stop()
+        self.search.stop()
+        self.membership.stop()
+        self._record("leave")
+
+    @property
+    def is_ready(self) -> bool:
+        """Joined, the topic table confirmed, and the first search for super-communities over."""
+        return self._joined and self._warmed and self._searched
+
+    def when_ready(self, action: Callable[[], None]) -> None:
+        """Run `action` once the community is ready; at once if it is."""
+        if self.is_ready:
+            action()
+        else:
+            self._waiting.append(action)
+
+    def joined(self) -> None:
+        if self._joined or self._stopped:
+            return
+        self._joined = True
+        self._start_search()
+        unconfirmed = len(self.table)
+
+        def warmed(_: bool) -> None:
+            nonlocal unconfirmed
+            unconfirmed -= 1
+            if unconfirmed <= 0:
+                self._warmed = True
+                self._check_ready()
+
+        for member in self.table:
+            self._leases.warm(member, self.name, warmed)
+        if not self.table:
+            warmed(True)
+
+    def member_added(self, contact: Contact) -> None:
+        self._record("table", peer=contact.id, detail="added")
+        self._leases.warm(contact, self.name, _ignore)
+
+    def member_removed(self, contact: Contact) -> None:
+        self._record("table", peer=contact.id, detail="removed")
+
+    def super_table_changed(self, super_topic: str) -> None:
+        self._record("table", detail=f"super {super_topic}")
+
+    def gone(self, peer: PeerId, topic: str | None = None) -> None:
+        """A process is not in `topic`, or in no topic at all (it is believed to have crashed)."""
+        if topic in (None, self.name):
+            self.membership.suspect(peer)
+        self.links.lost(peer, topic)
+
+    def receive_new_processes(self, sender: Contact, question: NewProcesses) -> None:
+        """Name some members of this community to a process that has it as its super-community."""
+        members = [member for member in self.table if member.id != sender.id]
+        count = max(0, min(question.count, len(members), self._parameters.z))
+        named = tuple(self.random.sample(members, count))
+        self._context.send(sender, NewProcessesAnswer(self.name, named))
+
+    # Events.
+
+    def forward(self, to: Contact, gossip: Gossip) -> None:
+        self._record("send", event=gossip.id, peer=to.id, hops=gossip.hops)
+        self._leases.send(to, gossip)
+
+    def publish(self, gossip: Gossip, body: EventBody) -> Spread:
+        """Disseminate an event of this process's own."""
+        self._record("publish", event=gossip.id)
+        return self._take(gossip, body, ())
+
+    def receive(self, sender: Contact, gossip: Gossip) -> None:
+        """A copy of an event: it is taken the first time (figure 7)."""
+        self._received.value += 1
+        if gossip.id in self._heard:
+            self._duplicates.value += 1
+            self._record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
+            self._dissemination.heard_again(gossip, sender)
+            return
+        try:
+            body = unpack_body(gossip)
+        except WireError as error:
+            self._drop(gossip, error.reason)
+            return
+        if self._services.verify is not None and not self._services.verify(gossip, body):
+            self._drop(gossip, "bad_signature")
+            return
+        self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
+        self._take(gossip, body, (sender.id, body.publisher))
+
+    def receive_own(self, gossip: Gossip, body: EventBody) -> None:
+        """An event that reached this process in a subtopic's community: it is its own link."""
+        if gossip.id not in self._heard:
+            self._take(gossip, body, (body.publisher,))
+
+    def _take(self, gossip: Gossip, body: EventBody, known_to: tuple[PeerId, ...]) -> Spread:
+        self._heard.add(gossip.id, self._context.now())
+        onward = Gossip(self.name, gossip.id, gossip.hops + 1, False, gossip.body, gossip.signature)
+        upward = self._send_upward(onward, body, published_here=not known_to)
+        members = self._dissemination.spread(onward, known_to)
+        self.deliver(gossip, body)
+        self._hand_up(gossip, body)
+        return Spread(members, upward)
+
+    def _send_upward(
+        self, onward: Gossip, body: EventBody, published_here: bool
+    ) -> tuple[tuple[str, Contact], ...]:
+        sent: list[tuple[str, Contact]] = []
+        for table in self.super_tables.linked():
+            drawn = draw_upward(
+                table.contacts,
+                self._parameters,
+                self.size,
+                self.random,
+                published_here=published_here,
+                probability=body.upward,
+            )
+            up = Gossip(
+                table.topic.name, onward.id, onward.hops, True, onward.body, onward.signature
+            )
+            tried = {contact.id: None for contact in drawn}
+            for contact in drawn:
+                self._send_to_super(contact, up, table, tried)
+                sent.append((table.topic.name, contact))
+        return tuple(sent)
+
+    def _send_to_super(
+        self, to: Contact, up: Gossip, table: SuperTable, tried: dict[PeerId, None]
+    ) -> None:
+        """Send an upward message; if the super-process turns out to be gone, to another one instead."""
+
+        def confirmed(alive: bool) -> None:
+            if alive or self._stopped:
+                return
+            others = [contact for contact in table.contacts if contact.id not in tried]
+            if not others:
+                self._drop(up, "no_super_process")
+                return
+            other = self.random.choice(others)
+            tried[other.id] = None
+            self._send_to_super(other, up, table, tried)
+
+        self._upward.value += 1
+        self._record("upward", event=up.id, peer=to.id, hops=up.hops, detail=up.community)
+        self._leases.send(to, up, confirmed)
+
+    def _drop(self, gossip: Gossip, reason: str) -> None:
+        self._drops.add(reason)
+        self._record("drop", event=gossip.id, detail=reason)
+
+    def _start_search(self) -> None:
+        if self._joined:
+            self.search.start()
+
+    def _search_over(self) -> None:
+        self._searched = True
+        self._check_ready()
+
+    def _check_ready(self) -> None:
+        if self.is_ready:
+            waiting, self._waiting = self._waiting, []
+            for action in waiting:
+                action()
+
+    def _record(
+        self,
+        kind: str,
+        *,
+        event: bytes | None = None,
+        peer: PeerId | None = None,
+        hops: int | None = None,
+        detail: str | None = None,
+    ) -> None:
+        if self._observer is not None:
+            self._observer.record(kind, self.name, event=event, peer=peer, hops=hops, detail=detail)
+
+
+def _ignore(_: bool) -> None:
+    pass

@@ -1,0 +1,101 @@
+"""Dissemination of an event that a process has for the first time (CAMCAST, figure 8).
+
+*Infect and die*: each process handles each event once. It gossips it to floor(ln N + c) distinct members of
+its community; and with probability p_sel it acts as a link, sending it as an *upward message* to each of
+its super-processes with probability p_a. The root has no super-processes and only gossips. (The figure's
+comparison is the wrong way round; the text, "with probability p_sel", is followed.)
+
+Processes known to have the event, the one it came from and its publisher, are left out of the draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Randomness
+from pubsub.camcast.parameters import Parameters
+from pubsub.event import Gossip
+
+
+class Neighbourhood(Protocol):
+    """What a dissemination strategy sees of its community."""
+
+    @property
+    def random(self) -> Randomness: ...
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        """The topic table."""
+        ...
+
+    @property
+    def fanout(self) -> int:
+        """floor(ln N + c) at present."""
+        ...
+
+    def forward(self, to: Contact, gossip: Gossip) -> None:
+        """Send a copy to a member of the community."""
+        ...
+
+
+class Dissemination(Protocol):
+    """How an event spreads within one community once this process has it; not how it goes upward."""
+
+    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> tuple[Contact, ...]:
+        """Take part in spreading a new event; returns the members it was sent to at once.
+
+        `gossip` is ready to be forwarded, its hops already counted."""
+        ...
+
+    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
+        """A copy of an event that this process had already."""
+        ...
+
+
+class EagerGossip:
+    """Sends the whole event to every target at once: the paper's rule, and the fewest rounds."""
+
+    def __init__(self, neighbourhood: Neighbourhood) -> None:
+        self._neighbourhood = neighbourhood
+
+    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> tuple[Contact, ...]:
+        neighbourhood = self._neighbourhood
+        candidates = [member for member in neighbourhood.table if member.id not in known_to]
+        fanout = neighbourhood.fanout
+        if len(candidates) > fanout:
+            candidates = neighbourhood.random.sample(candidates, fanout)
+        for member in candidates:
+            neighbourhood.forward(member, gossip)
+        return tuple(candidates)
+
+    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
+        """Nothing to learn: every target gets the whole event whatever the others do."""
+
+
+DisseminationFactory = Callable[[Neighbourhood], Dissemination]
+
+
+def draw_upward(
+    super_table: tuple[Contact, ...],
+    parameters: Parameters,
+    size: float,
+    random: Randomness,
+    *,
+    published_here: bool,
+    probability: float | None,
+) -> tuple[Contact, ...]:
+    """The super-processes that this process sends an event to, which may be none.
+
+    `probability` is the event's own in place of p_sel. In a very small community everyone is a link and
+    chooses at least one; so does the publisher, unless the parameters leave that to chance too.
+    """
+    surely = parameters.is_very_small(size) or (published_here and parameters.publisher_links)
+    surely = surely and probability is None
+    p_sel = parameters.p_sel(size) if probability is None else probability
+    if not super_table or (not surely and random.random() >= p_sel):
+        return ()
+    p_a = parameters.p_a
+    drawn = tuple(contact for contact in super_table if random.random() < p_a)
+    return drawn or ((random.choice(super_table),) if surely else ())

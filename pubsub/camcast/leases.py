@@ -1,0 +1,196 @@
+"""The gate that every event passes: it is sent to a process only while that process promises to be a member.
+
+A *parasite event* is one that reaches a process outside the event's topic and its super-topics. What a table
+says may be out of date, and the process that left cannot tell those who still list it: it knows nobody in
+its subtopics. So a process is asked (`Check`), and its answer is a *lease*: it will be in the community
+for so many seconds. The asker counts them from its question, the other from its answer and a tenth
+more; a process that leaves goes on counting as a member until its last lease has run out. For that it
+remembers one time per community, whatever the number of those who asked.
+
+So no parasite is ever sent, whatever is lost, delayed or partitioned, while clocks run within a tenth of
+each other and a process keeps its promise. One that crashes and returns under the same identity
+forgets its promises; it rejects such an event, counts it, and tells the sender (`Goodbye`). An event for a
+process without a lease waits for the answer: one round trip, once per lease and only where events flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from overlay.metrics import Metrics
+from pubsub.camcast.messages import Check, CheckAnswer
+from pubsub.event import Gossip
+
+TRIES = 3
+"""How often a question is sent before its time-out."""
+
+HELD_EVENTS = 1024
+HELD_BYTES = 4 * 1024 * 1024
+"""The most that waits for one answer."""
+
+LONGEST_LEASE = 3600.0
+CLOCK_MARGIN = 1.1
+
+Confirmed = Callable[[bool], None]
+"""Called once: is the process there and in the community?"""
+
+
+@dataclass(slots=True)
+class _Question:
+    contact: Contact
+    nonce: int
+    asked: float
+    tries_left: int
+    timer: Timer
+    held: list[Gossip] = field(default_factory=list)
+    held_bytes: int = 0
+    waiting: list[Confirmed] = field(default_factory=list)
+
+
+class Leases:
+    """The leases that one process holds and those it has granted."""
+
+    def __init__(
+        self,
+        control: Context,
+        events: Context,
+        promise: Callable[[str], float],
+        gone: Callable[[Contact, str], None],
+        check_timeout: float,
+        metrics: Metrics,
+    ) -> None:
+        """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
+        `gone` is told of whoever does not answer, or answers that it is not in the topic."""
+        self._control = control
+        self._events = events
+        self._promise = promise
+        self._gone = gone
+        self._check_timeout = check_timeout
+        self._renew_before: dict[tuple[PeerId, str], float] = {}
+        self._until: dict[tuple[PeerId, str], float] = {}
+        self._questions: dict[tuple[PeerId, str], _Question] = {}
+        self._granted: dict[str, float] = {}
+        self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+        self._sent = metrics.counter("events_sent", "Copies of events sent.")
+
+    def send(self, to: Contact, gossip: Gossip, confirmed: Confirmed | None = None) -> None:
+        """Send the event, now or when `to` has answered; drop it, counted, if it is not in the community."""
+        key = (to.id, gossip.community)
+        now = self._control.now()
+        if now < self._until.get(key, now):
+            self._sent.value += 1
+            self._events.send(to, gossip)
+            if confirmed is not None:
+                confirmed(True)
+            if now > self._renew_before[key]:
+                self._ask(to, gossip.community)
+            return
+        question = self._ask(to, gossip.community)
+        if confirmed is not None:
+            question.waiting.append(confirmed)
+        if len(question.held) >= HELD_EVENTS or question.held_bytes > HELD_BYTES:
+            self._drops.add("waiting_full")
+            return
+        question.held.append(gossip)
+        question.held_bytes += len(gossip.body)
+
+    def confirm(self, contact: Contact, topic: str, then: Confirmed | None = None) -> None:
+        """Ask `contact` whether it is in `topic`, even when it holds a lease: this is CHECK for one entry."""
+        question = self._ask(contact, topic)
+        if then is not None:
+            question.waiting.append(then)
+
+    def warm(self, contact: Contact, topic: str, then: Confirmed) -> None:
+        """Have a lease ready before an event needs it."""
+        if self.holds(contact.id, topic):
+            then(True)
+        else:
+            self.confirm(contact, topic, then)
+
+    def holds(self, peer: PeerId, topic: str) -> bool:
+        """Whether `peer` may be sent events of the community now."""
+        now = self._control.now()
+        return now < self._until.get((peer, topic), now)
+
+    def granted_until(self, topic: str) -> float:
+        """When the last promise to stay in `topic` runs out; a time already past if there is none."""
+        return self._granted.get(topic, self._control.now())
+
+    def revoke(self, peer: PeerId, topic: str | None = None) -> None:
+        """Send `peer` nothing more of `topic`, or of any topic, until it has answered anew."""
+        for key in [k for k in self._until if k[0] == peer and topic in (None, k[1])]:
+            del self._until[key], self._renew_before[key]
+        for key in [k for k in self._questions if k[0] == peer and topic in (None, k[1])]:
+            self._settle(key, 0.0, "not_a_member" if topic else "suspected")
+
+    def close(self) -> None:
+        for question in self._questions.values():
+            question.timer.cancel()
+            self._drops.add("closed", len(question.held))
+        self._questions.clear()
+
+    def receive_check(self, sender: Contact, check: Check) -> None:
+        lease = self._promise(check.topic)
+        if lease > 0:
+            until = self._control.now() + lease * CLOCK_MARGIN
+            self._granted[check.topic] = max(until, self._granted.get(check.topic, until))
+        self._control.send(sender, CheckAnswer(check.topic, check.nonce, lease))
+
+    def receive_answer(self, sender: Contact, answer: CheckAnswer) -> None:
+        key = (sender.id, answer.topic)
+        question = self._questions.get(key)
+        if question is not None and question.nonce == answer.nonce:
+            self._settle(key, answer.lease, "not_a_member")
+
+    def _ask(self, contact: Contact, topic: str) -> _Question:
+        key = (contact.id, topic)
+        question = self._questions.get(key)
+        if question is None:
+            question = self._questions[key] = _Question(
+                contact,
+                self._control.random.getrandbits(63),
+                self._control.now(),
+                TRIES,
+                self._control.call_later(self._check_timeout / TRIES, lambda: self._again(key)),
+            )
+            self._control.send(contact, Check(topic, question.nonce))
+        return question
+
+    def _again(self, key: tuple[PeerId, str]) -> None:
+        question = self._questions[key]
+        question.tries_left -= 1
+        if not question.tries_left:
+            self._settle(key, 0.0, "no_answer")
+            return
+        question.timer = self._control.call_later(
+            self._check_timeout / TRIES, lambda: self._again(key)
+        )
+        self._control.send(question.contact, Check(key[1], question.nonce))
+
+    def _settle(self, key: tuple[PeerId, str], lease: float, otherwise: str) -> None:
+        question = self._questions.pop(key)
+        question.timer.cancel()
+        lease = min(lease, LONGEST_LEASE)
+        alive = lease > 0
+        if alive:
+            self._keep(key, question.asked, lease)
+            for gossip in question.held:
+                self.send(question.contact, gossip)
+        else:
+            self._until.pop(key, None)
+            self._renew_before.pop(key, None)
+            self._drops.add(otherwise, len(question.held)) if question.held else None
+            self._gone(question.contact, key[1])
+        for then in question.waiting:
+            then(alive)
+
+    def _keep(self, key: tuple[PeerId, str], asked: float, lease: float) -> None:
+        if len(self._until) >= 4096:
+            now = self._control.now()
+            for old in [k for k, until in self._until.items() if until <= now]:
+                del self._until[old], self._renew_before[old]
+        self._until[key] = asked + lease
+        self._renew_before[key] = asked + lease / 2

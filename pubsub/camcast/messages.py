@@ -1,0 +1,84 @@
+"""What processes say to each other about communities; events travel as `pubsub.event.Gossip`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.contact import Contact
+from overlay.wire import message
+
+
+@message(0x42)
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Are you there, and in this community?"""
+
+    topic: str
+    nonce: int
+
+
+@message(0x43)
+@dataclass(frozen=True, slots=True)
+class CheckAnswer:
+    """I am here; and for `lease` seconds from your question I stay in the community (0: I am not in it)."""
+
+    topic: str
+    nonce: int
+    lease: float
+
+
+@message(0x44)
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """I am leaving this community, or am not in it: send me no events of it."""
+
+    topic: str
+
+
+@message(0x45)
+@dataclass(frozen=True, slots=True)
+class FindSuper:
+    """REQCONTACT: who knows processes of one of these topics, the first the nearest?"""
+
+    origin: Contact
+    nonce: int
+    topics: tuple[str, ...]
+    ttl: int
+
+
+@message(0x46)
+@dataclass(frozen=True, slots=True)
+class SuperFound:
+    """ANSCONTACT: processes of `topic`; none when the answering process knows none of any topic asked for."""
+
+    nonce: int
+    topic: str
+    contacts: tuple[Contact, ...]
+
+
+@message(0x47)
+@dataclass(frozen=True, slots=True)
+class NewProcesses:
+    """NEWPROCESS, the question: name up to `count` processes of your community `topic`."""
+
+    topic: str
+    count: int
+
+
+@message(0x48)
+@dataclass(frozen=True, slots=True)
+class NewProcessesAnswer:
+    """NEWPROCESS, the answer."""
+
+    topic: str
+    contacts: tuple[Contact, ...]
+
+
+@message(0x49)
+@dataclass(frozen=True, slots=True)
+class ShareSuper:
+    """A member of community `topic` passes on its super-topic table for `super_topic`."""
+
+    topic: str
+    super_topic: str
+    contacts: tuple[Contact, ...]

@@ -1,0 +1,22 @@
+"""Who watches a process: one call for each thing that happens, for traces and for tests."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from overlay.contact import PeerId
+
+
+class Observer(Protocol):
+    """`kind` is one of join, leave, table, publish, send, upward, receive, duplicate, deliver, drop."""
+
+    def record(
+        self,
+        kind: str,
+        topic: str,
+        *,
+        event: bytes | None = None,
+        peer: PeerId | None = None,
+        hops: int | None = None,
+        detail: str | None = None,
+    ) -> None: ...

@@ -1,0 +1,220 @@
+"""One process and all the communities it takes part in.
+
+It hands each message to the community that it concerns, answers for all of them where a question names no
+community, and is what a community's neighbours see after it was left: for as long as somebody may hold a
+lease, the process counts as a member (see `pubsub.camcast.leases`), takes events, and passes none on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Timer
+from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
+from pubsub.camcast.community import Community, Deliver, Services
+from pubsub.camcast.leases import Leases
+from pubsub.camcast.messages import (
+    Check,
+    CheckAnswer,
+    FindSuper,
+    Goodbye,
+    NewProcesses,
+    NewProcessesAnswer,
+    ShareSuper,
+    SuperFound,
+)
+from pubsub.camcast.parameters import Parameters
+from pubsub.event import EventBody, Gossip
+from pubsub.topic import Topic, included
+
+QUESTIONS_REMEMBERED = 1024
+"""How many searches of others are known again, so that each is handed on once."""
+
+
+class Process:
+    """All of CAMCAST on one process; a core. Messages not of CAMCAST's types do not concern it."""
+
+    def __init__(self, services: Services, parameters: Parameters | None = None) -> None:
+        self.services = services
+        self.parameters = parameters or Parameters()
+        self.communities: dict[str, Community] = {}
+        self._leaving: dict[str, Timer] = {}
+        self._context = services.control
+        self._questions: dict[tuple[PeerId, int], None] = {}
+        self._drops = services.metrics.family(
+            "events_dropped", "reason", "Events dropped, by reason."
+        )
+        self.leases = Leases(
+            services.control,
+            services.events,
+            self._promise,
+            self._gone,
+            self.parameters.check_timeout,
+            services.metrics,
+        )
+        self._handlers: dict[type, Callable[[Contact, object], None]] = {
+            Gossip: self._receive_gossip,  # type: ignore[dict-item]
+            Check: self.leases.receive_check,  # type: ignore[dict-item]
+            CheckAnswer: self.leases.receive_answer,  # type: ignore[dict-item]
+            Goodbye: self._receive_goodbye,  # type: ignore[dict-item]
+            FindSuper: self._receive_find_super,  # type: ignore[dict-item]
+            SuperFound: self._receive_super_found,  # type: ignore[dict-item]
+            NewProcesses: self._receive_new_processes,  # type: ignore[dict-item]
+            NewProcessesAnswer: self._receive_new_processes_answer,  # type: ignore[dict-item]
+            ShareSuper: self._receive_share,  # type: ignore[dict-item]
+        }
+
+    @property
+    def message_types(self) -> tuple[type, ...]:
+        """The messages that `receive` is for."""
+        return tuple(self._handlers)
+
+    def is_in(self, topic: str) -> bool:
+        """Whether this process counts as a member of the topic's community, the time of leaving included."""
+        return topic in self.communities or topic in self._leaving
+
+    def join(
+        self, topic: Topic, deliver: Deliver, parameters: Parameters | None = None
+    ) -> Community:
+        """Take part in a community from now on; `deliver` is given each event that is new in it."""
+        timer = self._leaving.pop(topic.name, None)
+        if timer is not None:
+            timer.cancel()
+        community = self.communities[topic.name] = Community(
+            topic,
+            parameters or self.parameters,
+            self.services,
+            self.leases,
+            self.communities.__contains__,
+            deliver,
+            lambda gossip, body: self._hand_up(topic.name, gossip, body),
+        )
+        for other in self.communities.values():
+            other.super_tables.prune()
+        community.start()
+        return community
+
+    def leave(self, topic: str) -> None:
+        """Leave a community: the goodbyes go out now, and membership ends with the last lease."""
+        community = self.communities.pop(topic)
+        community.stop()
+        wait = self.leases.granted_until(topic) - self._context.now()
+        if wait > 0:
+            self._leaving[topic] = self._context.call_later(wait, lambda: self._left(topic))
+        for other in self.communities.values():
+            if other.super_tables.missing():
+                other.search.start()
+
+    def close(self) -> None:
+        """Leave everything at once, as one who stops altogether: there is nobody left to get a parasite."""
+        for community in self.communities.values():
+            community.stop()
+        for timer in self._leaving.values():
+            timer.cancel()
+        self.communities.clear()
+        self._leaving.clear()
+        self.leases.close()
+
+    def receive(self, sender: Contact, message: object) -> None:
+        handler = self._handlers.get(type(message))
+        if handler is not None:
+            handler(sender, message)
+
+    def suspect(self, peer: PeerId) -> None:
+        """The failure detector believes that `peer` has crashed."""
+        self.leases.revoke(peer)
+        for community in list(self.communities.values()):
+            community.gone(peer)
+
+    def _promise(self, topic: str) -> float:
+        community = self.communities.get(topic)
+        return community.parameters.lease if community is not None else 0.0
+
+    def _left(self, topic: str) -> None:
+        del self._leaving[topic]
+
+    def _gone(self, contact: Contact, topic: str) -> None:
+        for community in list(self.communities.values()):
+            community.gone(contact.id, topic)
+
+    def _hand_up(self, topic: str, gossip: Gossip, body: EventBody) -> None:
+        for name, community in list(self.communities.items()):
+            if name != topic and included(name, body.topic, body.lineage):
+                community.receive_own(gossip, body)
+
+    def _receive_gossip(self, sender: Contact, gossip: Gossip) -> None:
+        community = self.communities.get(gossip.community)
+        if community is not None:
+            community.receive(sender, gossip)
+            return
+        self._drops.add("leaving" if gossip.community in self._leaving else "parasite")
+        self._context.send(sender, Goodbye(gossip.community))
+
+    def _receive_goodbye(self, sender: Contact, goodbye: Goodbye) -> None:
+        self.leases.revoke(sender.id, goodbye.topic)
+        self._gone(sender, goodbye.topic)
+
+    def _receive_find_super(self, sender: Contact, question: FindSuper) -> None:
+        """Answer from what is known of any community, else hand the question on (figure 5, lines 4 to 13)."""
+        if question.origin.id == self._context.contact.id:
+            return
+        known = (question.origin.id, question.nonce)
+        if known in self._questions:
+            return
+        if len(self._questions) >= QUESTIONS_REMEMBERED:
+            del self._questions[next(iter(self._questions))]
+        self._questions[known] = None
+        for topic in question.topics:
+            contacts = self._known_in(topic)
+            if contacts:
+                self._context.send(question.origin, SuperFound(question.nonce, topic, contacts))
+                return
+        if sender.id == question.origin.id:
+            self._context.send(sender, SuperFound(question.nonce, "", ()))
+        self._hand_on(question)
+
+    def _known_in(self, topic: str) -> tuple[Contact, ...]:
+        z = self.parameters.z
+        community = self.communities.get(topic)
+        if community is not None:
+            others = community.table
+            others = tuple(self._context.random.sample(others, min(z - 1, len(others))))
+            return (self._context.contact, *others)
+        for community in self.communities.values():
+            for table in community.super_tables.linked():
+                if table.topic.name == topic:
+                    return table.contacts
+        return ()
+
+    def _hand_on(self, question: FindSuper) -> None:
+        ttl = min(question.ttl, self.parameters.search_ttl) - 1
+        if ttl < 0:
+            return
+        neighbours = {m.id: m for c in self.communities.values() for m in c.table}
+        neighbours.pop(question.origin.id, None)
+        asked = tuple(neighbours.values())
+        if len(asked) > NEIGHBOURS_ASKED:
+            asked = tuple(self._context.random.sample(asked, NEIGHBOURS_ASKED))
+        onward = FindSuper(question.origin, question.nonce, question.topics, ttl)
+        for neighbour in asked:
+            self._context.send(neighbour, onward)
+
+    def _receive_super_found(self, sender: Contact, answer: SuperFound) -> None:
+        for community in list(self.communities.values()):
+            if community.search.receive(sender, answer):
+                return
+
+    def _receive_new_processes(self, sender: Contact, question: NewProcesses) -> None:
+        community = self.communities.get(question.topic)
+        if community is not None:
+            community.receive_new_processes(sender, question)
+
+    def _receive_new_processes_answer(self, sender: Contact, answer: NewProcessesAnswer) -> None:
+        for community in list(self.communities.values()):
+            community.links.receive_new_processes(sender, answer)
+
+    def _receive_share(self, sender: Contact, share: ShareSuper) -> None:
+        community = self.communities.get(share.topic)
+        if community is not None:
+            community.links.receive_share(sender, share)

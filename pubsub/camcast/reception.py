@@ -1,0 +1,42 @@
+"""Reception: an event is taken the first time it is heard of (CAMCAST, figure 7).
+
+Duplicates are recognised for `duplicate_lifetime` seconds after the event was first heard of, as long as no
+more than `duplicate_capacity` newer events were heard of in the community. Beyond that a late copy is taken
+for a new event: it would be delivered, and gossiped, a second time.
+"""
+
+from __future__ import annotations
+
+
+class HeardEvents:
+    """The ids of the events that one community has brought to this process, for a bounded time and memory."""
+
+    __slots__ = ("_capacity", "_expiry", "_lifetime")
+
+    def __init__(self, lifetime: float, capacity: int) -> None:
+        self._lifetime = lifetime
+        self._capacity = capacity
+        self._expiry: dict[bytes, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._expiry)
+
+    def __contains__(self, event_id: bytes) -> bool:
+        return event_id in self._expiry
+
+    def add(self, event_id: bytes, now: float) -> None:
+        """Remember an event that was not known; ids are kept in the order of their expiry."""
+        expiry = self._expiry
+        for _ in range(2):  # two out for one in: memory follows the rate of events down again
+            oldest = next(iter(expiry), None)
+            if oldest is None or (expiry[oldest] > now and len(expiry) < self._capacity):
+                break
+            del expiry[oldest]
+        expiry[event_id] = now + self._lifetime
+
+    def resize(self, lifetime: float, capacity: int) -> None:
+        """Hold new events to new bounds; what is remembered keeps its own expiry."""
+        self._lifetime = lifetime
+        self._capacity = capacity
+        while len(self._expiry) > capacity:
+            del self._expiry[next(iter(self._expiry))]

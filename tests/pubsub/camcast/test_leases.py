@@ -1,0 +1,96 @@
+"""No event is sent to a process that has left: the lease runs out before the membership does."""
+
+from __future__ import annotations
+
+import pytest
+
+from pubsub.camcast.parameters import Parameters
+from pubsub.event import EventBody, Gossip, pack_body
+from tests.pubsub.camcast.troupe import Troupe
+
+
+def test_a_leaver_counts_as_a_member_until_its_last_lease_has_run_out() -> None:
+    troupe = Troupe(1, parameters=Parameters(lease=10))
+    leaver, *_ = troupe.add_many(5, "/soccer")
+    troupe.stage.run_for(5)
+    leaver.process.leave("/soccer")
+    assert leaver.process.is_in("/soccer")
+    troupe.stage.run_for(11.1)
+    assert not leaver.process.is_in("/soccer")
+
+
+def test_nothing_is_sent_to_a_leaver_whose_goodbyes_were_lost_in_a_partition() -> None:
+    for seed in range(5):
+        troupe = Troupe(seed, parameters=Parameters(lease=6))
+        leavers = troupe.add_many(3, "/soccer")
+        stayers = troupe.add_many(3, "/soccer")
+        italians = troupe.add_many(5, "/soccer/italy")
+        troupe.stage.run_for(5)
+        troupe.stage.partition([actor.contact for actor in leavers])
+        for actor in leavers:
+            actor.process.leave("/soccer")
+            actor.join("/chess")
+        for _ in range(40):  # the watch of the troupe fails at the first parasite
+            italians[0].publish("/soccer/italy")
+            stayers[0].publish("/soccer")
+            troupe.stage.run_for(0.5)
+        troupe.stage.heal()
+        event = italians[1].publish("/soccer/italy")
+        troupe.stage.run_for(5)
+        assert troupe.receivers(event, "/soccer") == stayers
+
+
+def test_the_watch_fails_when_leases_are_not_honoured() -> None:
+    troupe = Troupe(2, parameters=Parameters(lease=30))
+    leaver, stayer = troupe.add("/soccer"), troupe.add("/soccer")
+    troupe.stage.run_for(5)
+    troupe.stage.partition([leaver.contact])
+    leaver.process.leave("/soccer")
+    leaver.process.close()  # forgets its promises, though it goes on running
+    leaver.join("/chess")
+    with pytest.raises(AssertionError, match="parasite"):
+        stayer.publish("/soccer")
+
+
+def test_a_stale_copy_is_rejected_counted_and_answered() -> None:
+    troupe = Troupe(3)
+    stranger, sender = troupe.add("/chess"), troupe.add("/soccer")
+    troupe.stage.run_for(2)
+    body = EventBody(bytes(16), "/soccer", (), sender.contact.id, 1, None, b"\xc0")
+    goodbyes: list[object] = []
+    troupe.stage.observe(lambda _, __, to, message: goodbyes.append((to, message)))
+    stranger.process.receive(
+        sender.contact, Gossip("/soccer", bytes(16), 1, False, pack_body(body), b"")
+    )
+    assert stranger.drops("parasite") == 1
+    assert len(goodbyes) == 1
+    troupe.stage.run_for(1)
+    assert not sender.process.leases.holds(stranger.contact.id, "/soccer")
+
+
+def test_events_wait_for_an_answer_and_are_dropped_and_counted_without_one() -> None:
+    troupe = Troupe(4, parameters=Parameters(lease=1))
+    one, other = troupe.add("/soccer"), troupe.add("/soccer")
+    troupe.stage.run_for(2.9)  # the leases have run out
+    assert not one.process.leases.holds(other.contact.id, "/soccer")
+    event = one.publish("/soccer")
+    troupe.stage.run_for(1)
+    assert troupe.receivers(event, "/soccer") == [one, other]
+    troupe.stage.run_for(2)
+    troupe.crash(other)
+    one.process.communities["/soccer"].membership._table[other.contact.id] = other.contact  # type: ignore[attr-defined]
+    one.publish("/soccer")
+    troupe.stage.run_for(5)
+    assert one.drops("no_answer") == 1
+
+
+def test_rejoining_while_leaving_keeps_the_membership() -> None:
+    troupe = Troupe(5, parameters=Parameters(lease=5))
+    actors = troupe.add_many(3, "/soccer")
+    troupe.stage.run_for(5)
+    actors[0].process.leave("/soccer")
+    actors[0].join("/soccer")
+    troupe.stage.run_for(20)
+    event = actors[1].publish("/soccer")
+    troupe.stage.run_for(2)
+    assert len(troupe.receivers(event, "/soccer")) == 3

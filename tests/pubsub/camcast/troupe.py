@@ -1,0 +1,217 @@
+"""CAMCAST processes on a stage, with an all-knowing directory, and a watch for parasite events.
+
+The membership service here is the simplest that can work: it draws its table from the directory at random,
+again and again. The real ones are tested where they are made; here the protocol above them is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from overlay.contact import Contact, PeerId
+from overlay.membership.interface import Found, MembershipListener
+from overlay.metrics import Metrics
+from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
+from pubsub.camcast.community import Community, Services
+from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.process import Process
+from pubsub.event import EventBody, Gossip, pack_body, pack_data, unpack_body
+from pubsub.topic import Topic
+
+REDRAW = 4.0
+
+
+class OracleDirectory:
+    """Knows at once who is in a topic; shared by all, asked through one `ask` per process."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.members: dict[str, dict[PeerId, Contact]] = {}
+        self.blind: dict[str, None] = {}
+        """Topics of which it names nobody, as if no contact were known."""
+
+    def live(self, topic: str, other_than: Contact) -> list[Contact]:
+        members = self.members.get(topic, {}).values()
+        return [m for m in members if m.id != other_than.id and self.stage.is_up(m)]
+
+    def ask(self, context: StageContext, topic: str, count: int, found: Found) -> None:
+        def answer() -> None:
+            live = [] if topic in self.blind else self.live(topic, context.contact)
+            found(tuple(context.random.sample(live, min(count, len(live)))))
+
+        context.call_later(0.02, answer)
+
+
+class OracleMembership:
+    """A topic table drawn from the directory."""
+
+    def __init__(
+        self,
+        context: StageContext,
+        directory: OracleDirectory,
+        topic: str,
+        parameters: Parameters,
+        listener: MembershipListener,
+    ) -> None:
+        self.topic = topic
+        self._context = context
+        self._directory = directory
+        self._parameters = parameters
+        self._listener = listener
+        self._table: dict[PeerId, Contact] = {}
+        self.size = 1.0
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        return tuple(self._table.values())
+
+    def start(self) -> None:
+        contact = self._context.contact
+        self._directory.members.setdefault(self.topic, {})[contact.id] = contact
+        self._timer = self._context.call_later(0.02, self._draw)
+
+    def stop(self) -> None:
+        self._directory.members[self.topic].pop(self._context.contact.id, None)
+        self._timer.cancel()
+        self._table.clear()
+
+    def receive(self, sender: Contact, message: object) -> None:
+        raise AssertionError("this membership service has no messages")
+
+    def suspect(self, peer: PeerId) -> None:
+        gone = self._table.pop(peer, None)
+        if gone is not None:
+            self._listener.member_removed(gone)
+
+    def _draw(self) -> None:
+        live = self._directory.live(self.topic, self._context.contact)
+        self.size = 1.0 + len(live)
+        count = math.floor(math.log(self.size) + self._parameters.c)
+        drawn = self._context.random.sample(live, min(count, len(live)))
+        before, self._table = self._table, {member.id: member for member in drawn}
+        for member in drawn:
+            if member.id not in before:
+                self._listener.member_added(member)
+        self._listener.joined()
+        self._timer = self._context.call_later(REDRAW, self._draw)
+
+
+class Actor:
+    """One process on the stage, and what was delivered to it: event ids by community."""
+
+    def __init__(self, troupe: Troupe, contact: Contact, parameters: Parameters) -> None:
+        self.troupe = troupe
+        self.contact = contact
+        self.context = troupe.stage.context(contact)
+        self.metrics = Metrics()
+        self.delivered: dict[str, list[bytes]] = {}
+        self.hops: dict[bytes, int] = {}
+        directory = troupe.directory
+        services = Services(
+            self.context,
+            self.context,
+            lambda topic, p, listener: OracleMembership(
+                self.context, directory, topic, p, listener
+            ),
+            lambda topic, count, found: directory.ask(self.context, topic, count, found),
+            self.metrics,
+        )
+        self.process = Process(services, parameters)
+        troupe.stage.attach(contact, self.process.receive)
+        self._sequence = 0
+
+    def join(self, topic: str | type | Topic, parameters: Parameters | None = None) -> Community:
+        topic = Topic.of(topic)
+        received = self.delivered.setdefault(topic.name, [])
+
+        def deliver(gossip: Gossip, body: EventBody) -> None:
+            received.append(gossip.id)
+            self.hops[gossip.id] = gossip.hops
+
+        return self.process.join(topic, deliver, parameters)
+
+    def publish(self, topic: str | type | Topic, data: object = None, **fields: float) -> bytes:
+        topic = Topic.of(topic)
+        self._sequence += 1
+        event_id = self.contact.id[:8] + self._sequence.to_bytes(8, "big")
+        body = EventBody(
+            event_id,
+            topic.name,
+            topic.lineage,
+            self.contact.id,
+            self._sequence,
+            fields.get("upward"),
+            pack_data(data),
+        )
+        gossip = Gossip(topic.name, event_id, 0, False, pack_body(body), b"")
+        self.process.communities[topic.name].publish(gossip, body)
+        return event_id
+
+    def drops(self, reason: str) -> int:
+        return self.metrics.family("events_dropped", "reason", "")[reason]
+
+
+class Troupe:
+    """The processes of a test, on one stage, none of which may ever be sent a parasite event."""
+
+    def __init__(
+        self, seed: int, config: StageConfig | None = None, parameters: Parameters | None = None
+    ) -> None:
+        self.stage = Stage(seed, config)
+        self.directory = OracleDirectory(self.stage)
+        self.parameters = parameters or Parameters()
+        self.actors: dict[PeerId, Actor] = {}
+        self.copies: dict[tuple[bytes, str], int] = {}
+        """Copies of each event sent, by event and community."""
+        self.upward: dict[tuple[PeerId, str], int] = {}
+        """Upward messages, by receiver and community."""
+        self.stage.observe(self._watch)
+
+    def add(self, *topics: str | type | Topic) -> Actor:
+        actor = Actor(self, numbered_contact(len(self.actors)), self.parameters)
+        self.actors[actor.contact.id] = actor
+        for topic in topics:
+            actor.join(topic)
+        return actor
+
+    def add_many(self, count: int, topic: str | type | Topic) -> list[Actor]:
+        return [self.add(topic) for _ in range(count)]
+
+    def crash(self, *actors: Actor) -> None:
+        for actor in actors:
+            self.stage.crash(actor.contact)
+
+    def receivers(self, event_id: bytes, topic: str | type | Topic) -> list[Actor]:
+        name = Topic.of(topic).name
+        return [a for a in self.actors.values() if event_id in a.delivered.get(name, ())]
+
+    def members(self, topic: str) -> list[Actor]:
+        """The live members of a community."""
+        return [
+            actor
+            for actor in self.actors.values()
+            if topic in actor.process.communities and self.stage.is_up(actor.contact)
+        ]
+
+    def wait(self, ready: Callable[[], bool], at_most: float = 60.0) -> None:
+        """Run until `ready()`; fails after so many virtual seconds."""
+        deadline = self.stage.now + at_most
+        while not ready():
+            assert self.stage.now < deadline, f"not within {at_most} s (seed {self.stage.seed})"
+            self.stage.run_for(0.1)
+
+    def _watch(self, time: float, sender: Contact, to: Contact, message: object) -> None:
+        if type(message) is not Gossip:
+            return
+        body = unpack_body(message)
+        receiver = self.actors[to.id]
+        if self.stage.is_up(to):
+            assert receiver.process.is_in(message.community), (
+                f"parasite of {body.topic} in {message.community} at {time:.3f} s"
+            )
+        key = (message.id, message.community)
+        self.copies[key] = self.copies.get(key, 0) + 1
+        if message.upward:
+            place = (to.id, message.community)
+            self.upward[place] = self.upward.get(place, 0) + 1
