@@ -29,6 +29,9 @@ MAX_MAP = 4096
 MAX_NESTING = 32
 """Arrays and maps within each other, in an application's data."""
 
+_BUFFER = 16 * 1024
+"""Bytes of a packer or unpacker to begin with; it grows."""
+
 # Shorter messages cannot hold an array, map or string over its limit.
 _SHORT = 2 * MAX_MAP
 
@@ -140,11 +143,12 @@ class _Codec(threading.local):
     """A packer and an unpacker for each thread, kept because making one costs more than using it."""
 
     def __init__(self) -> None:
-        self.packer = msgpack.Packer(use_bin_type=True)
+        self.packer = msgpack.Packer(use_bin_type=True, buf_size=_BUFFER)
         self.renew()
 
     def renew(self) -> None:
         self.unpacker = msgpack.Unpacker(
+            read_size=_BUFFER,
             max_buffer_size=2 * MAX_MESSAGE,
             raw=False,
             use_list=False,
