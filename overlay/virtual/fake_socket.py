@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 
 DEFAULT_RECEIVE_BUFFER = 212_992
+"""Bytes: the most that Linux grants a socket unless told otherwise."""
 
 
 class VirtualSocket:
@@ -14,24 +17,27 @@ class VirtualSocket:
     type = socket.SOCK_DGRAM
     proto = socket.IPPROTO_UDP
 
-    def __init__(self, name: tuple[str, int], peer: tuple[str, int] | None) -> None:
+    def __init__(
+        self, name: tuple[str, int], peer: tuple[str, int] | None, buffer_limit: int
+    ) -> None:
         self._name = name
         self._peer = peer
         self._options: dict[tuple[int, int], int] = {}
-        self.receive_buffer = DEFAULT_RECEIVE_BUFFER
+        self._buffer_limit = buffer_limit
+        self.receive_buffer = buffer_limit
 
     def getsockname(self) -> tuple[str, int]:
         return self._name
 
     def getpeername(self) -> tuple[str, int]:
         if self._peer is None:
-            raise OSError(107, "Transport endpoint is not connected")
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         return self._peer
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Remembers any option; SO_RCVBUF also sets the buffer, doubled for bookkeeping as Linux does."""
+        """Remembers any option. SO_RCVBUF sets the buffer as Linux does: up to the limit, and doubled."""
         if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVBUF):
-            self.receive_buffer = 2 * value
+            self.receive_buffer = 2 * min(value, self._buffer_limit)
         else:
             self._options[level, option] = value
 

@@ -13,7 +13,11 @@ from overlay.errors import NetworkError, UsageError
 from overlay.virtual.stats import HostStats
 
 FIRST_EPHEMERAL_PORT = 32768
-LAST_PORT = 65535
+TURN = 0.0001
+"""Seconds that a datagram or a timer takes a host of slowness 1, on which it is not modelled: there it
+is far below any latency."""
+HEADERS = 28
+"""Bytes of the IP and UDP headers, which take their share of a link's bandwidth."""
 
 
 class HostCrashed(NetworkError):
@@ -44,9 +48,11 @@ class Host:
     """A machine of the virtual network: what outlives a crash, and the present incarnation."""
 
     __slots__ = (
+        "_downlink_free",
+        "_turn_free",
+        "_uplink_free",
         "address",
         "bandwidth",
-        "busy_until",
         "clock_offset",
         "clock_rate",
         "delivered",
@@ -56,13 +62,13 @@ class Host:
         "lost_bytes",
         "next_port",
         "number",
+        "queues",
         "sent",
         "sent_bytes",
         "slowness",
-        "uplink_free",
     )
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, bandwidth: float | None = None) -> None:
         self.address = address
         self.number = host_number(address)
         self.incarnation = Incarnation(self)
@@ -70,9 +76,9 @@ class Host:
         self.clock_offset = 0.0
         self.clock_rate = 1.0
         self.slowness = 1.0
-        self.bandwidth: float | None = None
-        self.busy_until = 0.0
-        self.uplink_free = 0.0
+        self.bandwidth = bandwidth
+        self.queues = bandwidth is not None
+        self._uplink_free = self._downlink_free = self._turn_free = 0.0
         self.sent = self.sent_bytes = 0
         self.delivered = self.delivered_bytes = 0
         self.lost = self.lost_bytes = 0
@@ -81,6 +87,13 @@ class Host:
     def is_up(self) -> bool:
         return self.incarnation.alive
 
+    def restart(self) -> None:
+        """Begin the next life, with empty queues."""
+        self.incarnation = Incarnation(self)
+        self._uplink_free = self._downlink_free = self._turn_free = 0.0
+
+    # -- its clock --
+
     def clock(self, now: float) -> float:
         """What this host's clock shows at the true time `now`."""
         return self.clock_offset + self.clock_rate * now
@@ -88,6 +101,39 @@ class Host:
     def true_time(self, shown: float) -> float:
         """When this host's clock shows `shown`."""
         return (shown - self.clock_offset) / self.clock_rate
+
+    # -- its speed --
+
+    def slow_down(self, factor: float) -> None:
+        self.slowness = factor
+        self.queues = True
+
+    def limit(self, bandwidth: float | None) -> None:
+        self.bandwidth = bandwidth
+        self.queues = True
+
+    def uplink(self, now: float, size: int) -> float:
+        """Send one datagram after another: when this one has left."""
+        self._uplink_free = self._after(self._uplink_free, now, self._seconds_on_link(size))
+        return self._uplink_free
+
+    def downlink(self, now: float, size: int) -> float:
+        """Take in one datagram after another, then handle it: when the program has this one."""
+        self._downlink_free = self._after(self._downlink_free, now, self._seconds_on_link(size))
+        return self.turn(self._downlink_free)
+
+    def turn(self, now: float) -> float:
+        """Handle one thing after another: when this one is done. A host at full speed takes no time."""
+        cost = TURN * self.slowness if self.slowness > 1 else 0.0
+        self._turn_free = self._after(self._turn_free, now, cost)
+        return self._turn_free
+
+    def _seconds_on_link(self, size: int) -> float:
+        return 0.0 if self.bandwidth is None else (size + HEADERS) / self.bandwidth
+
+    @staticmethod
+    def _after(free: float, now: float, cost: float) -> float:
+        return max(free, now) + cost
 
     def stats(self) -> HostStats:
         return HostStats(
@@ -118,4 +164,4 @@ def nth_host(n: int) -> str:
 
 
 def _is_octet(text: str) -> bool:
-    return text.isascii() and text.isdigit() and int(text) < 256
+    return text.isascii() and text.isdigit() and int(text) < 256 and str(int(text)) == text

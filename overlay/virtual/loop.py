@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
@@ -19,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from overlay.virtual.deadlock import Deadlock, describe_waiting
 from overlay.virtual.handles import Soon, Timer, VirtualTask
-from overlay.virtual.host import RUNNING_ON, HostCrashed, Incarnation
+from overlay.virtual.host import RUNNING_ON, Incarnation
 
 if TYPE_CHECKING:
     from overlay.virtual.medium import Medium
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-WIND_UP_SECONDS = 60.0
 MAX_TURNS_PER_INSTANT = 2_000_000
+"""Turns of the loop without any time passing, after which the program is taken for a busy wait."""
 _MIN_PURGE = 1000
 
 _new_soon = Soon.__new__
@@ -37,7 +36,7 @@ _new_timer = Timer.__new__
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module. `entropy` is where code on this loop takes its randomness (`overlay.entropy`)."""
+    """See the module; made by `overlay.virtual.Network`."""
 
     _closed: bool
     _stopping: bool
@@ -46,23 +45,29 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, entropy: random.Random) -> None:
         super().__init__()
         self.entropy = entropy
+        """Where code on this loop takes its randomness (`overlay.entropy`)."""
         self.now = 0.0
+        """The true virtual time, whatever the clocks of the hosts show."""
         self.time_limit = float("inf")
+        self.unhandled: list[dict[str, Any]] = []
+        """What the loop's exception handler was told."""
         self.skewed = False
+        """Whether any host's clock differs from the true time; and whether any host is slow or has died:
+        nobody pays for what does not occur."""
+        self.slowed = False
         self.mortal = False
-        self.failure: BaseException | None = None
+        self._failure: BaseException | None = None
         self._soon: deque[Soon] = deque()
         self._events: list[tuple[Any, ...]] = []
-        self._scheduled_count = 0
+        self._event_count = 0
         self._cancelled_timers = 0
         self._task_count = 0
-        self._graves: list[Any] = []
         self._generators: WeakKeyDictionary[Any, Incarnation | None] = WeakKeyDictionary()
 
     # -- the clock --
 
     def time(self) -> float:
-        """The virtual time; on a host with a skewed clock, what that clock shows."""
+        """The virtual time, as the clock of the host shows it on which the caller runs."""
         if self.skewed:
             incarnation = RUNNING_ON.get()
             if incarnation is not None:
@@ -104,21 +109,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     ) -> Timer:
         if self._closed:
             self._refuse()
-        if context is None:
-            context = copy_context()
         timer = _new_timer(Timer)
         timer._callback = callback
         timer._args = args
         timer._cancelled = False
-        timer._context = context
+        timer._context = copy_context() if context is None else context
         timer._loop = self
         timer._when = when
         timer._scheduled = True
         if self.skewed:
-            incarnation = context.get(RUNNING_ON)
+            incarnation = RUNNING_ON.get()
             if incarnation is not None:
                 when = incarnation.host.true_time(when)
-        self._scheduled_count = number = self._scheduled_count + 1
+        self._event_count = number = self._event_count + 1
         heappush(self._events, (when, number, timer))
         return timer
 
@@ -126,17 +129,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self, when: float, action: Callable[[Any, Any], None], first: Any, second: Any
     ) -> None:
         """Run `action(first, second)` at a true time; it cannot be cancelled and belongs to no host."""
-        self._scheduled_count = number = self._scheduled_count + 1
+        self._event_count = number = self._event_count + 1
         heappush(self._events, (when, number, action, first, second))
 
     def timer_cancelled(self) -> None:
-        """Counts cancelled timers, and clears them out when they are half of all that is scheduled."""
+        """Count cancelled timers, and clear them out when they are half of all that is scheduled."""
         self._cancelled_timers += 1
-        if self._cancelled_timers > _MIN_PURGE and self._cancelled_timers * 2 > len(self._events):
-            self._events[:] = [
-                event for event in self._events if len(event) > 3 or not event[2]._cancelled
-            ]
-            heapify(self._events)
+        events = self._events
+        if self._cancelled_timers > _MIN_PURGE and self._cancelled_timers * 2 > len(events):
+            events[:] = [event for event in events if len(event) > 3 or not event[2]._cancelled]
+            heapify(events)
             self._cancelled_timers = 0
 
     def _refuse(self) -> NoReturn:
@@ -180,8 +182,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self.run_forever()
         finally:
             awaited.remove_done_callback(self._stop_after)
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
         return awaited.result()
 
     def _stop_after(self, _: object) -> None:
@@ -189,7 +192,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def fail(self, failure: BaseException) -> None:
         """End the run with an exception, whatever the running code catches."""
-        self.failure = self.failure or failure
+        self._failure = self._failure or failure
         self.stop()
 
     def _run_once(self) -> None:
@@ -204,31 +207,46 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     self._run(handle)
                     if self._stopping:
                         return
-            turns += 1
             if events and (not soon or events[0][0] <= self.now):
                 event = heappop(events)
-                when = event[0]
-                if when > self.now:
-                    if when > self.time_limit:
-                        self._time_is_up()
-                    self.now = when
+                if event[0] > self.now:
+                    self._advance(event[0])
                     turns = 0
                 if len(event) > 3:
                     event[2](event[3], event[4])
                 else:
-                    timer = event[2]
-                    timer._scheduled = False
-                    if timer._cancelled:
-                        self._cancelled_timers -= 1
-                    else:
-                        self._run(timer)
+                    self._run_timer(event[2])
             elif not soon:
                 raise Deadlock(f"nothing will ever happen again: {describe_waiting(self.tasks())}")
+            turns += 1
             if turns > MAX_TURNS_PER_INSTANT:
                 raise Deadlock(
-                    f"time stands still at {self.now} s, always something ready to run: "
-                    f"{describe_waiting(self.tasks())}"
+                    f"time stands still at {self.now} s: {describe_waiting(self.tasks())}"
                 )
+
+    def _advance(self, when: float) -> None:
+        if when > self.time_limit:
+            raise Deadlock(
+                f"not done at {self.time_limit} s of virtual time, the limit of this run: "
+                f"{describe_waiting(self.tasks())}"
+            )
+        self.now = when
+
+    def _run_timer(self, timer: Timer) -> None:
+        timer._scheduled = False
+        if timer._cancelled:
+            self._cancelled_timers -= 1
+            return
+        if self.slowed:
+            incarnation = timer._context.get(RUNNING_ON)
+            if incarnation is not None and incarnation.host.slowness > 1:
+                self.post(incarnation.host.turn(self.now), self._run_late, timer, None)
+                return
+        self._run(timer)
+
+    def _run_late(self, timer: Timer, _: None) -> None:
+        if not timer._cancelled:
+            self._run(timer)
 
     def _run(self, handle: Soon | Timer) -> None:
         context = handle._context
@@ -243,78 +261,51 @@ class VirtualLoop(asyncio.BaseEventLoop):
         except BaseException as failure:
             self.report(failure, f"Exception in callback {handle}")
 
+    # -- exceptions that nobody caught --
+
     def report(self, failure: BaseException, message: str) -> None:
-        """Hand an exception that nobody caught to the loop's exception handler."""
         self.call_exception_handler({"message": message, "exception": failure})
 
-    def _time_is_up(self) -> NoReturn:
-        raise Deadlock(
-            f"not done after {self.time_limit} virtual seconds (the limit of the run): "
-            f"{describe_waiting(self.tasks())}"
-        )
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        self.unhandled.append(context)
+        super().call_exception_handler(context)
 
     # -- datagrams --
 
     async def create_datagram_endpoint(  # type: ignore[override]
         self,
-        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        protocol_factory: Callable[[], Any],
         local_addr: tuple[str, int] | None = None,
         remote_addr: tuple[str, int] | None = None,
         **options: Any,
     ) -> tuple[VirtualTransport, Any]:
-        """As asyncio's, for IPv4; of the options, those of a socket that exists already are refused."""
+        """As asyncio's for IPv4. Sockets of the operating system cannot be brought along."""
         if options.get("sock") is not None:
-            raise ValueError(
-                "the virtual network opens its own sockets: pass local_addr or remote_addr"
-            )
+            raise ValueError("the virtual network opens its own sockets: pass local_addr")
         transport = self.medium.open(local_addr, remote_addr)
         transport.protocol = protocol = protocol_factory()
         transport.context.run(protocol.connection_made, transport)
         return transport, protocol
 
-    # -- the end --
+    # -- asynchronous generators: those of a dead host are not closed, the others in order --
 
-    def kill(self, incarnation: Incarnation) -> None:
-        """Stop a host where it stands: nothing of it runs again, not even a `finally`.
+    def _asyncgen_firstiter_hook(self, generator: Any) -> None:
+        self._generators[generator] = RUNNING_ON.get()
 
-        Its coroutines are kept as they are for as long as this loop is, because letting one go would
-        run its `finally` clauses. Whoever waits for one of its tasks gets `HostCrashed`.
-        """
-        incarnation.alive = False
-        self.mortal = True
-        for task in self.tasks():
-            if task.incarnation is incarnation:
-                self._graves.append(task.get_coro())
-                self._end(task)
+    def _asyncgen_finalizer_hook(self, generator: Any) -> None:
+        if self._is_living(self._generators.pop(generator, None)) and not self._closed:
+            self.create_task(generator.aclose())
 
-    def _end(self, task: VirtualTask) -> None:
-        """Mark a task as failed, from outside; the running one when it comes to its next await."""
-        if task is asyncio.current_task():
-            self.call_soon(self._end, task, context=Context())
-        elif not task.done():
-            assert task.incarnation is not None
-            crashed = HostCrashed(
-                f"{task.get_name()} ran on {task.incarnation.host.address}, which crashed"
-            )
-            asyncio.Future.set_exception(task, crashed)
-            task.exception()  # so that nobody is told that it was never retrieved
+    async def shutdown_asyncgens(self) -> None:
+        for generator, incarnation in list(self._generators.items()):
+            if self._is_living(incarnation):
+                try:
+                    await generator.aclose()
+                except Exception as failure:
+                    self.report(failure, f"Exception while closing {generator}")
 
-    def wind_up(self) -> None:
-        """Cancel what still runs, wait for its end, and close the loop."""
-        self.failure = None
-        self.time_limit = self.now + WIND_UP_SECONDS
-        try:
-            for task in self.tasks():
-                task.cancel()
-            for task in self.tasks():
-                with suppress(Exception, asyncio.CancelledError):
-                    self.run_until_complete(task)
-            self.run_until_complete(self.shutdown_asyncgens())
-        finally:
-            self.medium.vanish()
-            self.close()
-
-    # -- what BaseEventLoop expects of a loop with a selector --
+    def _is_living(self, incarnation: Incarnation | None) -> bool:
+        return incarnation is None or incarnation.alive
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from overlay.errors import UsageError
-from overlay.virtual.handles import VirtualTask
-from overlay.virtual.host import Incarnation
+from overlay.virtual import crash, replay
+from overlay.virtual.deadlock import Deadlock, describe_waiting
+from overlay.virtual.fake_socket import DEFAULT_RECEIVE_BUFFER
 from overlay.virtual.latency import Latency
+from overlay.virtual.links import Links, Quality, require_probability
 from overlay.virtual.loop import VirtualLoop
-from overlay.virtual.medium import Medium, Quality
+from overlay.virtual.medium import Medium
 from overlay.virtual.rules import Packet, Rule
+from overlay.virtual.sockets import SocketTable
 from overlay.virtual.stats import Stats
 from overlay.virtual.world import seeded_world, stream
 
 T = TypeVar("T")
 
+DAY = 86_400.0
+WIND_UP_SECONDS = 60.0
+"""Virtual seconds that cancelled tasks get to come to their end."""
+
 
 class Network:
-    """A network of virtual hosts in this process, and the loop that runs it; good for one run."""
+    """Virtual hosts in this process, the network between them and the loop that runs it all.
+
+    Faults of the whole network are given here, those of single hosts and links by the methods, at any
+    time. A network is good for one run; the same seed and the same program give the same run.
+    """
 
     def __init__(
         self,
@@ -31,71 +43,176 @@ class Network:
         loss: float = 0.0,
         duplicate: float = 0.0,
         corrupt: float = 0.0,
+        bandwidth: float | None = None,
+        receive_buffer: int = DEFAULT_RECEIVE_BUFFER,
     ) -> None:
-        self.seed = seed
-        self._loop = VirtualLoop(stream(seed, "entropy"))
-        quality = Quality(latency or Latency.constant(0.001), loss)
-        self._medium = Medium(self._loop, stream(seed, "network"), quality, duplicate, corrupt)
-        self._loop.medium = self._medium
+        """Lossless with a constant latency of one millisecond, unless told otherwise.
 
-    def run(self, main: Coroutine[Any, Any, T], *, limit: float = 86_400.0) -> T:
-        """Run `main` to its end in virtual time, and return or raise what it did."""
+        `loss`, `duplicate`, `corrupt`: probabilities for each datagram. `bandwidth`: bytes a second of each
+        host's link, in each direction; unlimited when None. `receive_buffer`: bytes that may wait at a
+        socket whose host is slow or has a narrow link, 1,024 charged for each datagram in addition to
+        its size; a program may double it by SO_RCVBUF.
+        """
+        require_probability("duplicate", duplicate)
+        require_probability("corrupt", corrupt)
+        self.seed = replay.choose(seed)
+        self._loop = VirtualLoop(stream(self.seed, "entropy"))
+        self._links = Links(Quality(latency or Latency.constant(0.001), loss))
+        self._sockets = SocketTable(_checked_bandwidth(bandwidth))
+        self._medium = self._loop.medium = Medium(
+            self._loop,
+            stream(self.seed, "network"),
+            self._links,
+            self._sockets,
+            duplicate=duplicate,
+            corrupt=corrupt,
+            receive_buffer=receive_buffer,
+        )
+
+    # -- running --
+
+    def run(self, main: Coroutine[Any, Any, T], *, limit: float = DAY) -> T:
+        """Run `main` to its end in virtual time, and return or raise what it did.
+
+        What still runs then is cancelled. `Deadlock` is raised when nothing will ever happen again, when
+        time stands still, or when `main` is not done after `limit` virtual seconds.
+        """
         if self._loop.is_closed():
             main.close()
             raise UsageError("this network has had its run: make another one")
-        self._loop.time_limit = limit
+        crash.bury()
         with seeded_world(self.seed, self._loop.time):
             try:
-                task = self._loop.create_task(main, name="main")
-                result: T = self._loop.run_until_complete(task)
+                self._loop.time_limit = limit
+                result: T = self._loop.run_until_complete(self._loop.create_task(main, name="main"))
+                self._wind_up()
                 return result
+            except BaseException as failure:
+                failure.add_note(f"virtual network: seed {self.seed}, at {self.now:.6f} s")
+                with suppress(Exception):
+                    self._wind_up()
+                raise
             finally:
-                self._loop.wind_up()
+                self._sockets.vanish()
+                self._loop.close()
+
+    def _wind_up(self) -> None:
+        """Cancel what still runs, in the order in which it was begun, and wait for its end."""
+        self._loop.time_limit = self.now + WIND_UP_SECONDS
+        tasks = self._loop.tasks()
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(Exception, asyncio.CancelledError):
+                self._loop.run_until_complete(task)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        left = self._loop.tasks()
+        for task in left:
+            crash.abandon(self._loop, task, "did not end when it was cancelled")
+        if left:
+            raise Deadlock(f"cancelled and still not done: {describe_waiting(left)}")
 
     def spawn(
-        self, host: str, coroutine: Coroutine[Any, Any, Any], *, name: str | None = None
-    ) -> VirtualTask:
-        """Run a coroutine on a host, with whose crash it dies."""
-        incarnation = self._medium.host(host).incarnation
+        self, host: str, coroutine: Coroutine[Any, Any, T], *, name: str | None = None
+    ) -> asyncio.Task[T]:
+        """Run a coroutine on a host: with the host's clock and speed, bound to its address, and dead with its
+        crash. Whoever awaits the task then gets `HostCrashed`."""
+        incarnation = self._sockets.host(host).incarnation
         if not incarnation.alive:
             coroutine.close()
-            raise UsageError(f"{host} is down: restart it first")
-        return self._loop.create_task(coroutine, name=name, context=incarnation.context())
+            raise UsageError(f"{host} is down: restart it before spawning on it")
+        task: asyncio.Task[T] = self._loop.create_task(
+            coroutine, name=name, context=incarnation.context()
+        )
+        return task
+
+    # -- hosts --
 
     def crash(self, host: str) -> None:
-        """Stop a host where it stands: its sockets, tasks, timers and queued packets are gone, and
-        nobody is told. Whoever awaits one of its tasks gets `HostCrashed`."""
-        self._medium.crash(self._medium.host(host))
+        """Stop a host where it stands. Its sockets, tasks, timers and queued packets are gone, and
+        nobody is told; not even a `finally` of its programs runs."""
+        machine = self._sockets.host(host)
+        self._sockets.vanish(machine)
+        crash.kill(self._loop, machine.incarnation)
 
     def restart(self, host: str) -> None:
-        """Begin a new life of a host, after a crash or in place of one; it remembers nothing."""
-        machine = self._medium.host(host)
-        if machine.is_up:
-            self._medium.crash(machine)
-        machine.incarnation = Incarnation(machine)
+        """Begin a host's next life, after a crash or in place of one. Nothing runs on it until spawned."""
+        self.crash(host)
+        self._sockets.host(host).restart()
+
+    def slow(self, host: str, factor: float) -> None:
+        """Make a host take `factor` times 0.1 ms for each datagram and each timer, one after another;
+        1 is full speed, at which neither takes any time."""
+        if not factor >= 1:
+            raise UsageError(f"a host is slowed by a factor of 1 or more, not {factor}")
+        self._sockets.host(host).slow_down(factor)
+        self._loop.slowed = True
+
+    def limit(self, host: str, bandwidth: float | None) -> None:
+        """Give a host's link so many bytes a second in each direction; None for no limit."""
+        self._sockets.host(host).limit(_checked_bandwidth(bandwidth))
+
+    def skew(self, host: str, *, offset: float = 0.0, rate: float = 1.0) -> None:
+        """Make the clock of what is spawned on a host show `offset + rate * true time`.
+
+        Timers that are set already keep their moment.
+        """
+        if not rate > 0:
+            raise UsageError(f"a clock goes forward: its rate is above 0, not {rate}")
+        machine = self._sockets.host(host)
+        machine.clock_offset, machine.clock_rate = offset, rate
+        self._loop.skewed = True
+
+    # -- links --
+
+    def link(
+        self,
+        one: str,
+        other: str,
+        *,
+        latency: Latency | None = None,
+        loss: float | None = None,
+        one_way: bool = False,
+    ) -> None:
+        """Change the latency or the loss between two hosts, or only from the one to the other."""
+        for source, destination in [(one, other)] if one_way else [(one, other), (other, one)]:
+            pair = self._sockets.host(source).address, self._sockets.host(destination).address
+            self._links.change(*pair, latency, loss)
+        self._medium.forget_routes()
 
     def partition(self, *groups: Iterable[str], one_way: bool = False) -> None:
-        """Cut the groups of hosts off from each other, until `heal`.
+        """Cut groups of hosts off from each other until `heal`; what is on its way between them is lost.
 
-        One way: datagrams from an earlier group to a later one are lost, the others pass.
+        One way: what an earlier group sends to a later one is lost, and the other direction works.
         """
-        sides = [frozenset(self._medium.host(host).address for host in group) for group in groups]
-        for one, other in itertools.permutations(range(len(sides)), 2):
-            if one < other or not one_way:
-                self._medium.cut(sides[one], sides[other])
+        sides = [frozenset(map(self._address, _as_group(group))) for group in groups]
+        for (i, side), (j, other) in itertools.permutations(enumerate(sides), 2):
+            if i < j or not one_way:
+                self._links.cut(side, other)
+        self._medium.forget_routes()
 
     def heal(self) -> None:
         """End all partitions."""
-        self._medium.heal()
+        self._links.heal()
+        self._medium.forget_routes()
+
+    def _address(self, host: str) -> str:
+        return self._sockets.host(host).address
+
+    # -- watching and meddling --
 
     @contextmanager
     def rule(self, rule: Rule) -> Iterator[None]:
-        """Ask `rule` about every datagram for as long as the block lasts (see `overlay.virtual.rules`)."""
-        self._medium.rules.append(rule)
+        """Ask `rule` about every datagram for as long as the block lasts (see `overlay.virtual.rules`).
+
+        An exception of a rule ends the run.
+        """
+        rules = self._medium.rules
+        rules.append(rule)
         try:
             yield
         finally:
-            self._medium.rules.remove(rule)
+            rules.remove(rule)
 
     @contextmanager
     def capture(self) -> Iterator[list[Packet]]:
@@ -106,13 +223,30 @@ class Network:
 
     @property
     def now(self) -> float:
-        """Seconds of true virtual time since the start."""
+        """True virtual seconds since the start, whatever the clocks of the hosts show."""
         return self._loop.now
 
     @property
+    def unhandled(self) -> list[dict[str, Any]]:
+        """What reached the loop's exception handler: exceptions that no program caught."""
+        return self._loop.unhandled
+
+    @property
     def trace_hash(self) -> str:
+        """A hash of the time, source, destination and size of every datagram, and what became of it."""
         return self._medium.trace.hash
 
     @property
     def stats(self) -> Stats:
+        """Datagrams and bytes sent, delivered and lost up to now, per host and in all."""
         return self._medium.stats()
+
+
+def _checked_bandwidth(bandwidth: float | None) -> float | None:
+    if bandwidth is not None and not bandwidth > 0:
+        raise UsageError(f"bandwidth is bytes a second above 0, or None, not {bandwidth}")
+    return bandwidth
+
+
+def _as_group(group: Iterable[str]) -> Iterable[str]:
+    return [group] if isinstance(group, str) else group

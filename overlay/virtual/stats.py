@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class Loss(enum.IntEnum):
@@ -28,7 +27,7 @@ class Loss(enum.IntEnum):
 
 @dataclass(frozen=True)
 class HostStats:
-    """The datagrams of one host; what it lost are those that it sent and nobody got."""
+    """The datagrams of one host: those it sent, those it was handed, those it sent and that were lost."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -42,35 +41,32 @@ class HostStats:
 class Stats(HostStats):
     """The datagrams of a whole network.
 
-    A duplicate counts as delivered or lost, never as sent:
+    A duplicate is delivered or lost like any other, and not counted as sent:
     sent + duplicated = delivered + lost + those on their way.
     """
 
     duplicated: int = 0
     corrupted: int = 0
-    lost_by: dict[str, int] | None = None
+    lost_by: dict[str, int] = field(default_factory=dict)
     """Datagrams lost, by the lower-case name of the `Loss`."""
-    hosts: dict[str, HostStats] | None = None
-    """The same for each host that ever sent or received."""
-
-    @staticmethod
-    def total(
-        hosts: dict[str, HostStats], duplicated: int, corrupted: int, lost_by: dict[str, int]
-    ) -> Stats:
-        rows = hosts.values()
-        return Stats(
-            sent=_sum(row.sent for row in rows),
-            sent_bytes=_sum(row.sent_bytes for row in rows),
-            delivered=_sum(row.delivered for row in rows),
-            delivered_bytes=_sum(row.delivered_bytes for row in rows),
-            lost=_sum(row.lost for row in rows),
-            lost_bytes=_sum(row.lost_bytes for row in rows),
-            duplicated=duplicated,
-            corrupted=corrupted,
-            lost_by=lost_by,
-            hosts=hosts,
-        )
+    hosts: dict[str, HostStats] = field(default_factory=dict)
+    """The same for each host, by its address."""
 
 
-def _sum(numbers: Iterable[int]) -> int:
-    return sum(numbers)
+def total(
+    hosts: dict[str, HostStats], duplicated: int, corrupted: int, lost_by: dict[Loss, int]
+) -> Stats:
+    """The stats of a network from those of its hosts."""
+    rows = list(hosts.values())
+    return Stats(
+        sent=sum(row.sent for row in rows),
+        sent_bytes=sum(row.sent_bytes for row in rows),
+        delivered=sum(row.delivered for row in rows),
+        delivered_bytes=sum(row.delivered_bytes for row in rows),
+        lost=sum(row.lost for row in rows),
+        lost_bytes=sum(row.lost_bytes for row in rows),
+        duplicated=duplicated,
+        corrupted=corrupted,
+        lost_by={reason.name.lower(): count for reason, count in lost_by.items()},
+        hosts=hosts,
+    )

@@ -1,4 +1,4 @@
-"""The datagram transport of the virtual network, as asyncio's own behaves on UDP over IPv4."""
+"""The datagram transport of the virtual network: behaves as asyncio's own on UDP over IPv4."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
+from overlay.contact import Address
 from overlay.virtual.fake_socket import VirtualSocket
 from overlay.virtual.host import Incarnation
 
@@ -16,62 +17,70 @@ if TYPE_CHECKING:
 
 MAX_PAYLOAD = 65_507
 """Bytes that fit in one UDP datagram over IPv4."""
+BOOKKEEPING = 1024
+"""Bytes that a kernel charges for each datagram in a receive buffer, on top of what it carries."""
+_HIGH_WATER = 64 * 1024
 _MAX_ROUTES = 1024
 
 
 class VirtualTransport(asyncio.DatagramTransport):
-    """One bound socket of one host; made by `Medium.open`."""
+    """One bound socket of one host; opened by `Medium.open`."""
 
     def __init__(
         self,
         loop: VirtualLoop,
         medium: Medium,
         incarnation: Incarnation,
-        name: tuple[str, int],
-        bound: tuple[str, int],
+        bound: Address,
+        socket: VirtualSocket,
         peer: tuple[str, int] | None,
     ) -> None:
-        self.socket = VirtualSocket(name, peer)
-        super().__init__({"socket": self.socket, "sockname": name, "peername": peer})
+        super().__init__({"socket": socket, "sockname": socket.getsockname(), "peername": peer})
         self.incarnation = incarnation
         self.host = incarnation.host
-        self.bound = bound
-        self.key = self.host.number << 16 | bound[1]
-        self.peer = peer
         self.context = incarnation.context()
-        self.protocol: Any = None
+        self.address = bound
+        self.name = (bound.host, bound.port)
+        self.peer = peer
+        self.key = self.host.number << 16 | bound.port
         self.open = True
-        self.queued_bytes = 0
-        self.routes: dict[tuple[str, int] | None, Route] = {}
+        self.protocol: Any = None
+        self.routes: dict[Any, Route] = {}
         self._loop = loop
         self._medium = medium
+        self._socket = socket
         self._closing = False
+        self._received = 0
+        self._unsent = 0
+        self._paused = False
+        self.set_write_buffer_limits()
+
+    # -- sending --
 
     def sendto(self, data: Any, addr: Any = None) -> None:
+        """Send a datagram. Errors are told to the protocol, except for the caller's own mistakes."""
         if type(data) is not bytes:
             data = bytes(memoryview(data))
-        if not self.open or not data:
-            return
         route = self.routes.get(addr)
         if route is None:
             route = self._find_route(addr)
-            if route is None:
-                return
-        if len(data) > MAX_PAYLOAD:
-            self.error(OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE)))
+        if route is None or not data or not self.open:
             return
-        self._medium.send(route, data)
+        if len(data) > MAX_PAYLOAD:
+            self.error(errno.EMSGSIZE)
+        else:
+            self._medium.send(route, data)
 
-    def _find_route(self, addr: tuple[str, int] | None) -> Route | None:
+    def _find_route(self, addr: Any) -> Route | None:
         if self.peer is not None:
             if addr not in (None, self.peer):
                 raise ValueError(f"Invalid address: must be None or {self.peer}")
             destination = self.peer
-        elif addr is None or not 0 <= addr[1] <= 65535:
-            self._break(OverflowError(f"sendto(): {addr} has no port of 0 to 65535"))
+        elif not isinstance(addr, tuple) or not 0 <= addr[1] <= 65_535:
+            self._break(OverflowError(f"sendto(): {addr} is no address with a port of 0 to 65535"))
             return None
         elif addr[1] == 0:
-            self.error(OSError(errno.EINVAL, os.strerror(errno.EINVAL)))
+            self.error(errno.EINVAL)
             return None
         else:
             destination = addr
@@ -80,14 +89,54 @@ class VirtualTransport(asyncio.DatagramTransport):
         self.routes[addr] = route = self._medium.route(self, destination)
         return route
 
-    def error(self, failure: OSError) -> None:
+    def error(self, code: int) -> None:
         """Tell the protocol of an error that leaves the socket usable."""
-        self.context.run(self.protocol.error_received, failure)
+        if self.open:
+            self.context.run(self.protocol.error_received, OSError(code, os.strerror(code)))
 
     def _break(self, failure: Exception) -> None:
         """As asyncio does on an exception that is no OSError: the transport closes."""
         self._loop.report(failure, "Fatal write error on datagram transport")
         self._close(failure)
+
+    # -- the queue of a host whose uplink is slower than its programs --
+
+    def queue_to_send(self, size: int) -> None:
+        self._unsent += size
+        if self._unsent > self._high and not self._paused:
+            self._paused = True
+            self.context.run(self.protocol.pause_writing)
+
+    def has_sent(self, size: int) -> None:
+        self._unsent -= size
+        if self._paused and self._unsent <= self._low and self.open:
+            self._paused = False
+            self.context.run(self.protocol.resume_writing)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = _HIGH_WATER if high is None else high
+        self._low = self._high // 4 if low is None else low
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent
+
+    # -- the receive buffer --
+
+    def queue_received(self, size: int) -> bool:
+        """Make room for a datagram that waits for the program; false when there is none."""
+        charge = size + BOOKKEEPING
+        if self._received and self._received + charge > self._socket.receive_buffer:
+            return False
+        self._received += charge
+        return True
+
+    def take_received(self, size: int) -> None:
+        self._received -= size + BOOKKEEPING
+
+    # -- its end --
 
     def close(self) -> None:
         self._close(None)
@@ -105,10 +154,11 @@ class VirtualTransport(asyncio.DatagramTransport):
 
     def vanish(self) -> None:
         """Unbind without a word to the protocol."""
-        self.open = False
-        self._closing = True
-        self.routes.clear()
-        self._medium.unbind(self)
+        if self.open:
+            self.open = False
+            self._closing = True
+            self.routes.clear()
+            self._medium.unbind(self)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -120,8 +170,5 @@ class VirtualTransport(asyncio.DatagramTransport):
         protocol: asyncio.BaseProtocol = self.protocol
         return protocol
 
-    def get_write_buffer_size(self) -> int:
-        return 0
-
     def __repr__(self) -> str:
-        return f"<VirtualTransport {self.bound[0]}:{self.bound[1]}{'' if self.open else ' closed'}>"
+        return f"<VirtualTransport {self.address}{'' if self.open else ' closed'}>"

@@ -1,0 +1,51 @@
+"""Every failure of a test on a virtual network shows the seed and the line that replays it.
+
+`CAMCAST_SEED=7 python -m pytest <test>` gives every virtual network of the run the seed 7.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Generator
+
+import pytest
+
+from overlay.virtual import replay
+
+SEED_VARIABLE = "CAMCAST_SEED"
+
+
+def pytest_configure() -> None:
+    forced = os.environ.get(SEED_VARIABLE)
+    replay.force(int(forced) if forced else None)
+
+
+def pytest_runtest_setup() -> None:
+    replay.recent.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and replay.recent:
+        report.sections.append(("virtual network", how_to_replay(item.nodeid)))
+    return report
+
+
+def how_to_replay(test: str) -> str:
+    *earlier, seed = replay.recent
+    others = f"networks before it had the seeds {earlier}\n" if earlier else ""
+    return (
+        f"the last network of this test had the seed {seed}\n{others}"
+        f"replay: {SEED_VARIABLE}={seed} python -m pytest '{test}'"
+    )
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """The seed to replay, or one of the test's own that is the same in every run."""
+    forced = os.environ.get(SEED_VARIABLE)
+    return int(forced) if forced else zlib.crc32(request.node.nodeid.encode())
