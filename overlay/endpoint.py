@@ -225,10 +225,7 @@ def boot_number() -> int:
     Milliseconds in the high 44 bits, chance in the low 20. A node whose clock was put back is not heard by
     those who remember it until its clock has caught up.
     """
-    loop = asyncio.get_running_loop()
-    # A virtual loop's own clock, for the sake of determinism; the wall clock otherwise.
-    seconds = loop.time() if hasattr(loop, "entropy") else time.time()
-    return int(seconds * 1000) << 20 | entropy().getrandbits(20)
+    return int(time.time() * 1000) << 20 | entropy().getrandbits(20)
 
 
 _KINDS = {int(kind): kind.name for kind in Kind}

@@ -72,18 +72,10 @@ class Identity:
         The file is there whole or not at all, whenever the machine stops; one that was there is replaced.
         """
         pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        path = Path(path)
-        # mkstemp makes the file with mode 0600, so the key is at no time readable by others.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(pem)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+            _replace_file(Path(path), pem)
+        except OSError as error:
+            raise IdentityError(f"{path} cannot be written: {error.strerror or error}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Identity:
@@ -98,7 +90,7 @@ class Identity:
                     )
                 pem = file.read(_LARGEST_FILE)
         except OSError as error:
-            raise IdentityError(f"{path} cannot be read: {error.strerror}") from None
+            raise IdentityError(f"{path} cannot be read: {error.strerror or error}") from None
         try:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -115,6 +107,20 @@ class Identity:
         identity = cls.create()
         identity.save(path)
         return identity
+
+
+def _replace_file(path: Path, content: bytes) -> None:
+    # mkstemp makes the file with mode 0600, so that at no time others can read the content.
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
 
 
 def peer_id_of(public_key: bytes) -> PeerId:

@@ -68,9 +68,9 @@ class _Peer:
 
     __slots__ = ("boot", "cipher", "window")
 
-    def __init__(self, boot: bytes, cipher: ChaCha20Poly1305) -> None:
+    def __init__(self, boot: bytes) -> None:
         self.boot = boot
-        self.cipher = cipher
+        self.cipher: ChaCha20Poly1305 | None = None  # None: try every key of the ring
         self.window = ReplayWindow()
 
 
@@ -89,12 +89,19 @@ class SealedEnvelope:
         self._peer_limit = peers
         self.rekey(keys)
 
+    @property
+    def peers_known(self) -> int:
+        """Senders whose boot number and window are kept."""
+        return len(self._peers)
+
     def rekey(self, keys: Sequence[bytes]) -> None:
-        """Replace the ring: the first key seals from now on, all of them open."""
-        self._keys = check_keys(keys)
+        """Replace the ring: the first key seals from now on, and no other ones open."""
         if not keys:
-            raise NetworkKeyError("a key ring has at least one key")
+            raise NetworkKeyError("a ring has at least one network key")
+        self._keys = check_keys(keys)
         self._cipher = _cipher(self._keys[0], self._sender, self._boot)
+        for peer in self._peers.values():
+            peer.cipher = None
 
     def wrap(self, frames: Iterable[bytes]) -> bytes:
         counter = self._counter.to_bytes(8, "big")
@@ -109,39 +116,41 @@ class SealedEnvelope:
         sender, boot = datagram[2:HEADER_BYTES], datagram[_BOOT]
         counter = int.from_bytes(datagram[_COUNTER], "big")
         peer = self._peers.get(sender)
-        if peer is None or peer.boot != boot:
-            if peer is not None and boot < peer.boot:
-                raise Dropped("old_boot")
-            cipher, frames = self._open_by_any_key(sender, boot, datagram)
-            peer = self._remember(sender, _Peer(boot, cipher))
+        if peer is None or boot > peer.boot:
+            peer = _Peer(boot)
+        elif boot < peer.boot:
+            raise Dropped("old_boot")
         elif not peer.window.is_new(counter):
             raise Dropped("replayed")
-        else:
-            try:
-                frames = _open(peer.cipher, datagram)
-            except InvalidTag:
-                peer.cipher, frames = self._open_by_any_key(sender, boot, datagram)
-            self._peers.move_to_end(sender)
+        frames = self._open(peer, sender, datagram)
         peer.window.mark(counter)
+        self._remember(sender, peer)
         return sender, frames, 0
 
-    def _open_by_any_key(
-        self, sender: bytes, boot: bytes, datagram: bytes
-    ) -> tuple[ChaCha20Poly1305, bytes]:
-        for key in self._keys:
-            cipher = _cipher(key, sender, boot)
+    def _open(self, peer: _Peer, sender: bytes, datagram: bytes) -> bytes:
+        """The frames; under the key that opened the last one, or else under any of the ring."""
+        nonce = _NONCE_HEAD + datagram[_COUNTER]
+        sealed, header = datagram[SEALED_HEADER_BYTES:], datagram[:SEALED_HEADER_BYTES]
+        if peer.cipher is not None:
             try:
-                return cipher, _open(cipher, datagram)
+                return peer.cipher.decrypt(nonce, sealed, header)
+            except InvalidTag:
+                pass
+        for key in self._keys:
+            cipher = _cipher(key, sender, peer.boot)
+            try:
+                frames = cipher.decrypt(nonce, sealed, header)
             except InvalidTag:
                 continue
+            peer.cipher = cipher
+            return frames
         raise Dropped("not_authentic")
 
-    def _remember(self, sender: bytes, peer: _Peer) -> _Peer:
+    def _remember(self, sender: bytes, peer: _Peer) -> None:
         self._peers[sender] = peer
         self._peers.move_to_end(sender)
         if len(self._peers) > self._peer_limit:
             self._peers.popitem(last=False)
-        return peer
 
 
 def check_keys(keys: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -161,11 +170,3 @@ def _cipher(key: bytes, sender: bytes, boot: bytes) -> ChaCha20Poly1305:
         sender + boot, key=key, digest_size=KEY_BYTES, person=b"camcast seal 1"
     )
     return ChaCha20Poly1305(derived.digest())
-
-
-def _open(cipher: ChaCha20Poly1305, datagram: bytes) -> bytes:
-    return cipher.decrypt(
-        _NONCE_HEAD + datagram[_COUNTER],
-        datagram[SEALED_HEADER_BYTES:],
-        datagram[:SEALED_HEADER_BYTES],
-    )
