@@ -1,0 +1,70 @@
+"""The parameters of SCAMP, with their formulas and units."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from overlay.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ScampConfig:
+    """One community's SCAMP; every member should run the same."""
+
+    c: int = 1
+    """Extra copies of a newcomer's subscription; the mean view is (c + 1) ln N members. 0 to 16."""
+
+    heartbeat_seconds: float = 3.0
+    """Each member sends one heartbeat to one member of its view this often, and gets one echo: 2 /
+    heartbeat_seconds messages a second and member, whatever the views' sizes."""
+
+    patience: int = 4
+    """Heartbeats to one member without an echo, in a row, before it is taken for dead. At least 1. A dead
+    member is noticed after about heartbeat_seconds * (view / 2 + patience)."""
+
+    lease_seconds: float = 900.0
+    """The longest lease of a subscription. In a community of N the lease is 2 N seconds between
+    `shortest_lease_seconds` and this, so that somebody renews, and meets whoever the directory knows,
+    every other second: it is what joins the halves of a healed partition."""
+
+    shortest_lease_seconds: float = 60.0
+    """The lease in a small community."""
+
+    answer_seconds: float = 2.0
+    """How long a subscriber waits for a contact's welcome before it tries again."""
+
+    least_view: int = 6
+    """Small communities know themselves better than (c + 1) ln N: at least this many, or everyone."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.c <= 16:
+            raise UsageError(f"c must be 0 to 16, not {self.c}")
+        for name in ("patience", "least_view"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name in ("heartbeat_seconds", "answer_seconds", "shortest_lease_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UsageError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
+        if not self.shortest_lease_seconds <= self.lease_seconds <= MOST_LEASE_SECONDS:
+            raise UsageError(
+                f"lease_seconds must be between shortest_lease_seconds and {MOST_LEASE_SECONDS},"
+                f" not {self.lease_seconds}"
+            )
+
+    def holders(self, size: float) -> float:
+        """How many views a member of a community of `size` should be in, and how many it should hold."""
+        return min(size - 1, max((self.c + 1) * math.log(max(size, 1.0)), self.least_view))
+
+    def lease(self, size: float) -> float:
+        """Seconds from one renewal of a subscription to the next in a community of `size`."""
+        return min(max(2 * size, self.shortest_lease_seconds), self.lease_seconds)
+
+    @property
+    def grace_seconds(self) -> float:
+        """How much longer than that others hold a subscription, so that a renewal finds time."""
+        return 5 * self.answer_seconds
+
+
+MOST_LEASE_SECONDS = 86_400.0
+"""No lease is longer than a day, whoever asks for it."""

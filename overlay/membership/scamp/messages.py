@@ -1,0 +1,112 @@
+"""What members of one community say to each other; the topic comes first, so that a node can route it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.contact import Contact
+from overlay.wire import message
+
+
+@message(0x30)
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A member's wish to be held in other members' views; it travels inside other messages."""
+
+    subscriber: Contact
+    term: int
+    """Tells one subscription of a member from its next; 32 random bits."""
+    lease: float
+    """Seconds from now after which whoever holds it lets go of it."""
+
+
+@message(0x31)
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """From a subscriber to any member: have me held."""
+
+    topic: str
+    subscription: Subscription
+    copies: int | None
+    """Members that shall hold the subscription; None for a newcomer, for whom the contact decides."""
+    indirect: bool
+    """Whether the receiver looks for a contact chosen near-uniformly, or is the contact itself."""
+
+
+@message(0x32)
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One step of the walk that chooses a contact."""
+
+    topic: str
+    subscription: Subscription
+    copies: int | None
+    steps: int
+    """Steps that are left."""
+    degree: int
+    """Neighbours of the member that proposes this step."""
+    refused: bool
+    """The proposed member sends the walk back: it stays where it was for this step."""
+
+
+@message(0x33)
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """One copy of a subscription, looking for a member that keeps it."""
+
+    topic: str
+    subscription: Subscription
+    hops: int
+    """Times that it may still be passed on."""
+
+
+@message(0x34)
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """From the contact to the subscriber: here I am for your view; `copies` of you are on their way."""
+
+    topic: str
+    contact: Subscription
+    lease: float
+    """The lease that the copies carry, in seconds."""
+    copies: int
+    census: bytes
+
+
+@message(0x35)
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """You are in my view, and will hear of me again within about `period` seconds."""
+
+    topic: str
+    period: float
+    echo: bool
+    """Whether an `Echo` is wanted."""
+    census: bytes
+
+
+@message(0x36)
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """I am alive and a member; `hint` is somebody in my view, for a vacancy in yours."""
+
+    topic: str
+    hint: Subscription | None
+    census: bytes
+
+
+@message(0x37)
+@dataclass(frozen=True, slots=True)
+class Release:
+    """You are no longer in my view."""
+
+    topic: str
+
+
+@message(0x38)
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """I leave: forget me, and hold `replacement`, when there is one, in my place."""
+
+    topic: str
+    replacement: Subscription | None

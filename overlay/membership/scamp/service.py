@@ -1,0 +1,221 @@
+"""SCAMP as a membership service: the parts put together, and what keeps a community whole.
+
+SCAMP alone can fall apart for good under concurrent joins and leaves. Against that, a member looks after
+itself with each heartbeat: when its lease ends it renews its subscription through a contact of the directory;
+when fewer than half as many members as there should be hold it, it subscribes for the missing ones; and
+when none does, it is isolated and goes back to the directory, again and again.
+
+Needs of its context: messages may be lost, duplicated and reordered. Over acknowledged channels all of the
+above is for crashes and partitions; with unacknowledged messages it makes up for loss as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp.forwarding import Forwarding
+from overlay.membership.scamp.heartbeat import Heartbeats
+from overlay.membership.scamp.indirection import Indirection
+from overlay.membership.scamp.joining import Joining
+from overlay.membership.scamp.messages import (
+    Echo,
+    Forward,
+    Heartbeat,
+    Release,
+    Subscribe,
+    Unsubscribe,
+    Walk,
+    Welcome,
+)
+from overlay.membership.scamp.state import Community
+from overlay.membership.scamp.unsubscription import unsubscribe, unsubscribed
+from overlay.metrics import Metrics
+
+LONGEST_RETRY_SECONDS = 60.0
+"""An isolated process goes back to the directory at doubling intervals, up to this."""
+
+RETRY_HEARTBEATS = 3
+"""Heartbeats between two attempts to be held by more members; the first interval when isolated."""
+
+
+class ScampMembership:
+    """One process's membership of one community, by SCAMP."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: Context,
+        directory: TopicDirectory,
+        listener: MembershipListener,
+        config: ScampConfig | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._context = context
+        self._directory = directory
+        self._listener = listener
+        self._config = config or ScampConfig()
+        community = Community(topic, context, listener, self._config, metrics or Metrics())
+        self._community = community
+        self._joining = Joining(community, directory, self._subscribed)
+        self._heartbeats = Heartbeats(community)
+        self._forwarding = Forwarding(community)
+        self._indirection = Indirection(community, self._forwarding)
+        self._reactions: dict[type, Callable[[Contact, Any], None]] = {
+            Subscribe: self._on_subscribe,
+            Walk: self._on_walk,
+            Forward: self._on_forward,
+            Welcome: self._on_welcome,
+            Heartbeat: self._on_heartbeat,
+            Echo: self._heartbeats.echo,
+            Release: self._on_release,
+            Unsubscribe: self._on_unsubscribe,
+        }
+        self._is_running = False
+        self._has_joined = False
+        self._timer: Timer | None = None
+        self._retry_at = 0.0
+        self._retry_seconds = 0.0
+
+    @property
+    def topic(self) -> str:
+        return self._community.topic
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        return self._community.view.table
+
+    @property
+    def holders(self) -> list[Contact]:
+        """The in-view: the members that hold this process, as far as it knows."""
+        return self._community.holders.contacts
+
+    @property
+    def size(self) -> float:
+        return self._community.size
+
+    def start(self) -> None:
+        self._is_running = True
+        self._community.new_term()
+        self._is_content()
+        self._joining.begin(copies=None)
+        self._next_beat(self._context.random.random())
+
+    def stop(self) -> None:
+        if not self._is_running:
+            return
+        self._is_running = False
+        unsubscribe(self._community)
+        self._joining.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._has_joined:
+            self._directory.withdraw(self.topic)
+        self._community.view.clear()
+        self._community.holders.clear()
+
+    def receive(self, sender: Contact, message: object) -> None:
+        reaction = self._reactions.get(type(message))
+        if reaction is None or not self._is_running:
+            self._community.dropped.add("unknown_message" if self._is_running else "not_a_member")
+        elif sender.id == self._context.contact.id:
+            self._community.dropped.add("from_itself")
+        else:
+            reaction(sender, message)
+
+    def suspect(self, peer: PeerId) -> None:
+        self._heartbeats.suspect(peer)
+        self._joining.suspect(peer)
+
+    # What a member does by itself.
+
+    def _next_beat(self, delay: float) -> None:
+        self._timer = self._context.call_later(
+            delay * self._config.heartbeat_seconds, self._heartbeat
+        )
+
+    def _heartbeat(self) -> None:
+        community, now = self._community, self._context.now()
+        for held in community.view.expired(now):
+            community.let_go(held.contact.id)
+            self._context.send(held.contact, Release(self.topic))
+        community.holders.expire(now)
+        self._heartbeats.beat()
+        if not self._joining.is_busy:
+            self._look_after_itself(now)
+        self._next_beat(self._context.random.uniform(0.9, 1.1))
+
+    def _look_after_itself(self, now: float) -> None:
+        community = self._community
+        holders, wanted = len(community.holders), community.wanted_holders
+        if not holders or not len(community.view):
+            if self._may_retry(now):
+                community.new_term()
+                self._joining.begin(copies=None)
+        elif now >= community.renew_at:
+            community.new_term()
+            self._joining.begin(self._at_random(wanted - 1))
+        elif holders < wanted / 2:
+            if self._may_retry(now):
+                self._joining.begin(self._at_random(wanted - holders))
+        else:
+            self._is_content()
+
+    def _at_random(self, copies: float) -> int:
+        """A whole number of copies whose mean is `copies`; at least 1."""
+        return max(int(copies + self._context.random.random()), 1)
+
+    def _may_retry(self, now: float) -> bool:
+        if now < self._retry_at:
+            return False
+        self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
+        self._retry_at = now + self._retry_seconds
+        return True
+
+    def _is_content(self) -> None:
+        """The next time that something is amiss, wait for the shortest time before acting."""
+        self._retry_seconds = RETRY_HEARTBEATS * self._config.heartbeat_seconds
+        self._retry_at = self._context.now() + self._retry_seconds
+
+    def _subscribed(self) -> None:
+        if not self._has_joined:
+            self._has_joined = True
+            self._directory.announce(self.topic)
+            self._listener.joined()
+
+    # What a member does for others.
+
+    def _on_subscribe(self, sender: Contact, message: Subscribe) -> None:
+        if message.subscription.subscriber.id != sender.id:
+            self._community.dropped.add("unsound_subscription")
+        elif self._community.is_sound(message.subscription):
+            self._indirection.begin(message)
+
+    def _on_walk(self, sender: Contact, message: Walk) -> None:
+        if self._community.is_sound(message.subscription):
+            self._indirection.walk(sender, message)
+
+    def _on_forward(self, sender: Contact, message: Forward) -> None:
+        if self._community.is_sound(message.subscription):
+            self._forwarding.forward(message)
+
+    def _on_welcome(self, sender: Contact, message: Welcome) -> None:
+        contact = message.contact
+        if contact.subscriber.id != sender.id:
+            self._community.dropped.add("unsound_subscription")
+        elif self._community.is_sound(contact):
+            self._joining.welcome(message)
+
+    def _on_heartbeat(self, sender: Contact, message: Heartbeat) -> None:
+        self._heartbeats.heartbeat(sender, message)
+        self._joining.held_by_another()
+
+    def _on_release(self, sender: Contact, message: Release) -> None:
+        self._community.holders.remove(sender.id)
+
+    def _on_unsubscribe(self, sender: Contact, message: Unsubscribe) -> None:
+        unsubscribed(self._community, sender, message)

@@ -1,0 +1,106 @@
+"""What one process knows of its community, shared by the parts of the protocol."""
+
+from __future__ import annotations
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context
+from overlay.membership.interface import MembershipListener
+from overlay.membership.scamp.census import Census
+from overlay.membership.scamp.config import MOST_LEASE_SECONDS, ScampConfig
+from overlay.membership.scamp.messages import Heartbeat, Subscription
+from overlay.membership.scamp.views import MOST_HELD, Held, InView, PartialView
+from overlay.metrics import Metrics
+
+
+class Community:
+    """The views, the census, and the two things that every part does: hold a member, let go of one."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: Context,
+        listener: MembershipListener,
+        config: ScampConfig,
+        metrics: Metrics,
+    ) -> None:
+        self.topic = topic
+        self.context = context
+        self.listener = listener
+        self.config = config
+        self.dropped = metrics.family(
+            "membership_dropped", "reason", "Membership messages that were not acted upon"
+        )
+        self.view = PartialView()
+        self.holders = InView()
+        self.census = Census(context.random, context.now(), config.heartbeat_seconds)
+        self.term = context.random.getrandbits(32)
+        self.renew_at = 0.0
+
+    @property
+    def size(self) -> float:
+        return self.census.size(self.context.now())
+
+    @property
+    def wanted_holders(self) -> float:
+        """How many views this process should be in."""
+        return self.config.holders(self.size)
+
+    def own_subscription(self) -> Subscription:
+        """This process's subscription; its lease leaves time for the renewal to be answered."""
+        lease = max(self.renew_at - self.context.now(), 0.0) + self.config.grace_seconds
+        return Subscription(self.context.contact, self.term, lease)
+
+    def new_term(self) -> None:
+        """Begin another subscription of this process."""
+        self.term = self.context.random.getrandbits(32)
+        self.renew_after(self.config.lease(self.size), 0.9)
+
+    def renew_after(self, lease: float, at_least: float) -> None:
+        """Renew at a random time in the lease, not before the part `at_least` of it is over."""
+        self.renew_at = self.context.now() + lease * self.context.random.uniform(at_least, 1.0)
+
+    def is_sound(self, subscription: Subscription) -> bool:
+        """Whether a peer's subscription makes sense; one that does not is counted."""
+        if 0 < subscription.lease <= MOST_LEASE_SECONDS:
+            return True
+        self.dropped.add("unsound_subscription")
+        return False
+
+    def hold(self, subscription: Subscription) -> None:
+        """Take a member into the view, or renew its lease, and let it know."""
+        now = self.context.now()
+        contact = subscription.subscriber
+        held = self.view.get(contact.id)
+        if held is not None:
+            held.renew(subscription, now)
+        elif len(self.view) >= MOST_HELD:
+            self.dropped.add("view_full")
+            return
+        else:
+            self.view.add(Held(subscription, now))
+            self.listener.member_added(contact)
+        self.context.send(contact, Heartbeat(self.topic, self.heartbeat_period, False, b""))
+
+    def let_go(self, peer: PeerId) -> bool:
+        """Take a member out of the view; False when it was not there."""
+        held = self.view.remove(peer)
+        if held is None:
+            return False
+        self.listener.member_removed(held.contact)
+        return True
+
+    @property
+    def heartbeat_period(self) -> float:
+        """Seconds between two heartbeats to the same member."""
+        return self.config.heartbeat_seconds * max(len(self.view), 1)
+
+    def random_member(self, other_than: PeerId) -> Contact | None:
+        """Some member of the view; None when the view holds nobody else."""
+        table = self.view.table
+        if not table:
+            return None
+        choice = self.context.random.choice(table)
+        if choice.id != other_than:
+            return choice
+        others = [contact for contact in table if contact.id != other_than]
+        return self.context.random.choice(others) if others else None
