@@ -50,7 +50,8 @@ class EndpointConfig:
                 f"listen={address} stands for every address of the machine: say with advertise=host:port "
                 "by which of them others reach it"
             )
-        _ = self.advertised_address
+        if self.advertised_address is not None and self.advertised_address.is_wildcard:
+            raise UsageError(f"advertise={self.advertise} is no address that others can send to")
         if not SMALLEST_DATAGRAM <= self.datagram_size <= MAX_DATAGRAM:
             raise UsageError(
                 f"datagram_size={self.datagram_size} is not within {SMALLEST_DATAGRAM}..{MAX_DATAGRAM}"

@@ -50,7 +50,9 @@ class Outbox:
         if batch is None or batch.size + size > self._room:
             batch = self._filling[to] = Batch(to)
             self._batches.append(batch)
-        batch.parts += (frame_head(kind, len(body)), body)
+        parts = batch.parts
+        parts.append(frame_head(kind, len(body)))
+        parts.append(body)
         batch.size += size
         self.size += size
         return True

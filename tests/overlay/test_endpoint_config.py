@@ -1,0 +1,64 @@
+"""What an endpoint's configuration allows, and what it says about the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from overlay.contact import Address
+from overlay.endpoint_config import EndpointConfig
+from overlay.errors import UsageError
+
+KEY = bytes(32)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "127.8.8.8:4000", "[::1]:0", Address("::1", 0)])
+def test_loopback_needs_no_key(listen: str | Address) -> None:
+    assert EndpointConfig(listen).listen_address == Address.of(listen)
+
+
+@pytest.mark.parametrize("listen", ["10.0.0.1:0", "[2001:db8::1]:0", "192.168.0.1:4000"])
+def test_elsewhere_a_key_is_needed_unless_told_otherwise(listen: str) -> None:
+    with pytest.raises(UsageError, match=r"insecure=True"):
+        EndpointConfig(listen)
+    EndpointConfig(listen, keys=(KEY,))
+    EndpointConfig(listen, insecure=True)
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:4000", "[::]:4000"])
+def test_a_wildcard_is_no_loopback_and_needs_a_name_for_others(listen: str) -> None:
+    with pytest.raises(UsageError, match="keys"):
+        EndpointConfig(listen, advertise="10.0.0.1:4000")
+    with pytest.raises(UsageError, match="advertise"):
+        EndpointConfig(listen, keys=(KEY,))
+    config = EndpointConfig(listen, keys=(KEY,), advertise="10.0.0.1:4000")
+    assert config.advertised_address == Address("10.0.0.1", 4000)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("listen", "nonsense"),
+        ("listen", ("localhost", "x")),
+        ("keys", (b"short",)),
+        ("keys", (KEY, KEY)),
+        ("advertise", "nonsense"),
+        ("advertise", "0.0.0.0:5"),
+        ("datagram_size", 511),
+        ("datagram_size", 65_508),
+        ("outgoing_limit", 2_000),
+        ("incoming_limit", 0),
+    ],
+)
+def test_values_that_cannot_work_are_refused(field: str, value: Any) -> None:
+    settings: dict[str, Any] = {"listen": "127.0.0.1:0", field: value}
+    with pytest.raises(UsageError):
+        EndpointConfig(**settings)
+
+
+def test_keys_are_not_printed() -> None:
+    key = bytes(range(32))
+    printed = repr(EndpointConfig("127.0.0.1:0", keys=(key,)))
+    assert repr(key) not in printed
+    assert "keys" not in printed

@@ -1,0 +1,221 @@
+"""Garbage at the endpoint: no exception escapes, no task dies, and valid traffic still flows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from overlay.contact import Contact
+from overlay.endpoint import Endpoint, EndpointConfig, Kind
+from overlay.frame import Envelope, PlainEnvelope, frame_head
+from overlay.identity import Identity
+from overlay.loops import run
+from overlay.metrics import Metrics
+from overlay.seal import SealedEnvelope
+from overlay.wire import Data, WireError, decode, encode, message
+
+KEY = bytes(range(32))
+SOURCE = ("127.0.0.9", 4000)
+
+
+@message(0xFF20)
+@dataclass(frozen=True, slots=True)
+class Note:
+    number: int
+    text: str
+    author: Contact | None
+    data: Data
+
+
+class Fuzzer:
+    """Datagrams by seed: random ones, valid ones, and valid ones with something done to them."""
+
+    def __init__(self, seed: int, keys: tuple[bytes, ...]) -> None:
+        self.random = random.Random(seed)
+        self._keys = keys
+        self._senders = [self._envelope() for _ in range(8)]
+        self._earlier = [self._valid()]
+
+    def _envelope(self) -> Envelope:
+        sender = Identity(self.random.randbytes(32))
+        boot = self.random.getrandbits(64)
+        return (
+            SealedEnvelope(self._keys, sender.id, boot) if self._keys else PlainEnvelope(sender.id)
+        )
+
+    def datagram(self) -> bytes:
+        choice = self.random.random()
+        if choice < 0.2:
+            return self._random_bytes(200)
+        if choice < 0.3:
+            return self._mangle(self.random.choice(self._earlier))
+        if choice < 0.5:
+            return self._from_an_insider()
+        datagram = self._valid()
+        if self.random.random() < 0.05:
+            self._earlier = [*self._earlier[-20:], datagram]
+        return self._mangle(datagram)
+
+    def _valid(self) -> bytes:
+        return self._seal([self._frame() for _ in range(self.random.randint(1, 4))])
+
+    def _from_an_insider(self) -> bytes:
+        """Sealed as it should be, with frames that are not as they should be."""
+        return self._seal([self._mangle(self._frame()) for _ in range(self.random.randint(0, 3))])
+
+    def _seal(self, frames: list[bytes]) -> bytes:
+        if self.random.random() < 0.01:
+            self._senders[self.random.randrange(8)] = self._envelope()
+        return self.random.choice(self._senders).wrap(frames)
+
+    def _frame(self) -> bytes:
+        kind = self.random.choice(
+            [Kind.DHT, Kind.DATAGRAM, Kind.CHANNEL, self.random.randrange(256)]
+        )
+        note = Note(self.random.getrandbits(40), "text", None, [1, {"a": b"b"}, None, 2.5])
+        body = encode(note)
+        if self.random.random() < 0.5:
+            body = self._mangle(body)
+        return frame_head(kind, len(body)) + body
+
+    def _random_bytes(self, most: int) -> bytes:
+        return self.random.randbytes(self.random.randrange(most))
+
+    def _mangle(self, whole: bytes) -> bytes:
+        mangled = bytearray(whole)
+        for _ in range(self.random.randrange(4)):
+            self.random.choice(_WAYS)(self.random, mangled)
+        return bytes(mangled)
+
+
+def _flip(chance: random.Random, mangled: bytearray) -> None:
+    if mangled:
+        mangled[chance.randrange(len(mangled))] ^= 1 << chance.randrange(8)
+
+
+def _overwrite(chance: random.Random, mangled: bytearray) -> None:
+    if mangled:
+        mangled[chance.randrange(len(mangled))] = chance.choice(
+            [0, 1, 0x7F, 0x80, 0xC1, 0xDD, 0xFF]
+        )
+
+
+def _cut(chance: random.Random, mangled: bytearray) -> None:
+    del mangled[chance.randrange(len(mangled) + 1) :]
+
+
+def _extend(chance: random.Random, mangled: bytearray) -> None:
+    mangled += chance.randbytes(chance.randrange(40))
+
+
+def _repeat(chance: random.Random, mangled: bytearray) -> None:
+    start = chance.randrange(len(mangled) + 1)
+    mangled[start:start] = mangled[start : start + chance.randrange(30)]
+
+
+def _remove(chance: random.Random, mangled: bytearray) -> None:
+    start = chance.randrange(len(mangled) + 1)
+    del mangled[start : start + chance.randrange(10)]
+
+
+_WAYS: list[Callable[[random.Random, bytearray], None]] = [
+    _flip,
+    _overwrite,
+    _cut,
+    _extend,
+    _repeat,
+    _remove,
+]
+
+
+async def open_endpoint(keys: tuple[bytes, ...]) -> Endpoint:
+    """An endpoint with handlers as layers have them, one of which is faulty."""
+    endpoint = await Endpoint.open(
+        EndpointConfig("127.0.0.1:0", keys=keys), Identity.create(), Metrics()
+    )
+
+    def read(sender: Contact, body: bytes) -> None:
+        with contextlib.suppress(WireError):
+            assert type(decode(body)) is not bytes
+
+    def fail_at_times(sender: Contact, body: bytes) -> None:
+        if len(body) % 7 == 0:
+            raise RuntimeError("a faulty handler")
+
+    endpoint.on(Kind.DHT, read)
+    endpoint.on(Kind.CHANNEL, fail_at_times)
+    return endpoint
+
+
+async def assert_traffic_flows(target: Endpoint, keys: tuple[bytes, ...]) -> None:
+    arrived = asyncio.Event()
+    target.on(Kind.DATAGRAM, lambda sender, body: arrived.set() if body == b"valid" else None)
+    peer = await Endpoint.open(
+        EndpointConfig("127.0.0.1:0", keys=keys), Identity.create(), Metrics()
+    )
+    peer.send(target.contact.address, Kind.DATAGRAM, b"valid")
+    async with asyncio.timeout(10):
+        await arrived.wait()
+    await peer.close()
+
+
+def check_counters(target: Endpoint, taken: int) -> None:
+    counters = target.metrics.as_dict()
+    assert counters["datagrams_received"] == taken
+    dropped = counters["dropped_in"]
+    assert isinstance(dropped, dict)
+    expected = {"unknown_version", "unknown_flags", "truncated", "empty", "unknown_kind"}
+    if target.config.keys:
+        expected |= {"not_authentic", "replayed", "old_boot", "unsealed"}
+    assert expected <= dropped.keys(), "the garbage reached every check"
+    assert counters["frames_received"] > taken / 100, "and some of it was let in"  # type: ignore[operator]
+    assert counters["handler_errors"] != {}
+
+
+@pytest.mark.parametrize("keys", [(), (KEY,)], ids=["plain", "sealed"])
+@pytest.mark.parametrize(
+    ("seed", "count"),
+    [(1, 20_000), pytest.param(2, 100_000, marks=pytest.mark.sweep)],
+)
+def test_any_amount_of_garbage_changes_nothing(
+    seed: int, count: int, keys: tuple[bytes, ...]
+) -> None:
+    async def main() -> None:
+        target, fuzzer = await open_endpoint(keys), Fuzzer(seed, keys)
+        tasks = asyncio.all_tasks()
+        for _ in range(count):
+            target.receive(fuzzer.datagram(), SOURCE)
+        check_counters(target, count)
+        await assert_traffic_flows(target, keys)
+        assert asyncio.all_tasks() == tasks
+        await target.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("keys", [(), (KEY,)], ids=["plain", "sealed"])
+def test_garbage_through_a_real_socket_changes_nothing(keys: tuple[bytes, ...]) -> None:
+    count = 3_000
+
+    async def main() -> None:
+        target, fuzzer = await open_endpoint(keys), Fuzzer(3, keys)
+        tasks = asyncio.all_tasks()
+        transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+            asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)
+        )
+        for number in range(count):
+            transport.sendto(fuzzer.datagram() or b"\0", tuple(target.contact.address))
+            if number % 20 == 0:
+                await asyncio.sleep(0)
+        await assert_traffic_flows(target, keys)
+        check_counters(target, count + 1)
+        assert asyncio.all_tasks() == tasks
+        transport.close()
+        await target.close()
+
+    run(main())

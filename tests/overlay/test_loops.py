@@ -1,0 +1,32 @@
+"""The loop of a real node."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import pytest
+
+from overlay import loops
+
+
+async def _name_of_the_loop() -> str:
+    return type(asyncio.get_running_loop()).__module__
+
+
+def test_uvloop_runs_where_it_is_installed() -> None:
+    pytest.importorskip("uvloop")
+    assert loops.run(_name_of_the_loop()) == "uvloop"
+
+
+def test_asyncio_runs_where_uvloop_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert loops.run(_name_of_the_loop()).startswith("asyncio")
+
+
+def test_what_main_raises_is_raised() -> None:
+    async def fail() -> None:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        loops.run(fail())
