@@ -12,6 +12,12 @@ FORBIDDEN = {"overlay": {"pubsub", "bench"}, "pubsub": {"bench"}, "bench": set()
 IMPURE = {"asyncio", "socket", "time", "random", "asyncio_dgram", "uvloop", "secrets", "os"}
 CORES = [
     "overlay/context.py",
+    "overlay/frame.py",
+    "overlay/limited_msgpack.py",
+    "overlay/outbox.py",
+    "overlay/replay_window.py",
+    "overlay/seal.py",
+    "overlay/wire.py",
     "pubsub/camcast",
     "pubsub/event.py",
     "pubsub/topic.py",
