@@ -1,0 +1,223 @@
+"""The structured membership service: uniform tables of floor(ln N + c) members, drawn from the directory.
+
+Tables are drawn anew at an interval that follows the community's rate of change. Between drawings, a member
+that leaves says so to those who hold it, one that crashes is removed when it is suspected, and a newcomer
+asks those it drew to take it into their tables in place of a random member: so it is held by as many as
+everyone else from the start, and tables stay uniform.
+
+Needs of its context: messages may be lost, duplicated and reordered; what is lost is made up for at the
+next drawing. Sends one `Drawn` and one `Confirm` per table entry and drawing, and nothing else when idle:
+2 (ln N + c) / longest_redraw_seconds messages a second, 0.08 at N = 1,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.structured.config import StructuredConfig
+from overlay.membership.structured.drawing import Drawing
+from overlay.membership.structured.messages import Confirm, Drawn, Farewell
+from overlay.membership.structured.pace import Pace
+from overlay.metrics import Metrics
+
+MOST_HOLDERS = 1024
+"""The most holders that are remembered, against peers that make them up."""
+
+MOST_SECONDS = 3600.0
+"""No holder is remembered for longer, whatever it says."""
+
+
+class StructuredMembership:
+    """One process's membership of one community, with a table drawn from the directory."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: Context,
+        directory: TopicDirectory,
+        listener: MembershipListener,
+        config: StructuredConfig | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._topic = topic
+        self._context = context
+        self._directory = directory
+        self._listener = listener
+        self._config = config or StructuredConfig()
+        self._dropped = (metrics or Metrics()).family(
+            "membership_dropped", "reason", "Membership messages that were not acted upon"
+        )
+        self._members: dict[PeerId, Contact] = {}
+        self._table: tuple[Contact, ...] = ()
+        self._holders: dict[PeerId, tuple[Contact, float]] = {}
+        self._wanted = 0
+        self._size = 1.0
+        self._pace = Pace(self._config, context.now())
+        self._drawing: Drawing | None = None
+        self._timer: Timer | None = None
+        self._has_joined = False
+        self._is_running = False
+        self._reactions: dict[type, Callable[[Contact, Any], None]] = {
+            Drawn: self._on_drawn,
+            Confirm: self._on_confirm,
+            Farewell: self._on_farewell,
+        }
+
+    @property
+    def topic(self) -> str:
+        return self._topic
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        return self._table
+
+    @property
+    def holders(self) -> list[Contact]:
+        """The members that have this process in their tables, as far as it knows."""
+        return [contact for contact, _ in self._holders.values()]
+
+    @property
+    def size(self) -> float:
+        return max(self._size, len(self._table) + 1.0)
+
+    def start(self) -> None:
+        self._is_running = True
+        self._directory.announce(self._topic)
+        self._draw()
+
+    def stop(self) -> None:
+        if not self._is_running:
+            return
+        self._is_running = False
+        self._directory.withdraw(self._topic)
+        for holder in self.holders:
+            self._context.send(holder, Farewell(self._topic))
+        if self._drawing is not None:
+            self._drawing.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._members.clear()
+        self._holders.clear()
+        self._table = ()
+
+    def receive(self, sender: Contact, message: object) -> None:
+        reaction = self._reactions.get(type(message))
+        if reaction is None or not self._is_running:
+            self._dropped.add("unknown_message" if self._is_running else "not_a_member")
+        elif sender.id == self._context.contact.id:
+            self._dropped.add("from_itself")
+        else:
+            reaction(sender, message)
+
+    def suspect(self, peer: PeerId) -> None:
+        self._gone(peer)
+        if self._drawing is not None:
+            self._drawing.suspect(peer)
+
+    # Drawing a table.
+
+    def _draw(self) -> None:
+        if self._drawing is not None:
+            self._drawing.cancel()
+        now = self._context.now()
+        self._holders = {
+            peer: (contact, until)
+            for peer, (contact, until) in self._holders.items()
+            if until > now
+        }
+        self._drawing = Drawing(
+            self._topic, self._context, self._directory, self._config, self._ask, self._drew
+        )
+
+    def _ask(self, member: Contact) -> None:
+        newcomer = not self._has_joined or len(self._holders) < self._wanted / 2
+        self._context.send(member, Drawn(self._topic, self._pace.longest_next, newcomer))
+
+    def _drew(self, size: float, wanted: int, confirmed: list[Contact]) -> None:
+        """Put those who confirmed in the table; when they are too few, some of the old ones stay."""
+        self._size, self._wanted = size, wanted
+        new = {member.id: member for member in confirmed[:wanted]}
+        for peer, member in self._members.items():
+            if len(new) >= wanted:
+                break
+            if peer not in new:
+                new[peer] = member
+                self._ask(member)
+        old, self._members = self._members, new
+        self._table = tuple(new.values())
+        for peer, member in old.items():
+            if peer not in new:
+                self._listener.member_removed(member)
+        for peer, member in new.items():
+            if peer not in old:
+                self._listener.member_added(member)
+        self._pace.drawn(self._context.now(), wanted)
+        self._draw_in(self._pace.interval * self._context.random.uniform(0.9, 1.1))
+        if not self._has_joined:
+            self._has_joined = True
+            self._listener.joined()
+
+    def _draw_in(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._context.call_later(seconds, self._draw)
+
+    # What other members say.
+
+    def _on_drawn(self, sender: Contact, message: Drawn) -> None:
+        self._held_by(sender, message.seconds)
+        if message.newcomer:
+            self._take_in(sender)
+        seconds = self._pace.longest_next if sender.id in self._members else 0.0
+        self._context.send(sender, Confirm(self._topic, seconds))
+
+    def _on_confirm(self, sender: Contact, message: Confirm) -> None:
+        if message.seconds > 0:
+            self._held_by(sender, message.seconds)
+        if self._drawing is not None:
+            self._drawing.confirmed(sender)
+
+    def _on_farewell(self, sender: Contact, message: Farewell) -> None:
+        self._gone(sender.id)
+
+    def _held_by(self, holder: Contact, seconds: float) -> None:
+        if len(self._holders) >= MOST_HOLDERS and holder.id not in self._holders:
+            self._dropped.add("in_view_full")
+            return
+        # A little longer: the holder's next drawing is late by its jitter and its answers' time.
+        seconds = 1.1 * min(max(seconds, 0.0), MOST_SECONDS) + 2 * self._config.settle_seconds
+        until = self._context.now() + seconds
+        self._holders[holder.id] = (holder, until)
+
+    def _take_in(self, newcomer: Contact) -> None:
+        """Put a newcomer into the table, in place of a random member when the table is full."""
+        if newcomer.id in self._members:
+            return
+        if self._members and len(self._members) >= self._wanted:
+            self._remove(self._context.random.choice(self._table).id)
+        self._members[newcomer.id] = newcomer
+        self._table = tuple(self._members.values())
+        self._listener.member_added(newcomer)
+        self._changed()
+
+    def _gone(self, peer: PeerId) -> None:
+        self._holders.pop(peer, None)
+        if self._remove(peer):
+            self._changed()
+
+    def _remove(self, peer: PeerId) -> bool:
+        member = self._members.pop(peer, None)
+        if member is None:
+            return False
+        self._table = tuple(self._members.values())
+        self._listener.member_removed(member)
+        return True
+
+    def _changed(self) -> None:
+        sooner = self._pace.changed(self._context.now(), self._wanted)
+        if sooner is not None and self._timer is not None:
+            self._draw_in(sooner)
