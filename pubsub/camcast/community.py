@@ -17,7 +17,7 @@ from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip, draw_upward
-from pubsub.camcast.leases import Leases
+from pubsub.camcast.leases import Fate, Leases
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import Goodbye, NewProcesses, NewProcessesAnswer
 from pubsub.camcast.observer import Observer
@@ -46,6 +46,7 @@ class Services:
     find_contacts: FindContacts
     metrics: Metrics
     observer: Observer | None = None
+    fate: Fate | None = None
     verify: Callable[[Gossip, EventBody], bool] | None = None
     """Whether an event's signature is its publisher's; None accepts every event."""
     dissemination: DisseminationFactory = EagerGossip

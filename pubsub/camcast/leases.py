@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
@@ -36,6 +37,14 @@ CLOCK_MARGIN = 1.1
 
 Confirmed = Callable[[bool], None]
 """Called once: is the process there and in the community?"""
+
+
+class Fate(Protocol):
+    """Is told of every copy of an event: that it is to be sent, and if so that it never will be."""
+
+    def accepted(self, gossip: Gossip) -> None: ...
+
+    def refused(self, gossip: Gossip) -> None: ...
 
 
 @dataclass(slots=True)
@@ -61,6 +70,7 @@ class Leases:
         gone: Callable[[Contact, str], None],
         check_timeout: float,
         metrics: Metrics,
+        fate: Fate | None = None,
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
         `gone` is told of whoever does not answer, or answers that it is not in the topic."""
@@ -69,6 +79,7 @@ class Leases:
         self._promise = promise
         self._gone = gone
         self._check_timeout = check_timeout
+        self._fate = fate
         self._renew_before: dict[tuple[PeerId, str], float] = {}
         self._until: dict[tuple[PeerId, str], float] = {}
         self._questions: dict[tuple[PeerId, str], _Question] = {}
@@ -78,6 +89,8 @@ class Leases:
 
     def send(self, to: Contact, gossip: Gossip, confirmed: Confirmed | None = None) -> None:
         """Send the event, now or when `to` has answered; drop it, counted, if it is not in the community."""
+        if self._fate is not None:
+            self._fate.accepted(gossip)
         key = (to.id, gossip.community)
         now = self._control.now()
         if now < self._until.get(key, now):
@@ -92,7 +105,7 @@ class Leases:
         if confirmed is not None:
             question.waiting.append(confirmed)
         if len(question.held) >= HELD_EVENTS or question.held_bytes > HELD_BYTES:
-            self._drops.add("waiting_full")
+            self._refuse([gossip], "waiting_full")
             return
         question.held.append(gossip)
         question.held_bytes += len(gossip.body)
@@ -129,7 +142,7 @@ class Leases:
     def close(self) -> None:
         for question in self._questions.values():
             question.timer.cancel()
-            self._drops.add("closed", len(question.held))
+            self._refuse(question.held, "closed")
         self._questions.clear()
 
     def receive_check(self, sender: Contact, check: Check) -> None:
@@ -178,14 +191,22 @@ class Leases:
         if alive:
             self._keep(key, question.asked, lease)
             for gossip in question.held:
-                self.send(question.contact, gossip)
+                self._sent.value += 1
+                self._events.send(question.contact, gossip)
         else:
             self._until.pop(key, None)
             self._renew_before.pop(key, None)
-            self._drops.add(otherwise, len(question.held)) if question.held else None
+            self._refuse(question.held, otherwise)
             self._gone(question.contact, key[1])
         for then in question.waiting:
             then(alive)
+
+    def _refuse(self, held: list[Gossip], reason: str) -> None:
+        if held:
+            self._drops.add(reason, len(held))
+        if self._fate is not None:
+            for gossip in held:
+                self._fate.refused(gossip)
 
     def _keep(self, key: tuple[PeerId, str], asked: float, lease: float) -> None:
         if len(self._until) >= 4096:

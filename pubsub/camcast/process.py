@@ -52,6 +52,7 @@ class Process:
             self._gone,
             self.parameters.check_timeout,
             services.metrics,
+            services.fate,
         )
         self._handlers: dict[type, Callable[[Contact, object], None]] = {
             Gossip: self._receive_gossip,  # type: ignore[dict-item]
