@@ -1,0 +1,285 @@
+"""Acknowledged channels over an endpoint, one per peer: runs the pure channels on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from overlay.channel.channel import Channel
+from overlay.channel.config import ChannelConfig
+from overlay.channel.core import ChannelCore
+from overlay.channel.packet import Refused
+from overlay.channel.state import ChannelState, PeerRestarted
+from overlay.channel.table import ChannelTable
+from overlay.contact import Contact, PeerId
+from overlay.endpoint import Endpoint
+from overlay.entropy import entropy
+from overlay.errors import ClosedError
+from overlay.frame import Kind
+
+E = TypeVar("E")
+MessageHandler = Callable[[Contact, bytes], None]
+StateHandler = Callable[[Contact, ChannelState], None]
+RestartHandler = Callable[[Contact, PeerRestarted], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Channels:
+    """Every channel of one node.
+
+    What is sent over a channel arrives, once, unless a side crashes, the peers stay partitioned longer than
+    `forget_after`, or a side is closed; order is not promised. A slow peer holds up its own channel only.
+    Handlers are called on the event loop and must not block; what they raise is counted and logged.
+    """
+
+    def __init__(self, endpoint: Endpoint, config: ChannelConfig) -> None:
+        self.config = config
+        self.is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._endpoint = endpoint
+        self._table = ChannelTable(config, endpoint.max_body, entropy())
+        self._live: dict[PeerId, Channel] = {}
+        self._handles: weakref.WeakValueDictionary[PeerId, Channel] = weakref.WeakValueDictionary()
+        """So that there is one handle a peer, however often the channel becomes idle meanwhile."""
+        self._touched: dict[Channel, None] = {}
+        self._flush_is_due = False
+        self._message_handler: MessageHandler = lambda contact, message: None
+        self._state_handlers: list[StateHandler] = []
+        self._restart_handlers: list[RestartHandler] = []
+        self._make_counters()
+        endpoint.on(Kind.CHANNEL, self._receive)
+
+    def _make_counters(self) -> None:
+        metrics = self._endpoint.metrics
+        self._received = metrics.counter(
+            "channel_messages_received", "Messages handed up by channels"
+        )
+        self._refused = metrics.family(
+            "channel_refused", "reason", "Channel packets that were not taken"
+        )
+        self._restarts = metrics.counter(
+            "channel_restarts", "Channels whose peer had lost its side"
+        )
+        self._lost = metrics.counter(
+            "channel_messages_lost", "Messages sent to a peer's side that was lost"
+        )
+        self._handler_errors = metrics.family(
+            "channel_handler_errors", "handler", "Exceptions of this node's own handlers"
+        )
+        metrics.gauge("channels", "Channels that hold memory", lambda: len(self._live))
+
+    # What the node does.
+
+    def to(self, contact: Contact) -> Channel:
+        """The channel to a peer; nothing is sent, and no memory held, until it is used."""
+        channel = self._live.get(contact.id)
+        if channel is not None:
+            return channel
+        channel = self._handles.get(contact.id)
+        if channel is None:
+            channel = Channel(self, contact, self.config.send_buffer // 2)
+            self._handles[contact.id] = channel
+        elif channel.contact != contact:
+            self._move(channel, contact)
+        return channel
+
+    def on_message(self, handler: MessageHandler) -> None:
+        """Hand every message to `handler(sender, message)`; there is one handler."""
+        self._message_handler = handler
+
+    def on_state(self, handler: StateHandler) -> None:
+        """Call `handler(peer, state)` whenever a channel changes its state."""
+        self._state_handlers.append(handler)
+
+    def on_restart(self, handler: RestartHandler) -> None:
+        """Call `handler(peer, event)` when a peer turns out to have lost its side of the channel."""
+        self._restart_handlers.append(handler)
+
+    def pause(self) -> None:
+        """Hand up no message until `resume`; senders are held back once the receive buffers are full."""
+        self._table.paused = True
+        for core in self._table.cores:
+            core.pause()
+
+    def resume(self) -> None:
+        """Hand up what came meanwhile, and everything from now on."""
+        self._table.paused = False
+        for channel in list(self._live.values()):
+            if channel.core is not None:
+                messages = channel.core.resume()
+                self.touch(channel)
+                self._hand_up(channel.contact, messages)
+
+    async def drained(self) -> None:
+        """Wait until every message sent so far is acknowledged or lost."""
+        for channel in list(self._live.values()):
+            await channel.drained()
+
+    async def close(self) -> None:
+        """End every channel at once; what is not acknowledged is lost. The peers are told."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for channel in list(self._live.values()):
+            if channel.core is not None:
+                channel.core.abandon()
+                self._flush_one(channel, self._loop.time())
+        self._touched.clear()
+
+    # What the handles need.
+
+    def open(self, channel: Channel) -> ChannelCore:
+        """Give an idle channel its state machine."""
+        if self.is_closed:
+            raise ClosedError("the channels of this node are closed: nothing can be sent any more")
+        core = channel.core = self._table.to(channel.contact, self._loop.time())
+        self._live[channel.contact.id] = channel
+        return core
+
+    def touch(self, channel: Channel) -> None:
+        """Have whatever a channel has to send leave within this turn of the loop."""
+        self._touched[channel] = None
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    # What the network does.
+
+    def _receive(self, sender: Contact, packet: bytes) -> None:
+        if self.is_closed:
+            return
+        messages: list[bytes] = []
+        try:
+            messages = self._table.receive(sender, packet, self._loop.time())
+        except Refused as refusal:
+            self._refused.add(refusal.reason)
+        channel = self._live.get(sender.id) or self._adopt(sender.id)
+        if channel is not None:
+            self.touch(channel)
+        if self._table.replies:
+            for to, reply in self._table.replies:
+                self._endpoint.send(to.address, Kind.CHANNEL, reply)
+            self._table.replies.clear()
+        if messages:
+            self._hand_up(sender, messages)
+
+    def _adopt(self, peer: PeerId) -> Channel | None:
+        """The handle of a channel that a peer has just begun to open; None if there is no channel."""
+        core = self._table.get(peer)
+        if core is None:
+            return None
+        channel = self.to(core.contact)
+        channel.core = core
+        self._live[peer] = channel
+        return channel
+
+    def _hand_up(self, sender: Contact, messages: list[bytes]) -> None:
+        self._received.value += len(messages)
+        handler = self._message_handler
+        for message in messages:
+            try:
+                handler(sender, message)
+            except Exception:
+                self._handler_failed("message")
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        touched, self._touched = self._touched, {}
+        now = self._loop.time()
+        for channel in touched:
+            if channel.core is not None:
+                self._flush_one(channel, now)
+
+    def _flush_one(self, channel: Channel, now: float) -> None:
+        core = channel.core
+        assert core is not None
+        if core.contact is not channel.contact:
+            self._move(channel, core.contact)
+        packets = core.packets(now)
+        send, address = self._endpoint.send, channel.address
+        for packet in packets:
+            send(address, Kind.CHANNEL, packet)
+        if core.gone:
+            self._release(channel, core)
+        else:
+            self._arm(channel, core.next_timer())
+        if channel.waiters and channel.is_writable:
+            self._wake(channel)
+        if core.events or core.transmitter.buffer.outcomes:
+            self._report(channel.contact, core)
+
+    def _move(self, channel: Channel, contact: Contact) -> None:
+        channel.contact = contact
+        channel.address = contact.address
+
+    def _release(self, channel: Channel, core: ChannelCore) -> None:
+        self._table.remove(core)
+        channel.core = None
+        if channel.timer is not None:
+            channel.timer.cancel()
+            channel.timer = None
+        del self._live[channel.contact.id]
+
+    def _arm(self, channel: Channel, due: float) -> None:
+        """Have the timer ring at `due` or before: one that rings too early is cheaper than to set it anew."""
+        if channel.timer is not None:
+            if channel.timer_at <= due:
+                return
+            channel.timer.cancel()
+        channel.timer_at = due
+        channel.timer = self._loop.call_at(due, self._ring, channel)
+
+    def _ring(self, channel: Channel) -> None:
+        channel.timer = None
+        core = channel.core
+        if core is None:
+            return
+        now = max(self._loop.time(), channel.timer_at)
+        if now >= core.next_timer():
+            core.handle_timer(now)
+        self._flush_one(channel, now)
+
+    def _wake(self, channel: Channel) -> None:
+        waiters = list(channel.waiters)
+        channel.waiters.clear()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _report(self, peer: Contact, core: ChannelCore) -> None:
+        outcomes = list(core.transmitter.buffer.outcomes)
+        core.transmitter.buffer.outcomes.clear()
+        for on_ack, arrived in outcomes:
+            try:
+                on_ack(arrived)
+            except Exception:
+                self._handler_failed("on_ack")
+        events = list(core.events)
+        core.events.clear()
+        for event in events:
+            if isinstance(event, PeerRestarted):
+                self._restarts.value += 1
+                self._lost.value += event.lost
+                self._tell(self._restart_handlers, "restart", peer, event)
+            else:
+                self._tell(self._state_handlers, "state", peer, event)
+
+    def _tell(
+        self, handlers: Sequence[Callable[[Contact, E], None]], name: str, peer: Contact, event: E
+    ) -> None:
+        for handler in list(handlers):
+            try:
+                handler(peer, event)
+            except Exception:
+                self._handler_failed(name)
+
+    def _handler_failed(self, name: str) -> None:
+        """Count an exception of a handler; log it at the 1st, 2nd, 4th, 8th... time."""
+        self._handler_errors.add(name)
+        count = self._handler_errors[name]
+        if count & (count - 1) == 0:
+            _log.exception("a %s handler failed, %d times so far", name, count)

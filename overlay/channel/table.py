@@ -1,0 +1,129 @@
+"""The channels of one node, by peer: who gets one, and what is answered where there is none."""
+
+from __future__ import annotations
+
+from overlay.channel.budget import Budget
+from overlay.channel.config import ChannelConfig
+from overlay.channel.core import ChannelCore, Phase
+from overlay.channel.packet import PACKET_HEAD, PacketType, Refused
+from overlay.channel.state import ChannelState
+from overlay.contact import Contact, PeerId
+from overlay.context import Randomness
+from overlay.errors import NetworkError
+
+
+class TooManyChannels(NetworkError):
+    """This node has channels to `max_channels` peers; try again when some have become idle."""
+
+
+class ChannelTable:
+    """A bounded number of channels, with a bounded number among them that peers only began to open."""
+
+    def __init__(self, config: ChannelConfig, max_body: int, random: Randomness) -> None:
+        self.config = config
+        self.budget = Budget(config.receive_memory)
+        self.paused = False
+        """Whether new channels begin paused."""
+        self.replies: list[tuple[Contact, bytes]] = []
+        """Packets that belong to no channel, for the owner to send."""
+        self._max_body = max_body
+        self._random = random
+        self._cores: dict[PeerId, ChannelCore] = {}
+        self._opened_by_peers: dict[PeerId, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._cores)
+
+    def get(self, peer: PeerId) -> ChannelCore | None:
+        return self._cores.get(peer)
+
+    @property
+    def cores(self) -> list[ChannelCore]:
+        return list(self._cores.values())
+
+    def to(self, contact: Contact, now: float) -> ChannelCore:
+        """The channel to a peer, made if there is none; `TooManyChannels` when there is no place for it."""
+        core = self._cores.get(contact.id)
+        if core is None:
+            return self._add(contact, now)
+        if core.phase is Phase.OPENING or core.state is ChannelState.CLOSED:
+            core.contact = contact
+        return core
+
+    def remove(self, core: ChannelCore) -> None:
+        """Let go of a channel that is gone."""
+        peer = core.contact.id
+        if self._cores.get(peer) is core:
+            del self._cores[peer]
+            self._opened_by_peers.pop(peer, None)
+
+    def receive(self, sender: Contact, packet: bytes, now: float) -> list[bytes]:
+        """The messages to hand up; the channel to `sender`, if there is one now, may have to send.
+
+        `Refused` when the packet, or the segment in it, is not taken; the channel may have to send even then.
+        """
+        core = self._cores.get(sender.id)
+        if not packet:
+            raise Refused("malformed")
+        if core is None:
+            core = self._meet_stranger(sender, packet, now)
+        elif packet[0] == PacketType.OPEN:
+            self._check_address(core, sender)
+        messages = core.receive(packet, now)
+        if packet[0] != PacketType.OPEN:
+            known = core.contact
+            if sender.port != known.port or sender.host != known.host:
+                core.contact = sender
+        return messages
+
+    def _meet_stranger(self, sender: Contact, packet: bytes, now: float) -> ChannelCore:
+        if len(packet) < PACKET_HEAD.size:
+            raise Refused("malformed")
+        kind, theirs, mine = PACKET_HEAD.unpack_from(packet)
+        if kind != PacketType.OPEN:
+            if kind != PacketType.RESET:
+                self.replies.append((sender, PACKET_HEAD.pack(PacketType.RESET, mine, theirs)))
+            raise Refused("unknown_session")
+        try:
+            core = self._add(sender, now)
+        except TooManyChannels:
+            raise Refused("too_many_channels") from None
+        self._opened_by_peers[sender.id] = None
+        return core
+
+    def _check_address(self, core: ChannelCore, sender: Contact) -> None:
+        """A peer that opens from elsewhere: believe it at once only if there is no session to protect."""
+        if core.contact == sender:
+            return
+        if core.phase is Phase.OPENING:
+            core.contact = sender
+        else:
+            self.replies.append((sender, core.challenge()))
+
+    def _add(self, contact: Contact, now: float) -> ChannelCore:
+        if len(self._opened_by_peers) >= self.config.max_half_open:
+            self._drop_oldest_half_open()
+        if len(self._cores) >= self.config.max_channels and not self._drop_oldest_half_open():
+            raise TooManyChannels(
+                f"there are channels to {len(self._cores)} peers already, and max_channels is no more"
+            )
+        core = ChannelCore(
+            contact, self.config, self._max_body, self.budget, self._draw_session, now
+        )
+        core.receiver.inbox.paused = self.paused
+        self._cores[contact.id] = core
+        return core
+
+    def _drop_oldest_half_open(self) -> bool:
+        """Forget peers that finished opening; drop the first that did not, if there is one."""
+        for peer in list(self._opened_by_peers):
+            core = self._cores[peer]
+            del self._opened_by_peers[peer]
+            if core.is_half_open:
+                core.abandon()
+                del self._cores[peer]
+                return True
+        return False
+
+    def _draw_session(self) -> int:
+        return self._random.getrandbits(64) or 1

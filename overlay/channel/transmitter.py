@@ -1,0 +1,99 @@
+"""The sending side of a channel: which segment leaves next, and when one is sent again."""
+
+from __future__ import annotations
+
+from overlay.channel.config import MAX_FLIGHT, ChannelConfig
+from overlay.channel.congestion import CongestionWindow
+from overlay.channel.flight import Flight
+from overlay.channel.rtt import RoundTrip
+from overlay.channel.segment import segment_room
+from overlay.channel.send_buffer import Segment, SendBuffer
+
+
+class Transmitter:
+    """Sends what is buffered as fast as the congestion window and the receiver's limit allow."""
+
+    def __init__(self, config: ChannelConfig, max_body: int) -> None:
+        self.room = segment_room(max_body)
+        self.buffer = SendBuffer(config.send_buffer, self.room)
+        self.rtt = RoundTrip(config.initial_rto, config.min_rto, config.max_rto)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.flight = Flight()
+        self.window = CongestionWindow(self.room, MAX_FLIGHT)
+        self.look_again_at: float | None = None
+        """When segments that were overtaken had their time to arrive."""
+        self._limit = 0
+        self._sent = 0
+        """Bytes of segments sent in this session, each counted once; the receiver bounds it by its limit."""
+
+    def restart(self) -> int:
+        """Begin a new session; how many messages were sent, not acknowledged, and are lost therefore."""
+        lost = self.buffer.lose(self.flight.segments)
+        self._begin()
+        return lost
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the receiver's limit, and nothing else, keeps messages back."""
+        return not self.flight and self.buffer.has_unsent and self._sent + self.room > self._limit
+
+    def next_segment(self, now: float, only_again: bool) -> Segment | None:
+        """The segment to send now, counted as sent; `only_again`: nothing new, only what was lost."""
+        flight = self.flight
+        if flight.size >= self.window.size:
+            return None
+        if flight.has_lost:
+            return flight.relaunch(now)
+        if (
+            only_again
+            or self._sent + self.room > self._limit
+            or flight.next_number - flight.oldest >= MAX_FLIGHT
+        ):
+            return None
+        segment = self.buffer.next_segment()
+        if segment is not None:
+            self._sent += segment.size
+            flight.launch(segment, now)
+        return segment
+
+    def allow(self, limit: int) -> None:
+        """The receiver takes `limit` bytes of segments over the whole session."""
+        if limit > self._limit:
+            self._limit = limit
+
+    def acknowledge(self, upto: int, selective: int, now: float) -> bool:
+        """Whether anything new was acknowledged; `Refused` when it was never sent."""
+        flight = self.flight
+        was_full = flight.size + self.room >= self.window.size
+        arrived = flight.acknowledge(upto, selective)
+        if not arrived:
+            return False
+        size = 0
+        newest = arrived[0]
+        for segment in arrived:
+            self.buffer.acknowledged(segment)
+            size += segment.size
+            if segment.transmission > newest.transmission:
+                newest = segment
+        if not newest.resent:
+            self.rtt.sample(now - newest.sent_at)
+        self.rtt.answered()
+        self.window.acknowledged(size, newest.transmission, was_full)
+        self.find_lost(now)
+        return True
+
+    def find_lost(self, now: float) -> None:
+        """Have overtaken segments sent again, or set `look_again_at`."""
+        latest, self.look_again_at = self.flight.find_lost(now, self.rtt.reordering)
+        if latest:
+            self.window.lost(latest, self.flight.next_transmission)
+
+    def time_out(self) -> None:
+        """Nothing was heard for the retransmission time-out: take everything for lost."""
+        flight = self.flight
+        self.look_again_at = None
+        if flight.has_flying:
+            self.window.timed_out(flight.size, flight.next_transmission)
+            flight.lose_all()
