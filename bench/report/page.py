@@ -1,0 +1,130 @@
+"""The page: one HTML file that needs nothing else, and the same content as Markdown."""
+
+from __future__ import annotations
+
+import html
+from importlib import resources
+from string import Template
+
+from bench.claims import Claim, Verdict
+from bench.report.content import Content
+from bench.report.plot import Figure, Series
+from bench.report.provenance import Provenance
+from bench.report.svg import STYLE, draw
+from bench.report.tables import Table
+
+VERDICT_WORDS = {True: "holds", False: "does not hold", None: "undecided"}
+VERDICT_CLASSES = {True: "yes", False: "no", None: "open"}
+
+
+def as_html(content: Content) -> str:
+    """The self-contained page."""
+    assets = resources.files("bench.report") / "assets"
+    page = Template((assets / "page.html").read_text())
+    return page.substitute(
+        css=(assets / "report.css").read_text(),
+        js=(assets / "report.js").read_text(),
+        lead=html.escape(content.lead),
+        summary="".join(f"<p>{html.escape(line)}</p>" for line in content.summary),
+        claims=_claims(content.claims),
+        tables="".join(map(_table, content.tables)),
+        figures="".join(map(_figure, content.figures)),
+        spread=content.spread or "<p>No emulated event was traced.</p>",
+        provenance=_provenance(content.provenance),
+    )
+
+
+def as_markdown(content: Content) -> str:
+    """The same content as Markdown, the figures as files of their own beside it."""
+    lines = ["# Three membership services for CAMCAST, compared", "", content.lead, ""]
+    lines += ["## Which mode when", "", *_spaced(content.summary), "## The paper's claims", ""]
+    lines += ["| claim | the paper | here | verdict |", "| --- | --- | --- | --- |"]
+    for claim, verdict in content.claims:
+        word = VERDICT_WORDS[verdict.holds] + (f": {verdict.because}" if verdict.because else "")
+        lines.append(f"| {claim.sentence} | {claim.paper} | {verdict.ours} | {word} |")
+    for table in content.tables:
+        lines += ["", f"### {table.title}", "", f"| {' | '.join(table.heads)} |"]
+        lines += [
+            f"|{' --- |' * len(table.heads)}",
+            *(f"| {' | '.join(row)} |" for row in table.rows),
+        ]
+    lines += ["", "## Figures", ""]
+    for figure in content.figures:
+        lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{figure.name}.svg)", ""]
+        lines += [figure.caption, ""]
+    lines += ["## How it was made", ""]
+    lines += [f"- {name}: {value}" for name, value in _provenance_items(content.provenance)]
+    return "\n".join(lines) + "\n"
+
+
+def _claims(claims: list[tuple[Claim, Verdict]]) -> str:
+    rows = []
+    for claim, verdict in claims:
+        because = (
+            f'<div class="source">{html.escape(verdict.because)}</div>' if verdict.because else ""
+        )
+        rows.append(
+            f'<tr data-claim="{claim.name}"><td>{html.escape(claim.sentence)}'
+            f'<div class="source">{html.escape(claim.source)}</div></td>'
+            f"<td>{html.escape(claim.paper)}</td><td>{html.escape(verdict.ours)}</td>"
+            f'<td><span class="verdict {VERDICT_CLASSES[verdict.holds]}">'
+            f"{VERDICT_WORDS[verdict.holds]}</span>{because}</td></tr>"
+        )
+    head = "<tr><th>claim</th><th>the paper</th><th>here, with its 95 % interval</th><th>verdict</th></tr>"
+    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{html.escape(text)}</th>" for text in table.heads)
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{' class=number' if index else ''}>{html.escape(cell)}</td>"
+            for index, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    body = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+    return f"<h3>{html.escape(table.title)}</h3>{body}"
+
+
+def _figure(figure: Figure) -> str:
+    shape = ' class="one"' if len(figure.panels) == 1 else ""
+    return (
+        f'<figure id="{figure.name}"{shape}><h3>{html.escape(figure.title)}</h3>{draw(figure)}'
+        f'<div class="legend">{"".join(map(_legend, figure.labels()))}</div>'
+        f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
+    )
+
+
+def _legend(series: Series) -> str:
+    label = html.escape(series.label, quote=True)
+    return (
+        f'<button type="button" aria-pressed="true" data-label="{label}">'
+        f'<svg viewBox="0 0 26 8" aria-hidden="true"><style>{STYLE}</style><g class="{series.colour}">'
+        f'<path class="line {series.dash}" d="M0 4H26"/></g></svg>{label}</button>'
+    )
+
+
+def _provenance(provenance: Provenance) -> str:
+    items = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
+        for name, value in _provenance_items(provenance)
+    )
+    return f"<dl>{items}</dl>"
+
+
+def _provenance_items(provenance: Provenance) -> list[tuple[str, str]]:
+    return [
+        ("suites", ", ".join(provenance.suites)),
+        ("command", provenance.command),
+        ("seeds", provenance.seeds),
+        ("machine", provenance.machine),
+        ("Python", provenance.python),
+        ("versions", ", ".join(f"{name} {version}" for name, version in provenance.versions)),
+    ]
+
+
+def _spaced(lines: tuple[str, ...]) -> list[str]:
+    return [part for line in lines for part in (line, "")]

@@ -1,0 +1,130 @@
+"""Figures drawn as SVG.
+
+The same drawing is a file of its own and a part of the page: colours are CSS classes with a style sheet
+of their own inside the drawing, so that it stands alone; the page's script adds hover and toggles by the
+`data-` attributes.
+"""
+
+from __future__ import annotations
+
+import html
+
+from bench.report.plot import Figure, Panel, Series
+from bench.report.scale import Axis, formatter, short
+
+PANEL_WIDTH = 300
+PANEL_HEIGHT = 210
+LEFT, RIGHT, TOP, BOTTOM = 58, 12, 26, 42
+ROOM = 0.06
+"""Free space above the highest value, as a share of the axis."""
+
+STYLE = """
+.bg{fill:#fff}.frame{stroke:#98a2b3;fill:none}.grid{stroke:#e4e7ec}
+text{fill:#344054;font:11px system-ui,sans-serif}
+.title{font-weight:600;font-size:12px}.line{fill:none;stroke-width:1.8}.band{stroke:none;opacity:.14}.dot{stroke:none}
+.uniform{--c:#667085}.unstructured{--c:#d1495b}.semi-structured{--c:#edae49}.structured{--c:#00798c}
+.camcast{--c:#00798c}.broadcast{--c:#d1495b}.multicast{--c:#edae49}.hierarchical{--c:#7b5ea7}.pmcast{--c:#667085}
+.line{stroke:var(--c)}.band,.dot{fill:var(--c)}
+.model{stroke-dasharray:2 3}.simulate{stroke-dasharray:7 3}.live{stroke-dasharray:1 2}
+@media(prefers-color-scheme:dark){.bg{fill:#14181f}.grid{stroke:#2a313c}.frame{stroke:#667085}text{fill:#d0d5dd}}
+"""
+
+
+def draw(figure: Figure) -> str:
+    """The figure as a self-contained SVG element, its panels side by side."""
+    width = PANEL_WIDTH * len(figure.panels)
+    x_range, y_range = _ranges(figure)
+    panels = [
+        _panel(figure, panel, index * PANEL_WIDTH, x_range, y_range)
+        for index, panel in enumerate(figure.panels)
+    ]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {PANEL_HEIGHT}" role="img" '
+        f'class="figure" data-figure="{figure.name}"><title>{html.escape(figure.title)}</title>'
+        f'<style>{STYLE}</style><rect class="bg" width="{width}" height="{PANEL_HEIGHT}"/>'
+        f"{''.join(panels)}</svg>"
+    )
+
+
+def _ranges(figure: Figure) -> tuple[tuple[float, float], tuple[float, float]]:
+    """One scale for all panels, so that communities can be compared by eye."""
+    points = [p for panel in figure.panels for s in panel.series for p in s.points]
+    xs = [p.x for p in points] or [0.0, 1.0]
+    highest = max((p.high for p in points), default=1.0)
+    if figure.share:
+        return (min(xs), max(xs)), (0.0, 1.0 + ROOM / 2)
+    if figure.log_y:
+        positive = [p.y for p in points if p.y > 0] or [1.0]
+        return (min(xs), max(xs)), (min(positive) / 1.3, max(positive) * 1.3)
+    return (min(xs), max(xs)), (0.0, (highest or 1.0) * (1 + ROOM))
+
+
+def _panel(
+    figure: Figure,
+    panel: Panel,
+    offset: float,
+    x_range: tuple[float, float],
+    y_range: tuple[float, float],
+) -> str:
+    x = Axis(*x_range, LEFT, PANEL_WIDTH - RIGHT, figure.log_x)
+    y = Axis(*y_range, PANEL_HEIGHT - BOTTOM, TOP, figure.log_y)
+    parts = [f'<g transform="translate({offset:g} 0)" class="panel">']
+    parts.append(f'<text class="title" x="{LEFT}" y="16">{html.escape(panel.title)}</text>')
+    parts.append(_grid(figure, x, y))
+    parts += [_series(figure, panel, series, x, y) for series in panel.series if series.points]
+    parts.append("</g>")
+    return "".join(parts)
+
+
+def _grid(figure: Figure, x: Axis, y: Axis) -> str:
+    write = formatter(figure.share)
+    parts = []
+    for value in y.ticks():
+        if figure.share and value > 1:
+            continue
+        at = y.place(value)
+        parts.append(
+            f'<line class="grid" x1="{x.start}" x2="{x.end}" y1="{at:.1f}" y2="{at:.1f}"/>'
+        )
+        parts.append(
+            f'<text x="{x.start - 6}" y="{at + 4:.1f}" text-anchor="end">{write(value)}</text>'
+        )
+    for value in x.ticks():
+        at = x.place(value)
+        parts.append(
+            f'<line class="grid" x1="{at:.1f}" x2="{at:.1f}" y1="{y.start}" y2="{y.end}"/>'
+        )
+        parts.append(
+            f'<text x="{at:.1f}" y="{y.start + 15}" text-anchor="middle">{short(value)}</text>'
+        )
+    middle = (x.start + x.end) / 2
+    parts.append(
+        f'<text x="{middle}" y="{PANEL_HEIGHT - 8}" text-anchor="middle">{html.escape(figure.x_label)}</text>'
+    )
+    parts.append(
+        f'<text transform="translate(13 {(y.start + y.end) / 2}) rotate(-90)" text-anchor="middle">'
+        f"{html.escape(figure.y_label)}</text>"
+    )
+    parts.append(
+        f'<path class="frame" d="M{x.start} {y.end}V{y.start}H{x.end}"/>',
+    )
+    return "".join(parts)
+
+
+def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> str:
+    write = formatter(figure.share)
+    places = [(x.place(p.x), y.place(p.low), y.place(p.y), y.place(p.high)) for p in series.points]
+    label = html.escape(series.label, quote=True)
+    line = "M" + "L".join(f"{at:.1f} {mid:.1f}" for at, _, mid, _ in places)
+    there = "L".join(f"{at:.1f} {top:.1f}" for at, _, _, top in places)
+    back = "L".join(f"{at:.1f} {low:.1f}" for at, low, _, _ in reversed(places))
+    dots = "".join(
+        f'<circle class="dot" cx="{at:.1f}" cy="{mid:.1f}" r="2.6" data-x="{short(point.x)}" '
+        f'data-y="{write(point.y)}" data-low="{write(point.low)}" data-high="{write(point.high)}" '
+        f'data-count="{point.count}"/>'
+        for point, (at, _, mid, _) in zip(series.points, places, strict=True)
+    )
+    return (
+        f'<g class="series {series.colour}" data-label="{label}" data-panel="{html.escape(panel.title)}">'
+        f'<path class="band" d="M{there}L{back}Z"/><path class="line {series.dash}" d="{line}"/>{dots}</g>'
+    )

@@ -1,0 +1,140 @@
+"""The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bench.aggregate import WHOLE
+from bench.aggregates import Aggregate, Aggregates
+from bench.report.scale import short
+from bench.suites.settings import TOPOLOGIES
+
+PAPER_TABLE_1 = {
+    "camcast": (8.91, 8.83, 13.08),
+    "broadcast": (4.63, 4.39, 4.31),
+    "pmcast": (6.61, 5.44, 5.89),
+}
+PAPER_TABLE_2 = {"camcast": (0, 0, 0), "broadcast": (11216, 1699, 3739), "pmcast": (453, 369, 615)}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A title, the heads of the columns, and rows of text."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def tables(aggregates: Aggregates) -> list[Table]:
+    """Every table for which there are results."""
+    found = [
+        _paper_table(
+            aggregates,
+            "Table 1: rounds until all communities have the event",
+            "table-1",
+            "rounds",
+            PAPER_TABLE_1,
+        ),
+        _paper_table(
+            aggregates,
+            "Table 2: parasite events of an event of the root topic",
+            "table-2",
+            "parasites",
+            PAPER_TABLE_2,
+        ),
+        *(
+            _alternatives(aggregates, sizes, level)
+            for sizes in TOPOLOGIES
+            for level in (0, len(sizes) - 1)
+        ),
+    ]
+    return [table for table in found if table.rows]
+
+
+def _paper_table(
+    aggregates: Aggregates,
+    title: str,
+    figure: str,
+    metric: str,
+    paper: dict[str, tuple[float, ...]],
+) -> Table:
+    rows = []
+    for tier in ("simulate", "model"):
+        for protocol in ("camcast", "broadcast", "multicast", "hierarchical"):
+            found = {
+                row.sizes: row
+                for row in aggregates.select(
+                    figure=figure, metric=metric, tier=tier, protocol=protocol, community=WHOLE
+                )
+            }
+            if found:
+                word = "formula" if tier == "model" else "simulated"
+                rows.append(
+                    (f"{protocol}, {word}", *(_cell(found.get(sizes)) for sizes in TOPOLOGIES))
+                )
+    if rows:
+        rows += [
+            (f"{name}, the paper", *map(short_number, values)) for name, values in paper.items()
+        ]
+    return Table(title, ("", *(_sizes(sizes) for sizes in TOPOLOGIES)), tuple(rows))
+
+
+def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) -> Table:
+    metrics = (
+        "messages_inside",
+        "messages_upward",
+        "parasites",
+        "reliability",
+        "rounds",
+        "table_entries",
+    )
+    rows = []
+    for protocol in ("camcast", "broadcast", "multicast", "hierarchical"):
+        for tier in ("simulate", "model"):
+            found = {
+                row.metric: row
+                for row in aggregates.select(
+                    figure="alternatives",
+                    tier=tier,
+                    protocol=protocol,
+                    sizes=sizes,
+                    publish_level=level,
+                    community=WHOLE,
+                )
+            }
+            if found:
+                word = "formula" if tier == "model" else "simulated"
+                rows.append(
+                    (f"{protocol}, {word}", *(_cell(found.get(metric)) for metric in metrics))
+                )
+    where = "the bottom community" if level == 0 else "the root"
+    heads = (
+        "",
+        "messages inside",
+        "upward",
+        "parasites",
+        "reliability",
+        "rounds",
+        "contacts a process",
+    )
+    return Table(f"An event published in {where} of {_sizes(sizes)}", heads, tuple(rows))
+
+
+def _cell(row: Aggregate | None) -> str:
+    if row is None:
+        return "-"
+    if row.low == row.high:
+        return short_number(row.value)
+    return f"{short_number(row.value)} [{short_number(row.low)}, {short_number(row.high)}]"
+
+
+def short_number(value: float) -> str:
+    """Four digits, and whole numbers up to a million in full."""
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.4g}" if abs(value) < 1e5 else short(value)
+
+
+def _sizes(sizes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sizes))
