@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from overlay.errors import UsageError
 from overlay.virtual.latency import Latency
@@ -21,37 +24,53 @@ class Quality:
         require_probability("loss", self.loss)
 
 
+Way: TypeAlias = tuple[float, Callable[[], float]]
+"""The quality of a link, ready for use: the loss, and a function that draws one latency after another."""
+
+
 class Links:
     """The quality of every pair of hosts, in each direction, and which pairs are cut off."""
 
-    def __init__(self, default: Quality) -> None:
+    def __init__(self, default: Quality, source: random.Random) -> None:
+        self._source = source
         self._default = default
-        self._exceptions: dict[tuple[str, str], Quality] = {}
-        self.cuts: list[tuple[frozenset[str], frozenset[str]]] = []
+        self._exceptions: dict[tuple[str, str], tuple[Quality, Way]] = {}
+        self._cuts: list[tuple[frozenset[str], frozenset[str]]] = []
+        self.default = self._way(default)
+        self.differ = False
+        """Whether any link is unlike the default; while none is, nobody needs to ask for single ones."""
 
-    def quality(self, source: str, destination: str) -> Quality:
-        return self._exceptions.get((source, destination), self._default)
+    def _way(self, quality: Quality) -> Way:
+        return quality.loss, quality.latency.sampler(self._source)
+
+    def way(self, source: str, destination: str) -> Way:
+        exception = self._exceptions.get((source, destination))
+        return self.default if exception is None else exception[1]
 
     def change(
         self, source: str, destination: str, latency: Latency | None, loss: float | None
     ) -> None:
         """Change one direction of a link; what is None stays as it is."""
-        quality = self.quality(source, destination)
-        self._exceptions[source, destination] = replace(
-            quality,
-            latency=quality.latency if latency is None else latency,
-            loss=quality.loss if loss is None else loss,
+        pair = (source, destination)
+        quality = self._exceptions[pair][0] if pair in self._exceptions else self._default
+        quality = Quality(
+            quality.latency if latency is None else latency, quality.loss if loss is None else loss
         )
+        self._exceptions[pair] = quality, self._way(quality)
+        self.differ = True
 
     def is_cut(self, source: str, destination: str) -> bool:
-        return any(source in side and destination in other for side, other in self.cuts)
+        return any(source in side and destination in other for side, other in self._cuts)
 
     def cut(self, side: frozenset[str], other: frozenset[str]) -> None:
         """Let nothing through from one side to the other."""
-        self.cuts.append((side, other))
+        self._cuts.append((side, other))
+        self.differ = True
 
     def heal(self) -> None:
-        self.cuts.clear()
+        """End all cuts."""
+        self._cuts.clear()
+        self.differ = bool(self._exceptions)
 
 
 def require_probability(name: str, value: float) -> None:

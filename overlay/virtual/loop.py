@@ -98,7 +98,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> Timer:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        when = self.time() + delay
+        return self._set(when, callback, args, context)
 
     def call_at(
         self,
@@ -106,6 +107,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: Context | None = None,
+    ) -> Timer:
+        return self._set(when, callback, args, context)
+
+    def _set(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
     ) -> Timer:
         if self._closed:
             self._refuse()
@@ -125,12 +135,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heappush(self._events, (when, number, timer))
         return timer
 
-    def post(
-        self, when: float, action: Callable[[Any, Any], None], first: Any, second: Any
-    ) -> None:
-        """Run `action(first, second)` at a true time; it cannot be cancelled and belongs to no host."""
+    def post(self, when: float, action: Callable[[*Ts], None], *args: *Ts) -> None:
+        """Run an action of the network at a true time; it cannot be cancelled and belongs to no host."""
         self._event_count = number = self._event_count + 1
-        heappush(self._events, (when, number, action, first, second))
+        heappush(self._events, (when, number, action, args))
 
     def timer_cancelled(self) -> None:
         """Count cancelled timers, and clear them out when they are half of all that is scheduled."""
@@ -213,7 +221,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     self._advance(event[0])
                     turns = 0
                 if len(event) > 3:
-                    event[2](event[3], event[4])
+                    event[2](*event[3])
                 else:
                     self._run_timer(event[2])
             elif not soon:
@@ -240,11 +248,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if self.slowed:
             incarnation = timer._context.get(RUNNING_ON)
             if incarnation is not None and incarnation.host.slowness > 1:
-                self.post(incarnation.host.turn(self.now), self._run_late, timer, None)
+                self.post(incarnation.host.turn(self.now), self._run_late, timer)
                 return
         self._run(timer)
 
-    def _run_late(self, timer: Timer, _: None) -> None:
+    def _run_late(self, timer: Timer) -> None:
         if not timer._cancelled:
             self._run(timer)
 

@@ -57,11 +57,13 @@ class Network:
         require_probability("corrupt", corrupt)
         self.seed = replay.choose(seed)
         self._loop = VirtualLoop(stream(self.seed, "entropy"))
-        self._links = Links(Quality(latency or Latency.constant(0.001), loss))
+        chance = stream(self.seed, "network")
+        self._links = Links(Quality(latency or Latency.constant(0.001), loss), chance)
+        self._programs: dict[asyncio.Task[Any], None] = {}
         self._sockets = SocketTable(_checked_bandwidth(bandwidth))
         self._medium = self._loop.medium = Medium(
             self._loop,
-            stream(self.seed, "network"),
+            chance,
             self._links,
             self._sockets,
             duplicate=duplicate,
@@ -124,6 +126,9 @@ class Network:
         task: asyncio.Task[T] = self._loop.create_task(
             coroutine, name=name, context=incarnation.context()
         )
+        # The loop itself holds tasks weakly, and a host's programs do not go with the garbage.
+        self._programs[task] = None
+        task.add_done_callback(self._programs.pop)
         return task
 
     # -- hosts --
@@ -178,7 +183,6 @@ class Network:
         for source, destination in [(one, other)] if one_way else [(one, other), (other, one)]:
             pair = self._sockets.host(source).address, self._sockets.host(destination).address
             self._links.change(*pair, latency, loss)
-        self._medium.forget_routes()
 
     def partition(self, *groups: Iterable[str], one_way: bool = False) -> None:
         """Cut groups of hosts off from each other until `heal`; what is on its way between them is lost.
@@ -189,12 +193,10 @@ class Network:
         for (i, side), (j, other) in itertools.permutations(enumerate(sides), 2):
             if i < j or not one_way:
                 self._links.cut(side, other)
-        self._medium.forget_routes()
 
     def heal(self) -> None:
         """End all partitions."""
         self._links.heal()
-        self._medium.forget_routes()
 
     def _address(self, host: str) -> str:
         return self._sockets.host(host).address

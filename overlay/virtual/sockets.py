@@ -1,14 +1,14 @@
-"""Which socket listens where: binding, ports and the hosts they belong to."""
+"""Which socket listens where: hosts, places, binding and ports."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
 
+from overlay.contact import Address
 from overlay.errors import UsageError
 from overlay.virtual.host import RUNNING_ON, Host, Incarnation
-from overlay.virtual.transport import VirtualTransport
+from overlay.virtual.place import Place
 
 DEFAULT_HOST = "127.0.0.1"
 """Where code that runs on no host binds when it names no address."""
@@ -16,27 +16,45 @@ _LAST_PORT = 65_535
 
 
 class SocketTable:
-    """All hosts of a network, and the sockets bound on them, in the order of binding."""
+    """All hosts of a network and all places on them, each from the moment that it is first named."""
 
     def __init__(self, bandwidth: float | None) -> None:
         self.hosts: dict[str, Host] = {}
-        self.bound: dict[tuple[str, int], VirtualTransport] = {}
+        self.places: dict[tuple[str, int], Place] = {}
         self._bandwidth = bandwidth
 
     def host(self, address: str) -> Host:
-        """The host of an address, which exists as soon as it is named."""
+        """The host of an address; `UsageError` when it cannot be one."""
         host = self.hosts.get(address)
         if host is None:
             host = self.hosts[address] = Host(address, self._bandwidth)
         return host
 
-    def choose(self, local: tuple[str, int] | None) -> tuple[Incarnation, int]:
-        """The incarnation and the port to bind, as a kernel would: `OSError` when they cannot be had."""
+    def place(self, address: tuple[str, int]) -> Place:
+        """The place of an address; any pair of a text and a port is one."""
+        place = self.places.get(address)
+        if place is None:
+            host = resolve(address[0])
+            place = self.places[address] = (
+                self._new_place(Address(*address))
+                if host == address[0]
+                else self.place((host, address[1]))
+            )
+        return place
+
+    def _new_place(self, address: Address) -> Place:
+        try:
+            return Place(address, self.host(address.host))
+        except UsageError:
+            return Place(address, None)
+
+    def choose(self, local: tuple[str, int] | None) -> tuple[Incarnation, Place]:
+        """Where to bind, as a kernel would: `OSError` when it cannot be had."""
         wanted, port = ("0.0.0.0", 0) if local is None else (resolve(local[0]), local[1])
         incarnation = self._incarnation(wanted)
         if not incarnation.alive:
             raise OSError(errno.ENETDOWN, f"the host {incarnation.host.address} is down")
-        return incarnation, self._free_port(incarnation.host, port)
+        return incarnation, self._free_place(incarnation.host, port)
 
     def _incarnation(self, wanted: str) -> Incarnation:
         here = RUNNING_ON.get()
@@ -54,25 +72,24 @@ class SocketTable:
             )
         return there
 
-    def _free_port(self, host: Host, wanted: int) -> int:
+    def _free_place(self, host: Host, wanted: int) -> Place:
         if wanted:
-            if (host.address, wanted) in self.bound:
+            place = self.place((host.address, wanted))
+            if place.socket is not None:
                 raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-            return wanted
+            return place
         for port in range(host.next_port, _LAST_PORT + 1):
-            if (host.address, port) not in self.bound:
+            place = self.place((host.address, port))
+            if place.socket is None:
                 host.next_port = port + 1
-                return port
+                return place
         raise OSError(errno.EADDRINUSE, f"{host.address} has no ephemeral port left")
 
     def vanish(self, host: Host | None = None) -> None:
         """Close the sockets of a host, or all, without a word to anybody."""
-        for transport in list(self.bound.values()):
-            if host is None or transport.host is host:
-                transport.vanish()
-
-    def transports(self) -> Iterable[VirtualTransport]:
-        return self.bound.values()
+        for place in list(self.places.values()):
+            if place.socket is not None and (host is None or place.host is host):
+                place.socket.vanish()
 
 
 def resolve(host: str) -> str:

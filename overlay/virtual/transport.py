@@ -7,20 +7,19 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any
 
-from overlay.contact import Address
 from overlay.virtual.fake_socket import VirtualSocket
 from overlay.virtual.host import Incarnation
 
 if TYPE_CHECKING:
     from overlay.virtual.loop import VirtualLoop
-    from overlay.virtual.medium import Medium, Route
+    from overlay.virtual.medium import Medium
+    from overlay.virtual.place import Place
 
 MAX_PAYLOAD = 65_507
 """Bytes that fit in one UDP datagram over IPv4."""
 BOOKKEEPING = 1024
 """Bytes that a kernel charges for each datagram in a receive buffer, on top of what it carries."""
 _HIGH_WATER = 64 * 1024
-_MAX_ROUTES = 1024
 
 
 class VirtualTransport(asyncio.DatagramTransport):
@@ -31,23 +30,24 @@ class VirtualTransport(asyncio.DatagramTransport):
         loop: VirtualLoop,
         medium: Medium,
         incarnation: Incarnation,
-        bound: Address,
+        place: Place,
         socket: VirtualSocket,
-        peer: tuple[str, int] | None,
+        peer: Place | None,
     ) -> None:
-        super().__init__({"socket": socket, "sockname": socket.getsockname(), "peername": peer})
+        peer_name = None if peer is None else peer.name
+        super().__init__(
+            {"socket": socket, "sockname": socket.getsockname(), "peername": peer_name}
+        )
         self.incarnation = incarnation
         self.host = incarnation.host
         self.context = incarnation.context()
-        self.address = bound
-        self.name = (bound.host, bound.port)
+        self.place = place
         self.peer = peer
-        self.key = self.host.number << 16 | bound.port
         self.open = True
         self.protocol: Any = None
-        self.routes: dict[Any, Route] = {}
         self._loop = loop
         self._medium = medium
+        self._places = medium.places
         self._socket = socket
         self._closing = False
         self._received = 0
@@ -61,33 +61,28 @@ class VirtualTransport(asyncio.DatagramTransport):
         """Send a datagram. Errors are told to the protocol, except for the caller's own mistakes."""
         if type(data) is not bytes:
             data = bytes(memoryview(data))
-        route = self.routes.get(addr)
-        if route is None:
-            route = self._find_route(addr)
-        if route is None or not data or not self.open:
+        place = self._places.get(addr)
+        if place is None or self.peer is not None:
+            place = self._find_place(addr)
+        if place is None or not data or not self.open:
             return
         if len(data) > MAX_PAYLOAD:
             self.error(errno.EMSGSIZE)
         else:
-            self._medium.send(route, data)
+            self._medium.send(self, place, data)
 
-    def _find_route(self, addr: Any) -> Route | None:
+    def _find_place(self, addr: Any) -> Place | None:
         if self.peer is not None:
-            if addr not in (None, self.peer):
-                raise ValueError(f"Invalid address: must be None or {self.peer}")
-            destination = self.peer
-        elif not isinstance(addr, tuple) or not 0 <= addr[1] <= 65_535:
+            if addr not in (None, self.peer.address):
+                raise ValueError(f"Invalid address: must be None or {self.peer.address}")
+            return self.peer
+        if not isinstance(addr, tuple) or not 0 <= addr[1] <= 65_535:
             self._break(OverflowError(f"sendto(): {addr} is no address with a port of 0 to 65535"))
             return None
-        elif addr[1] == 0:
+        if addr[1] == 0:
             self.error(errno.EINVAL)
             return None
-        else:
-            destination = addr
-        if len(self.routes) >= _MAX_ROUTES:
-            self.routes.clear()
-        self.routes[addr] = route = self._medium.route(self, destination)
-        return route
+        return self._medium.place(addr)
 
     def error(self, code: int) -> None:
         """Tell the protocol of an error that leaves the socket usable."""
@@ -157,8 +152,7 @@ class VirtualTransport(asyncio.DatagramTransport):
         if self.open:
             self.open = False
             self._closing = True
-            self.routes.clear()
-            self._medium.unbind(self)
+            self.place.socket = None
 
     def is_closing(self) -> bool:
         return self._closing
@@ -171,4 +165,4 @@ class VirtualTransport(asyncio.DatagramTransport):
         return protocol
 
     def __repr__(self) -> str:
-        return f"<VirtualTransport {self.address}{'' if self.open else ' closed'}>"
+        return f"<VirtualTransport {self.place.address}{'' if self.open else ' closed'}>"
