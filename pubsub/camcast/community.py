@@ -209,7 +209,7 @@ class Community:
     def publish(self, gossip: Gossip, body: EventBody) -> Spread:
         """Disseminate an event of this process's own."""
         self._record("publish", event=gossip.id)
-        return self._take(gossip, body, ())
+        return self._take(gossip, body, (), from_outside=True)
 
     def receive(self, sender: Contact, gossip: Gossip) -> None:
         """A copy of an event: it is taken the first time (figure 7)."""
@@ -228,24 +228,26 @@ class Community:
             self._drop(gossip, "bad_signature")
             return
         self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
-        self._take(gossip, body, (sender.id, body.publisher))
+        self._take(gossip, body, (sender.id, body.publisher), from_outside=gossip.upward)
 
     def receive_own(self, gossip: Gossip, body: EventBody) -> None:
         """An event that reached this process in a subtopic's community: it is its own link."""
         if gossip.id not in self._heard:
-            self._take(gossip, body, (body.publisher,))
+            self._take(gossip, body, (body.publisher,), from_outside=True)
 
-    def _take(self, gossip: Gossip, body: EventBody, known_to: tuple[PeerId, ...]) -> Spread:
+    def _take(
+        self, gossip: Gossip, body: EventBody, known_to: tuple[PeerId, ...], from_outside: bool
+    ) -> Spread:
         self._heard.add(gossip.id, self._context.now())
         onward = Gossip(self.name, gossip.id, gossip.hops + 1, False, gossip.body, gossip.signature)
-        upward = self._send_upward(onward, body, published_here=not known_to)
+        upward = self._send_upward(onward, body, from_outside)
         members = self._dissemination.spread(onward, known_to)
         self.deliver(gossip, body)
         self._hand_up(gossip, body)
         return Spread(members, upward)
 
     def _send_upward(
-        self, onward: Gossip, body: EventBody, published_here: bool
+        self, onward: Gossip, body: EventBody, from_outside: bool
     ) -> tuple[tuple[str, Contact], ...]:
         sent: list[tuple[str, Contact]] = []
         for table in self.super_tables.linked():
@@ -254,7 +256,7 @@ class Community:
                 self._parameters,
                 self.size,
                 self.random,
-                published_here=published_here,
+                from_outside=from_outside,
                 probability=body.upward,
             )
             up = Gossip(

@@ -83,15 +83,16 @@ def draw_upward(
     size: float,
     random: Randomness,
     *,
-    published_here: bool,
+    from_outside: bool,
     probability: float | None,
 ) -> tuple[Contact, ...]:
     """The super-processes that this process sends an event to, which may be none.
 
+    `from_outside`: the event entered the community here, by its publisher or from a sub-community.
     `probability` is the event's own in place of p_sel. In a very small community everyone is a link and
-    chooses at least one; so does the publisher, unless the parameters leave that to chance too.
+    chooses at least one; so does whoever brings the event in, unless the parameters forbid it.
     """
-    surely = parameters.is_very_small(size) or (published_here and parameters.publisher_links)
+    surely = parameters.is_very_small(size) or (from_outside and parameters.sure_links)
     surely = surely and probability is None
     p_sel = parameters.p_sel(size) if probability is None else probability
     if not super_table or (not surely and random.random() >= p_sel):

@@ -33,7 +33,7 @@ QUESTIONS_REMEMBERED = 1024
 
 
 class Process:
-    """All of CAMCAST on one process; a core. Messages not of CAMCAST's types do not concern it."""
+    """All of CAMCAST on one process; a core."""
 
     def __init__(self, services: Services, parameters: Parameters | None = None) -> None:
         self.services = services
@@ -44,6 +44,9 @@ class Process:
         self._questions: dict[tuple[PeerId, int], None] = {}
         self._drops = services.metrics.family(
             "events_dropped", "reason", "Events dropped, by reason."
+        )
+        self._strays = services.metrics.counter(
+            "membership_strays", "Messages for a membership service of a topic that was left."
         )
         self.leases = Leases(
             services.control,
@@ -68,7 +71,7 @@ class Process:
 
     @property
     def message_types(self) -> tuple[type, ...]:
-        """The messages that `receive` is for."""
+        """CAMCAST's own messages; those of the membership services go to `receive` as well."""
         return tuple(self._handlers)
 
     def is_in(self, topic: str) -> bool:
@@ -118,9 +121,16 @@ class Process:
         self.leases.close()
 
     def receive(self, sender: Contact, message: object) -> None:
+        """React to a message of CAMCAST's, or hand a membership service its own: those have a topic."""
         handler = self._handlers.get(type(message))
         if handler is not None:
             handler(sender, message)
+            return
+        community = self.communities.get(getattr(message, "topic", ""))
+        if community is not None:
+            community.membership.receive(sender, message)
+        else:
+            self._strays.add()
 
     def suspect(self, peer: PeerId) -> None:
         """The failure detector believes that `peer` has crashed."""

@@ -31,7 +31,7 @@ CONTACTS = tuple(numbered_contact(number) for number in range(10))
         {"lease": 0},
         {"rotation": 2},
         {"z": "3"},
-        {"publisher_links": 2},
+        {"sure_links": 2},
     ],
 )
 def test_a_parameter_out_of_range_is_named(wrong: dict[str, float]) -> None:
@@ -51,9 +51,9 @@ def test_on_average_g_processes_are_links(size: int) -> None:
 
 
 def test_the_upward_draw_follows_its_probabilities() -> None:
-    parameters, source = Parameters(g=5, a=1, z=3, publisher_links=False), random.Random(1)
+    parameters, source = Parameters(g=5, a=1, z=3, sure_links=False), random.Random(1)
     draws = [
-        draw_upward(CONTACTS[:3], parameters, 100, source, published_here=False, probability=None)
+        draw_upward(CONTACTS[:3], parameters, 100, source, from_outside=False, probability=None)
         for _ in range(40_000)
     ]
     links = 5 / 100
@@ -64,14 +64,14 @@ def test_the_upward_draw_follows_its_probabilities() -> None:
         assert abs(seen - probability) < spread, (count, seen, probability)
 
 
-def test_a_publisher_and_everyone_in_a_very_small_community_surely_sends_up() -> None:
+def test_whoever_brings_an_event_in_and_everyone_in_a_very_small_community_sends_it_up() -> None:
     source = random.Random(2)
     for _ in range(200):
         for size, here in ((1000, True), (5, False), (1, True)):
             assert draw_upward(
-                CONTACTS[:3], Parameters(), size, source, published_here=here, probability=None
+                CONTACTS[:3], Parameters(), size, source, from_outside=here, probability=None
             )
-    assert not draw_upward((), Parameters(), 1, source, published_here=True, probability=None)
+    assert not draw_upward((), Parameters(), 1, source, from_outside=True, probability=None)
 
 
 def test_heard_events_keep_to_their_bounds() -> None:

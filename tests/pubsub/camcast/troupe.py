@@ -10,16 +10,34 @@ import math
 from collections.abc import Callable
 
 from overlay.contact import Contact, PeerId
-from overlay.membership.interface import Found, MembershipListener
+from overlay.membership.interface import Found, Membership, MembershipListener
+from overlay.membership.mode import Mode, make_membership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
 from pubsub.camcast.community import Community, Services
+from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.event import EventBody, Gossip, pack_body, pack_data, unpack_body
 from pubsub.topic import Topic
 
 REDRAW = 4.0
+
+
+class Loss:
+    """A context over which a part of what is sent is lost; for events, where the stage loses nothing else."""
+
+    def __init__(self, context: StageContext, loss: float) -> None:
+        self._context = context
+        self._loss = loss
+        self.contact = context.contact
+        self.random = context.random
+        self.now = context.now
+        self.call_later = context.call_later
+
+    def send(self, to: Contact, message: object) -> None:
+        if self.random.random() >= self._loss:
+            self._context.send(to, message)
 
 
 class OracleDirectory:
@@ -31,6 +49,9 @@ class OracleDirectory:
         self.blind: dict[str, None] = {}
         """Topics of which it names nobody, as if no contact were known."""
 
+    def of(self, context: StageContext) -> DirectoryOfActor:
+        return DirectoryOfActor(self, context)
+
     def live(self, topic: str, other_than: Contact) -> list[Contact]:
         members = self.members.get(topic, {}).values()
         return [m for m in members if m.id != other_than.id and self.stage.is_up(m)]
@@ -41,6 +62,30 @@ class OracleDirectory:
             found(tuple(context.random.sample(live, min(count, len(live)))))
 
         context.call_later(0.02, answer)
+
+
+class DirectoryOfActor:
+    """The directory as a `TopicDirectory` of one process."""
+
+    def __init__(self, oracle: OracleDirectory, context: StageContext) -> None:
+        self._oracle = oracle
+        self._context = context
+
+    def announce(self, topic: str) -> None:
+        contact = self._context.contact
+        self._oracle.members.setdefault(topic, {})[contact.id] = contact
+
+    def withdraw(self, topic: str) -> None:
+        self._oracle.members[topic].pop(self._context.contact.id, None)
+
+    def contacts(self, topic: str, count: int, found: Found) -> None:
+        self._oracle.ask(self._context, topic, count, found)
+
+    sample = contacts
+
+    def size(self, topic: str, found: Callable[[float], None]) -> None:
+        size = 1.0 + len(self._oracle.live(topic, self._context.contact))
+        self._context.call_later(0.02, lambda: found(size))
 
 
 class OracleMembership:
@@ -107,19 +152,35 @@ class Actor:
         self.metrics = Metrics()
         self.delivered: dict[str, list[bytes]] = {}
         self.hops: dict[bytes, int] = {}
-        directory = troupe.directory
+        directory = troupe.directory.of(self.context)
         services = Services(
             self.context,
-            self.context,
-            lambda topic, p, listener: OracleMembership(
-                self.context, directory, topic, p, listener
-            ),
-            lambda topic, count, found: directory.ask(self.context, topic, count, found),
+            Loss(self.context, troupe.event_loss),
+            self._membership,
+            directory.contacts,
             self.metrics,
         )
+        self._directory = directory
         self.process = Process(services, parameters)
         troupe.stage.attach(contact, self.process.receive)
         self._sequence = 0
+
+    def _membership(
+        self, topic: str, parameters: Parameters, listener: MembershipListener
+    ) -> Membership:
+        if self.troupe.mode is None:
+            return OracleMembership(
+                self.context, self.troupe.directory, topic, parameters, listener
+            )
+        return make_membership(
+            self.troupe.mode,
+            topic,
+            self.context,
+            self._directory,
+            listener,
+            membership_config(parameters),
+            self.metrics,
+        )
 
     def join(self, topic: str | type | Topic, parameters: Parameters | None = None) -> Community:
         topic = Topic.of(topic)
@@ -156,8 +217,16 @@ class Troupe:
     """The processes of a test, on one stage, none of which may ever be sent a parasite event."""
 
     def __init__(
-        self, seed: int, config: StageConfig | None = None, parameters: Parameters | None = None
+        self,
+        seed: int,
+        config: StageConfig | None = None,
+        parameters: Parameters | None = None,
+        mode: Mode | None = None,
+        event_loss: float = 0.0,
     ) -> None:
+        """`mode`: a real membership service in place of the simplest one; `event_loss`: of events only."""
+        self.mode = mode
+        self.event_loss = event_loss
         self.stage = Stage(seed, config)
         self.directory = OracleDirectory(self.stage)
         self.parameters = parameters or Parameters()
