@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 from overlay.virtual.deadlock import Deadlock, describe_waiting
+from overlay.virtual.garbage import Collector
 from overlay.virtual.handles import Soon, Timer, VirtualTask
 from overlay.virtual.host import RUNNING_ON, Incarnation
 
@@ -61,6 +62,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._events: list[tuple[Any, ...]] = []
         self._event_count = 0
         self._cancelled_timers = 0
+        self._collector = Collector()
         self._task_count = 0
         self._generators: WeakKeyDictionary[Any, Incarnation | None] = WeakKeyDictionary()
 
@@ -239,6 +241,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 f"{describe_waiting(self.tasks())}"
             )
         self.now = when
+        if self._event_count >= self._collector.due_at:
+            self._collector.collect()
 
     def _run_timer(self, timer: Timer) -> None:
         timer._scheduled = False

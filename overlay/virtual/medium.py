@@ -96,7 +96,7 @@ class Medium:
             loss, draw = self._links.way(sender.address, host.address)
         if loss and self._random() < loss:
             return self._lose(source, place, size, Loss.CHANCE)
-        if self._corrupt and self._random() < self._corrupt:
+        if self._corrupt and data and self._random() < self._corrupt:
             data = self._spoil(source, place, data)
         if sender.bandwidth is not None:
             source.queue_to_send(size)

@@ -12,6 +12,7 @@ from overlay.errors import UsageError
 from overlay.virtual import crash, replay
 from overlay.virtual.deadlock import Deadlock, describe_waiting
 from overlay.virtual.fake_socket import DEFAULT_RECEIVE_BUFFER
+from overlay.virtual.garbage import no_automatic_collection
 from overlay.virtual.latency import Latency
 from overlay.virtual.links import Links, Quality, require_probability
 from overlay.virtual.loop import VirtualLoop
@@ -83,7 +84,7 @@ class Network:
             main.close()
             raise UsageError("this network has had its run: make another one")
         crash.bury()
-        with seeded_world(self.seed, self._loop.time):
+        with seeded_world(self.seed, self._loop.time), no_automatic_collection():
             try:
                 self._loop.time_limit = limit
                 result: T = self._loop.run_until_complete(self._loop.create_task(main, name="main"))

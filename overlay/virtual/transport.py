@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from overlay.virtual.fake_socket import VirtualSocket
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_PAYLOAD = 65_507
 """Bytes that fit in one UDP datagram over IPv4."""
+SENDS_EMPTY = sys.version_info >= (3, 13)
+"""Whether asyncio sends a datagram without a payload; earlier versions do nothing."""
 BOOKKEEPING = 1024
 """Bytes that a kernel charges for each datagram in a receive buffer, on top of what it carries."""
 _HIGH_WATER = 64 * 1024
@@ -64,7 +67,7 @@ class VirtualTransport(asyncio.DatagramTransport):
         place = self._places.get(addr)
         if place is None or self.peer is not None:
             place = self._find_place(addr)
-        if place is None or not data or not self.open:
+        if place is None or not self.open or not (data or SENDS_EMPTY):
             return
         if len(data) > MAX_PAYLOAD:
             self.error(errno.EMSGSIZE)
