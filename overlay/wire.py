@@ -104,6 +104,10 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
     return register
 
 
+def is_message_type(cls: type) -> bool:
+    return cls in _BY_CLASS
+
+
 def is_message(value: object) -> bool:
     return type(value) in _BY_CLASS
 

@@ -11,7 +11,10 @@ ROOT = Path(__file__).parent.parent
 FORBIDDEN = {"overlay": {"pubsub", "bench"}, "pubsub": {"bench"}, "bench": set()}
 IMPURE = {"asyncio", "socket", "time", "random", "asyncio_dgram", "uvloop", "secrets", "os"}
 CORES = [
+    "overlay/channel/protocol",
     "overlay/context.py",
+    "overlay/failure/accrual.py",
+    "overlay/failure/detector.py",
     "overlay/frame.py",
     "overlay/limited_msgpack.py",
     "overlay/outbox.py",

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from overlay.channel.core import ChannelCore
-from overlay.channel.state import ChannelState, OnAck
+from overlay.channel.protocol.core import ChannelCore
+from overlay.channel.protocol.state import ChannelState, OnAck
 from overlay.contact import Address, Contact
 from overlay.errors import ClosedError
 
@@ -81,7 +81,7 @@ class Channel:
     async def send(self, message: bytes, on_ack: OnAck | None = None) -> None:
         """Buffer a message, after waiting for space where there is none; raises like `try_send`."""
         while not self.try_send(message, on_ack):
-            await self._change()
+            await self.change()
         self._sends += 1
         if self._sends >= SENDS_A_TURN:
             self._sends = 0
@@ -90,12 +90,12 @@ class Channel:
     async def writable(self) -> None:
         """Wait until the send buffer is at most half full; `ClosedError` when that never happens."""
         while not self.is_writable:
-            await self._change()
+            await self.change()
 
     async def drained(self) -> None:
         """Wait until every message is acknowledged or lost."""
         while self.buffered:
-            await self._change()
+            await self.change()
 
     def ping(self) -> None:
         """Ask the peer for a sign of life; `heard_at` tells when it came."""
@@ -103,8 +103,8 @@ class Channel:
         core.ping(asyncio.get_running_loop().time())
         self._channels.touch(self)
 
-    async def _change(self) -> None:
-        """Wait until less is buffered."""
+    async def change(self) -> None:
+        """Wait until space may have become free, or the state has changed."""
         if self._channels.is_closed:
             raise ClosedError("the channels were closed while a message waited for space")
         change: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from overlay.channel.channel import Channel
-from overlay.channel.config import ChannelConfig
-from overlay.channel.core import ChannelCore
-from overlay.channel.packet import Refused
-from overlay.channel.state import ChannelState, PeerRestarted
-from overlay.channel.table import ChannelTable
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.core import ChannelCore
+from overlay.channel.protocol.packet import Refused
+from overlay.channel.protocol.state import ChannelState, PeerRestarted
+from overlay.channel.protocol.table import ChannelTable
 from overlay.contact import Contact, PeerId
 from overlay.endpoint import Endpoint
 from overlay.entropy import entropy
@@ -86,6 +86,11 @@ class Channels:
         elif channel.contact != contact:
             self._move(channel, contact)
         return channel
+
+    def heard_at(self, peer: PeerId) -> float | None:
+        """When a peer last gave proof of life, on the loop's clock; None if that is not known."""
+        core = self._table.get(peer)
+        return None if core is None else core.heard_at
 
     def on_message(self, handler: MessageHandler) -> None:
         """Hand every message to `handler(sender, message)`; there is one handler."""
@@ -207,7 +212,7 @@ class Channels:
             self._release(channel, core)
         else:
             self._arm(channel, core.next_timer())
-        if channel.waiters and channel.is_writable:
+        if channel.waiters and (channel.is_writable or core.events):
             self._wake(channel)
         if core.events or core.transmitter.buffer.outcomes:
             self._report(channel.contact, core)

@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from overlay.channel.config import ChannelConfig
-from overlay.channel.core import ChannelCore
-from overlay.channel.packet import Refused
-from overlay.channel.state import ChannelEvent
-from overlay.channel.table import ChannelTable
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.core import ChannelCore
+from overlay.channel.protocol.packet import Refused
+from overlay.channel.protocol.state import ChannelEvent
+from overlay.channel.protocol.table import ChannelTable
 from overlay.contact import Contact, PeerId
 
 SMALL = ChannelConfig(

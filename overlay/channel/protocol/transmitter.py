@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from overlay.channel.config import MAX_FLIGHT, ChannelConfig
-from overlay.channel.congestion import CongestionWindow
-from overlay.channel.flight import Flight
-from overlay.channel.rtt import RoundTrip
-from overlay.channel.segment import segment_room
-from overlay.channel.send_buffer import Segment, SendBuffer
+from overlay.channel.protocol.config import MAX_FLIGHT, ChannelConfig
+from overlay.channel.protocol.congestion import CongestionWindow
+from overlay.channel.protocol.flight import Flight
+from overlay.channel.protocol.rtt import RoundTrip
+from overlay.channel.protocol.segment import segment_room
+from overlay.channel.protocol.send_buffer import Segment, SendBuffer
 
 
 class Transmitter:

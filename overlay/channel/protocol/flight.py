@@ -6,8 +6,8 @@ of RFC 8985: time, not a number of duplicates, tells loss from reordering), or w
 
 from __future__ import annotations
 
-from overlay.channel.packet import Refused
-from overlay.channel.send_buffer import Segment
+from overlay.channel.protocol.packet import Refused
+from overlay.channel.protocol.send_buffer import Segment
 
 
 class Flight:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from overlay.channel.budget import Budget
-from overlay.channel.config import MAX_FLIGHT, ChannelConfig
-from overlay.channel.packet import Refused
-from overlay.channel.reassembly import Reassembly
-from overlay.channel.segment import FRAGMENT_HEAD, decode_bundle, decode_fragment
+from overlay.channel.protocol.budget import Budget
+from overlay.channel.protocol.config import MAX_FLIGHT, ChannelConfig
+from overlay.channel.protocol.packet import Refused
+from overlay.channel.protocol.reassembly import Reassembly
+from overlay.channel.protocol.segment import FRAGMENT_HEAD, decode_bundle, decode_fragment
 
 
 class Inbox:

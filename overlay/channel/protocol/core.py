@@ -16,18 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-from overlay.channel.budget import Budget
-from overlay.channel.config import ChannelConfig
-from overlay.channel.packet import (
+from overlay.channel.protocol.budget import Budget
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.packet import (
     ACCEPTANCE,
     PACKET_HEAD,
     PROGRESS,
     PacketType,
     Refused,
 )
-from overlay.channel.receiver import Receiver
-from overlay.channel.state import ChannelEvent, ChannelState, OnAck, PeerRestarted
-from overlay.channel.transmitter import Transmitter
+from overlay.channel.protocol.receiver import Receiver
+from overlay.channel.protocol.state import ChannelEvent, ChannelState, OnAck, PeerRestarted
+from overlay.channel.protocol.transmitter import Transmitter
 from overlay.contact import Contact
 from overlay.errors import UsageError
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from overlay.channel.budget import Budget
-from overlay.channel.packet import Refused
+from overlay.channel.protocol.budget import Budget
+from overlay.channel.protocol.packet import Refused
 
 
 class _Partial:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.channel.budget import Budget
-from overlay.channel.config import ChannelConfig
-from overlay.channel.inbox import Inbox
-from overlay.channel.packet import MAX_SELECTIVE_BYTES, PacketType, Refused
+from overlay.channel.protocol.budget import Budget
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.inbox import Inbox
+from overlay.channel.protocol.packet import MAX_SELECTIVE_BYTES, PacketType, Refused
 
 
 class Receiver:

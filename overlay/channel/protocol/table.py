@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from overlay.channel.budget import Budget
-from overlay.channel.config import ChannelConfig
-from overlay.channel.core import ChannelCore, Phase
-from overlay.channel.packet import PACKET_HEAD, PacketType, Refused
-from overlay.channel.state import ChannelState
+from overlay.channel.protocol.budget import Budget
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.core import ChannelCore, Phase
+from overlay.channel.protocol.packet import PACKET_HEAD, PacketType, Refused
+from overlay.channel.protocol.state import ChannelState
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from overlay.errors import NetworkError

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
-from overlay.channel.packet import LEAST_SELECTIVE_BYTES, PROGRESS, Refused
+from overlay.channel.protocol.packet import LEAST_SELECTIVE_BYTES, PROGRESS, Refused
 
 BUNDLE_HEAD_BYTES = 2
 LENGTH_BYTES = 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from overlay.channel.config import MESSAGE_OVERHEAD
-from overlay.channel.packet import PacketType
-from overlay.channel.segment import (
+from overlay.channel.protocol.config import MESSAGE_OVERHEAD
+from overlay.channel.protocol.packet import PacketType
+from overlay.channel.protocol.segment import (
     BUNDLE_HEAD_BYTES,
     FRAGMENT_HEAD,
     LENGTH_BYTES,
@@ -14,7 +14,7 @@ from overlay.channel.segment import (
     encode_bundle,
     encode_fragment,
 )
-from overlay.channel.state import OnAck
+from overlay.channel.protocol.state import OnAck
 
 
 class Segment:

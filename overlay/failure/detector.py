@@ -1,0 +1,180 @@
+"""The failure detector as a pure object: told the time, it asks watched peers and says whom it suspects.
+
+The channel failure detector of DACE section 5.2: hints, not facts. A crashed peer is eventually suspected,
+and a suspected peer that is heard again is restored. It monitors only the peers that it was asked to watch,
+and asks nothing of those that are heard from anyway.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+from overlay.failure.accrual import AnswerTime
+from overlay.failure.config import FailureConfig
+
+EXPECTED_ANSWER = 0.2
+"""Seconds: how long a peer is thought to take until it has answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The peer is to be asked for a sign of life."""
+
+    peer: Contact
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The peer is believed to have crashed, or to be cut off."""
+
+    peer: Contact
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A suspected peer was heard again."""
+
+    peer: Contact
+
+
+Action = Ask | Suspect | Restore
+
+
+class _Watch:
+    __slots__ = ("answers", "asked_at", "contact", "count", "due", "heard_at", "suspected")
+
+    def __init__(self, contact: Contact, now: float) -> None:
+        self.contact = contact
+        self.count = 1
+        self.answers = AnswerTime(EXPECTED_ANSWER)
+        self.heard_at = now
+        self.asked_at: float | None = None
+        """When the peer was first asked and did not answer since."""
+        self.suspected = False
+        self.due = now
+
+
+class Detector:
+    """Watches any number of peers; the time of each is looked at only when something may be due."""
+
+    def __init__(self, config: FailureConfig, heard_at: Callable[[PeerId], float | None]) -> None:
+        """`heard_at`: when a peer last gave a sign of life, on the clock of `now`; None if not known."""
+        self._config = config
+        self._heard_at = heard_at
+        self._watches: dict[PeerId, _Watch] = {}
+        self._queue: list[tuple[float, int, PeerId]] = []
+        self._order = 0
+
+    def watch(self, contact: Contact, now: float) -> None:
+        """Watch a peer; one that is watched already, once more (and at this address from now on)."""
+        watch = self._watches.get(contact.id)
+        if watch is not None:
+            watch.count += 1
+            watch.contact = contact
+            return
+        watch = self._watches[contact.id] = _Watch(contact, now)
+        self._schedule(watch, now)
+
+    def unwatch(self, peer: PeerId) -> None:
+        """Take back one `watch`; after the last one the peer is left alone and forgotten."""
+        watch = self._watches.get(peer)
+        if watch is not None:
+            watch.count -= 1
+            if not watch.count:
+                del self._watches[peer]
+
+    def is_watched(self, peer: PeerId) -> bool:
+        return peer in self._watches
+
+    def is_suspected(self, peer: PeerId) -> bool:
+        watch = self._watches.get(peer)
+        return watch is not None and watch.suspected
+
+    def level(self, peer: PeerId, now: float) -> float:
+        """The suspicion level of a peer; 0 for one that is not watched, or not being asked."""
+        watch = self._watches.get(peer)
+        if watch is None or watch.asked_at is None:
+            return 0.0
+        return watch.answers.level(now - watch.asked_at)
+
+    @property
+    def watched(self) -> list[Contact]:
+        return [watch.contact for watch in self._watches.values()]
+
+    def next_timer(self) -> float | None:
+        """When to call `poll` next."""
+        queue = self._queue
+        while queue and self._is_stale(queue[0]):
+            heapq.heappop(queue)
+        return queue[0][0] if queue else None
+
+    def poll(self, now: float) -> list[Action]:
+        """What is to be done, and reported, now."""
+        actions: list[Action] = []
+        while (due := self.next_timer()) is not None and due <= now:
+            watch = self._watches[heapq.heappop(self._queue)[2]]
+            self._look(watch, now, actions)
+        return actions
+
+    def look_now(self, peer: PeerId, now: float) -> None:
+        """Have the next `poll` look at this peer: there is news of it."""
+        watch = self._watches.get(peer)
+        if watch is not None:
+            self._schedule(watch, now)
+
+    def _look(self, watch: _Watch, now: float, actions: list[Action]) -> None:
+        heard_at = self._heard_at(watch.contact.id)
+        if heard_at is not None and heard_at > watch.heard_at:
+            watch.heard_at = heard_at
+        if watch.asked_at is not None and watch.heard_at >= watch.asked_at:
+            self._answered(watch, watch.heard_at - watch.asked_at, actions)
+        if watch.asked_at is None:
+            self._listen(watch, now, actions)
+        elif watch.suspected:
+            actions.append(Ask(watch.contact))
+            self._schedule(watch, now + self._config.probe_interval)
+        else:
+            self._insist(watch, watch.asked_at, now, actions)
+
+    def _answered(self, watch: _Watch, seconds: float, actions: list[Action]) -> None:
+        watch.asked_at = None
+        if watch.suspected:
+            watch.suspected = False
+            actions.append(Restore(watch.contact))
+        watch.answers.sample(min(seconds, self._config.most_timeout))
+
+    def _listen(self, watch: _Watch, now: float, actions: list[Action]) -> None:
+        quiet_until = watch.heard_at + self._config.interval
+        if now < quiet_until:
+            self._schedule(watch, quiet_until)
+            return
+        watch.asked_at = now
+        actions.append(Ask(watch.contact))
+        self._schedule(watch, now + self._retry(watch))
+
+    def _insist(self, watch: _Watch, asked_at: float, now: float, actions: list[Action]) -> None:
+        config = self._config
+        timeout = watch.answers.timeout(config.threshold)
+        give_up_at = asked_at + min(max(timeout, config.least_timeout), config.most_timeout)
+        if now >= give_up_at:
+            watch.suspected = True
+            actions.append(Suspect(watch.contact))
+            self._schedule(watch, now + config.probe_interval)
+        else:
+            actions.append(Ask(watch.contact))
+            self._schedule(watch, min(now + self._retry(watch), give_up_at))
+
+    def _retry(self, watch: _Watch) -> float:
+        return max(self._config.least_retry, 1.25 * watch.answers.shortest)
+
+    def _schedule(self, watch: _Watch, due: float) -> None:
+        watch.due = due
+        self._order += 1
+        heapq.heappush(self._queue, (due, self._order, watch.contact.id))
+
+    def _is_stale(self, entry: tuple[float, int, PeerId]) -> bool:
+        watch = self._watches.get(entry[2])
+        return watch is None or watch.due != entry[0]

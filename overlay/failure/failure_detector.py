@@ -1,0 +1,160 @@
+"""The failure detector of a node: the pure detector, run over the node's channels.
+
+A sign of life is any packet of the peer's side of the channel; peers that exchange messages are never asked
+for more. Suspicion is a hint: a partition, or a peer that stands still for longer than the time-out, looks
+like a crash, and is taken back when the peer is heard again.
+
+**Strict mode** is for protocols that are proved with a perfect detector: once crashed, for ever crashed. A
+strict subscriber is told of each peer at most once, and never that it came back; a peer that restarted (its
+channel's session is another one) counts as crashed, for its state is gone. That is a *perfect* detector only
+in a synchronous system: of the questions sent within `least_timeout`, at least one and its answer must
+arrive, and no live process may stand still for longer. Where that does not hold, a live peer may be declared
+crashed for ever, and the protocol above excludes it as if it had been.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from overlay.channel import Channels, PeerRestarted, TooManyChannels
+from overlay.contact import Contact, PeerId
+from overlay.errors import ClosedError
+from overlay.failure.config import FailureConfig
+from overlay.failure.detector import Ask, Detector, Restore, Suspect
+from overlay.metrics import Metrics
+
+PeerHandler = Callable[[Contact], None]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Subscription:
+    suspect: PeerHandler
+    restore: PeerHandler | None
+    strict: bool
+    crashed: dict[PeerId, None] = field(default_factory=dict)
+
+
+class FailureDetector:
+    """Tells subscribers of watched peers that seem to have crashed, and that they are back."""
+
+    def __init__(self, channels: Channels, config: FailureConfig, metrics: Metrics) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._channels = channels
+        self._detector = Detector(config, self._heard_at)
+        self._subscriptions: dict[_Subscription, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._asked = metrics.counter("failure_asked", "Signs of life asked for")
+        self._suspected = metrics.counter("failure_suspected", "Suspicions raised")
+        self._restored = metrics.counter("failure_restored", "Suspicions taken back")
+        channels.on_restart(self._restarted)
+        channels.on_state(lambda peer, state: self._news(peer))
+
+    def watch(self, contact: Contact) -> None:
+        """Watch a peer until `unwatch` was called as often as this."""
+        if not self._closed:
+            self._detector.watch(contact, self._loop.time())
+            self._arm()
+
+    def unwatch(self, contact: Contact) -> None:
+        self._detector.unwatch(contact.id)
+        self._arm()
+
+    def subscribe(
+        self, suspect: PeerHandler, restore: PeerHandler | None = None, *, strict: bool = False
+    ) -> Callable[[], None]:
+        """Call the handlers at each suspicion and each restoration; the result ends the subscription.
+
+        `strict`: once crashed, for ever crashed (see above); `restore` is then never called.
+        """
+        subscription = _Subscription(suspect, restore, strict)
+        self._subscriptions[subscription] = None
+        return lambda: self._subscriptions.pop(subscription, None)
+
+    def is_suspected(self, peer: PeerId) -> bool:
+        return self._detector.is_suspected(peer)
+
+    def level(self, peer: PeerId) -> float:
+        """The suspicion level of a watched peer, see `accrual`; 0 while it is not being asked."""
+        return self._detector.level(peer, self._loop.time())
+
+    @property
+    def watched(self) -> list[Contact]:
+        return self._detector.watched
+
+    def close(self) -> None:
+        """Stop; no handler is called any more."""
+        self._closed = True
+        self._subscriptions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _heard_at(self, peer: PeerId) -> float | None:
+        return self._channels.heard_at(peer)
+
+    def _arm(self) -> None:
+        due = self._detector.next_timer()
+        if self._timer is not None:
+            if due is not None and self._timer.when() <= due:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due is not None and not self._closed:
+            self._timer = self._loop.call_at(due, self._ring, due)
+
+    def _ring(self, due: float) -> None:
+        self._timer = None
+        for action in self._detector.poll(max(self._loop.time(), due)):
+            if isinstance(action, Ask):
+                self._ask(action.peer)
+            elif isinstance(action, Suspect):
+                self._suspected.value += 1
+                self._tell_suspect(action.peer)
+            elif isinstance(action, Restore):
+                self._restored.value += 1
+                self._tell_restore(action.peer)
+        self._arm()
+
+    def _ask(self, peer: Contact) -> None:
+        self._asked.value += 1
+        try:
+            self._channels.to(peer).ping()
+        except (TooManyChannels, ClosedError) as problem:
+            _log.debug("cannot ask %s: %s", peer, problem)
+
+    def _news(self, peer: Contact) -> None:
+        """A channel changed its state: a suspected peer may be back."""
+        if self._detector.is_suspected(peer.id):
+            self._detector.look_now(peer.id, self._loop.time())
+            self._arm()
+
+    def _restarted(self, peer: Contact, event: PeerRestarted) -> None:
+        if self._detector.is_watched(peer.id):
+            self._tell_suspect(peer, only_strict=True)
+
+    def _tell_suspect(self, peer: Contact, only_strict: bool = False) -> None:
+        for subscription in list(self._subscriptions):
+            if subscription.strict:
+                if peer.id in subscription.crashed:
+                    continue
+                subscription.crashed[peer.id] = None
+            elif only_strict:
+                continue
+            self._call(subscription.suspect, peer)
+
+    def _tell_restore(self, peer: Contact) -> None:
+        for subscription in list(self._subscriptions):
+            if subscription.restore is not None and not subscription.strict:
+                self._call(subscription.restore, peer)
+
+    def _call(self, handler: PeerHandler, peer: Contact) -> None:
+        try:
+            handler(peer)
+        except Exception:
+            _log.exception("a handler of the failure detector failed")

@@ -1,0 +1,268 @@
+"""Runs protocol cores over UDP, real or virtual: one endpoint, its channels, the failure detector, a clock.
+
+    async with await Runtime.open(RuntimeConfig(EndpointConfig("127.0.0.1:0"))) as runtime:
+        core = SomeProtocol(runtime.context("channel"))
+        runtime.on(SomeMessage, core.receive)
+
+Messages are those of `overlay.wire`; they reach the handler of their type by whichever way they came. What
+cannot be decoded, or has no handler, is counted (`messages_dropped_in`) and dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from overlay.channel import (
+    ChannelConfig,
+    Channels,
+    ChannelState,
+    MessageTooLarge,
+    OnAck,
+    TooManyChannels,
+)
+from overlay.contact import Contact
+from overlay.context import Context, Randomness
+from overlay.endpoint import Endpoint, EndpointConfig
+from overlay.entropy import entropy
+from overlay.errors import ClosedError, UsageError
+from overlay.failure import FailureConfig, FailureDetector
+from overlay.frame import Kind
+from overlay.identity import Identity
+from overlay.metrics import Metrics
+from overlay.wire import WireError, decode, encode, is_message_type
+
+MessageHandler = Callable[[Contact, Any], None]
+Links = Literal["channel", "datagram"]
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """How a node listens, talks and watches."""
+
+    endpoint: EndpointConfig
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
+    failure: FailureConfig = field(default_factory=FailureConfig)
+
+
+class Runtime:
+    """A running node without protocols; made by `open`, given back by `close`."""
+
+    def __init__(self, endpoint: Endpoint, config: RuntimeConfig) -> None:
+        self.contact: Contact = endpoint.contact
+        self.endpoint = endpoint
+        self.metrics: Metrics = endpoint.metrics
+        self.channels = Channels(endpoint, config.channel)
+        self.failure = FailureDetector(self.channels, config.failure, self.metrics)
+        self._loop = asyncio.get_running_loop()
+        self._handlers: dict[type, MessageHandler] = {}
+        self._timers: dict[RuntimeTimer, None] = {}
+        self._closed = False
+        self._last_encoded: tuple[object, bytes] = (None, b"")
+        self._dropped_in = self.metrics.family(
+            "messages_dropped_in", "reason", "Messages that arrived and reached no handler"
+        )
+        self._dropped_out = self.metrics.family(
+            "messages_dropped_out", "reason", "Messages that were not sent"
+        )
+        self.channels.on_message(self._receive)
+        endpoint.on(Kind.DATAGRAM, self._receive)
+
+    @classmethod
+    async def open(
+        cls,
+        config: RuntimeConfig,
+        identity: Identity | None = None,
+        metrics: Metrics | None = None,
+    ) -> Runtime:
+        """Bind the socket and begin to receive; a new identity, and new metrics, unless given."""
+        endpoint = await Endpoint.open(
+            config.endpoint, identity or Identity.create(), metrics or Metrics()
+        )
+        return cls(endpoint, config)
+
+    async def close(self) -> None:
+        """Stop everything: no timer, task or socket of this node is left; more than once is fine."""
+        self._closed = True
+        self.failure.close()
+        for timer in list(self._timers):
+            timer.cancel()
+        await self.channels.close()
+        await self.endpoint.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Receiving.
+
+    def on(self, message_type: type, handler: MessageHandler) -> None:
+        """Hand every message of this type to `handler(sender, message)`, however it came."""
+        if not is_message_type(message_type):
+            raise UsageError(f"{message_type.__name__} is not a registered message")
+        if message_type in self._handlers:
+            raise UsageError(f"messages of type {message_type.__name__} have a handler already")
+        self._handlers[message_type] = handler
+
+    def off(self, message_type: type) -> None:
+        """Hand messages of this type to nobody."""
+        self._handlers.pop(message_type, None)
+
+    def _receive(self, sender: Contact, data: bytes) -> None:
+        try:
+            message = decode(data)
+        except WireError as error:
+            self._dropped_in.add(error.reason)
+            return
+        self._dispatch(sender, message)
+
+    def _dispatch(self, sender: Contact, message: object) -> None:
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            self._dropped_in.add("no_handler")
+        else:
+            handler(sender, message)
+
+    # Sending.
+
+    def send(self, to: Contact, message: object, on_ack: OnAck | None = None) -> bool:
+        """Send over the channel to a peer; False, and counted, when it is full or there can be none.
+
+        `on_ack` is called exactly once if the result is True, with whether the peer has the message. Raises
+        `MessageTooLarge`, or `UsageError` for what is no message.
+        """
+        data = self._encoded(message)
+        if to.id == self.contact.id:
+            self._loop.call_soon(self._deliver_here, message, on_ack)
+            return True
+        try:
+            accepted = self.channels.to(to).try_send(data, on_ack)
+        except TooManyChannels:
+            self._dropped_out.add("too_many_channels")
+            return False
+        except ClosedError:
+            self._dropped_out.add("closed")
+            return False
+        if not accepted:
+            self._dropped_out.add("channel_full")
+        return accepted
+
+    def send_datagram(self, to: Contact, message: object) -> None:
+        """Send without acknowledgement: it may be lost, repeated or overtaken."""
+        data = self._encoded(message)
+        if to.id == self.contact.id:
+            self._loop.call_soon(self._deliver_here, message, None)
+        elif len(data) > self.endpoint.max_body:
+            self._dropped_out.add("too_large")
+        else:
+            self.endpoint.send(to.address, Kind.DATAGRAM, data)
+
+    async def writable(self, contacts: Iterable[Contact]) -> None:
+        """Wait until the channel to each of these peers is at most half full.
+
+        Closed channels are not waited for: their peers do not answer, and may never again.
+        """
+        for contact in contacts:
+            channel = self.channels.to(contact)
+            while not channel.is_writable and channel.state is not ChannelState.CLOSED:
+                await channel.change()
+
+    def count_dropped(self, reason: str) -> None:
+        """Count a message that a context could not send."""
+        self._dropped_out.add(reason)
+
+    def _encoded(self, message: object) -> bytes:
+        """The message as bytes; one that goes to many peers in turn is encoded once."""
+        last, data = self._last_encoded
+        if message is not last:
+            data = encode(message)
+            self._last_encoded = (message, data)
+        return data
+
+    def _deliver_here(self, message: object, on_ack: OnAck | None) -> None:
+        if not self._closed:
+            self._dispatch(self.contact, message)
+        if on_ack is not None:
+            on_ack(not self._closed)
+
+    # Cores.
+
+    def context(self, links: Links) -> Context:
+        """The world of one protocol core that sends over channels, or by plain datagrams."""
+        if links not in ("channel", "datagram"):
+            raise UsageError(f"links={links!r} is neither 'channel' nor 'datagram'")
+        return RuntimeContext(self, links)
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> RuntimeTimer:
+        """Run `action` once, unless the runtime is closed before."""
+        timer = RuntimeTimer(self._timers, action)
+        if not self._closed:
+            timer.start(self._loop.call_later(delay, timer.fire))
+        return timer
+
+
+class RuntimeTimer:
+    """A timer that its runtime knows of until it fires or is cancelled."""
+
+    __slots__ = ("_action", "_handle", "_running")
+
+    def __init__(self, running: dict[RuntimeTimer, None], action: Callable[[], None]) -> None:
+        self._action = action
+        self._running = running
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self, handle: asyncio.TimerHandle) -> None:
+        self._handle = handle
+        self._running[self] = None
+
+    def fire(self) -> None:
+        self._running.pop(self, None)
+        self._action()
+
+    def cancel(self) -> None:
+        if self._running.pop(self, self) is None and self._handle is not None:
+            self._handle.cancel()
+
+
+class RuntimeContext:
+    """`overlay.context.Context` on a runtime; what cannot be sent is counted there and never raised."""
+
+    def __init__(self, runtime: Runtime, links: Links) -> None:
+        self._runtime = runtime
+        self._now = asyncio.get_running_loop().time
+        self._send = self._send_by_channel if links == "channel" else runtime.send_datagram
+        self._random = random.Random(entropy().getrandbits(64))
+
+    @property
+    def contact(self) -> Contact:
+        return self._runtime.contact
+
+    @property
+    def random(self) -> Randomness:
+        return self._random
+
+    def now(self) -> float:
+        return self._now()
+
+    def send(self, to: Contact, message: object) -> None:
+        self._send(to, message)
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> RuntimeTimer:
+        return self._runtime.call_later(delay, action)
+
+    def _send_by_channel(self, to: Contact, message: object) -> None:
+        try:
+            self._runtime.send(to, message)
+        except MessageTooLarge:
+            self._runtime.count_dropped("too_large")
