@@ -100,8 +100,10 @@ def _whole(results: DataFrame) -> DataFrame:
     from pyspark.sql import functions as f
 
     own = (*SETTING, "experiment_id", "repetition")
-    summed = ("processes", "alive", "reached", "useful", "duplicates", "parasites")
+    summed = ("processes", "reached", "useful", "duplicates", "parasites")
     sums = [f.sum(name).alias(name) for name in summed]
+    # Reception is of those who want the event: communities below its topic do not count.
+    sums.append(f.sum(f.when(f.col("reached").isNotNull(), f.col("alive"))).alias("alive"))
     # The root sends nothing upward and may leave that null; any other null would be a hole in the sum.
     sums += [f.sum(name).alias(name) for name in ("messages_inside", "messages_upward")]
     last = [f.max(name).alias(name) for name in ("rounds", "seconds", "largest_table")]

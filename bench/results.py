@@ -30,10 +30,10 @@ class CommunityResult:
     """N_t, crashed ones included."""
     alive: float
     """Processes that could receive."""
-    reached: float
-    """Live processes that received the event."""
-    everyone: float
-    """1 when every live process received it, else 0; the model gives the probability."""
+    reached: float | None
+    """Live processes that received the event; null below the published topic, where nobody wants it."""
+    everyone: float | None
+    """1 when every live process received it, else 0; the model gives the probability; null as above."""
     messages_inside: float | None = None
     """Event messages sent within the community."""
     messages_upward: float | None = None

@@ -7,10 +7,10 @@ import math
 from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import NOT_MEASURED, Verdict
-from bench.suites.settings import TOPOLOGIES
+from bench.model.published import TABLE_1, TABLE_2
 
-CAMCAST_ROUNDS = {TOPOLOGIES[0]: 8.91, TOPOLOGIES[1]: 8.83, TOPOLOGIES[2]: 13.08}
-BROADCAST_PARASITES = {TOPOLOGIES[0]: 11216.0, TOPOLOGIES[1]: 1699.0, TOPOLOGIES[2]: 3739.0}
+CAMCAST_ROUNDS = {row.sizes: row.camcast for row in TABLE_1}
+BROADCAST_PARASITES = {row.sizes: row.broadcast for row in TABLE_2}
 
 
 def degradation_at_thirty_percent(aggregates: Aggregates) -> Verdict:

@@ -6,15 +6,9 @@ from dataclasses import dataclass
 
 from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
+from bench.model.published import TABLE_1, TABLE_2, PublishedRow
 from bench.report.scale import short
 from bench.suites.settings import TOPOLOGIES
-
-PAPER_TABLE_1 = {
-    "camcast": (8.91, 8.83, 13.08),
-    "broadcast": (4.63, 4.39, 4.31),
-    "pmcast": (6.61, 5.44, 5.89),
-}
-PAPER_TABLE_2 = {"camcast": (0, 0, 0), "broadcast": (11216, 1699, 3739), "pmcast": (453, 369, 615)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +28,14 @@ def tables(aggregates: Aggregates) -> list[Table]:
             "Table 1: rounds until all communities have the event",
             "table-1",
             "rounds",
-            PAPER_TABLE_1,
+            TABLE_1,
         ),
         _paper_table(
             aggregates,
             "Table 2: parasite events of an event of the root topic",
             "table-2",
             "parasites",
-            PAPER_TABLE_2,
+            TABLE_2,
         ),
         *(
             _alternatives(aggregates, sizes, level)
@@ -57,7 +51,7 @@ def _paper_table(
     title: str,
     figure: str,
     metric: str,
-    paper: dict[str, tuple[float, ...]],
+    paper: tuple[PublishedRow, ...],
 ) -> Table:
     rows = []
     for tier in ("simulate", "model"):
