@@ -91,7 +91,7 @@ class SuperSearch:
             return False
         self._unanswered.pop(sender.id, None)
         step = self._step
-        self._links.offer(answer.topic, answer.contacts, lambda: self._heard(step))
+        self._links.introduce(answer.topic, answer.contacts, lambda: self._heard(step))
         return True
 
     def _ask_directory(self) -> None:
@@ -107,7 +107,7 @@ class SuperSearch:
 
         def look_up(topic: Topic) -> None:
             def found(contacts: tuple[Contact, ...]) -> None:
-                self._links.offer(topic.name, contacts, looked_up)
+                self._links.introduce(topic.name, contacts, looked_up)
 
             self._find_contacts(topic.name, self._community.parameters.z, found)
 

@@ -68,12 +68,23 @@ class Links:
         self._stopped = True
         self._timer.cancel()
 
-    def offer(
-        self, topic: str, contacts: tuple[Contact, ...], done: Callable[[], None] | None = None
+    def introduce(
+        self, topic: str, contacts: tuple[Contact, ...], done: Callable[[], None]
     ) -> None:
-        """Candidates for a super-topic table: as many as fit are asked, and enter when they confirm.
+        """Candidates whom a search has found. The first to confirm makes the link, and is asked for others:
 
+        contacts are often the same few for everyone, and the load would be theirs alone.
         `done` is called when all of them have answered or timed out."""
+        self.offer(topic, contacts, done, introduction=True)
+
+    def offer(
+        self,
+        topic: str,
+        contacts: tuple[Contact, ...],
+        done: Callable[[], None] | None = None,
+        introduction: bool = False,
+    ) -> None:
+        """Candidates for a super-topic table: as many as fit are asked, and enter when they confirm."""
         table = self.tables.table(topic)
         wanted: list[Contact] = []
         if table is not None:
@@ -86,7 +97,7 @@ class Links:
         def answered(contact: Contact, alive: bool) -> None:
             nonlocal open_questions
             open_questions -= 1
-            if alive and not self._stopped:
+            if alive and not self._stopped and not (introduction and self.tables.table(topic)):
                 self._enter(topic, contact)
             if not open_questions and done is not None:
                 done()
@@ -121,6 +132,7 @@ class Links:
             if first:
                 self.tables.prune()
                 self._share(topic)
+                self._context.send(contact, NewProcesses(topic, z))
 
     def _share(self, topic: str) -> None:
         """Pass a super-topic table on to as many members of the community as an event would go to."""

@@ -48,6 +48,8 @@ class OracleDirectory:
         self.members: dict[str, dict[PeerId, Contact]] = {}
         self.blind: dict[str, None] = {}
         """Topics of which it names nobody, as if no contact were known."""
+        self.gateways = 0
+        """When more than 0: it names the first so many members of each topic and nobody else."""
 
     def of(self, context: StageContext) -> DirectoryOfActor:
         return DirectoryOfActor(self, context)
@@ -59,6 +61,9 @@ class OracleDirectory:
     def ask(self, context: StageContext, topic: str, count: int, found: Found) -> None:
         def answer() -> None:
             live = [] if topic in self.blind else self.live(topic, context.contact)
+            if self.gateways:
+                first = list(self.members.get(topic, ()))[: self.gateways]
+                live = [member for member in live if member.id in first]
             found(tuple(context.random.sample(live, min(count, len(live)))))
 
         context.call_later(0.02, answer)
@@ -229,6 +234,7 @@ class Troupe:
         self.event_loss = event_loss
         self.stage = Stage(seed, config)
         self.directory = OracleDirectory(self.stage)
+        self.directory.gateways = 3 if mode is Mode.UNSTRUCTURED else 0
         self.parameters = parameters or Parameters()
         self.actors: dict[PeerId, Actor] = {}
         self.copies: dict[tuple[bytes, str], int] = {}
