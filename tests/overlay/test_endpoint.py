@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -13,7 +14,7 @@ import pytest
 
 from overlay import loops
 from overlay.contact import Address, Contact, PeerId
-from overlay.datagram_socket import ListenError
+from overlay.datagram_socket import BURST, ListenError
 from overlay.endpoint import SENDS_A_TURN, Endpoint, EndpointConfig, Kind
 from overlay.errors import UsageError
 from overlay.frame import PlainEnvelope, frame_head
@@ -298,6 +299,23 @@ def test_a_full_receive_queue_drops_and_counts(run: Runner) -> None:
             assert alice.count("receive_queue_overflows") == 20
             await raw_send(alice, datagram)
             assert len(alice.received) == 11
+
+    run(main())
+
+
+@on_every_loop
+def test_receiving_gives_others_a_turn(run: Runner) -> None:
+    async def main() -> None:
+        async with party() as alice:
+            protocol = alice.endpoint._socket._transport.get_protocol()  # type: ignore[attr-defined]
+            datagram = PlainEnvelope(Identity.create().id).wrap([frame_head(Kind.DHT, 1), b"x"])
+            for _ in range(3 * BURST):
+                protocol.datagram_received(datagram, ("127.0.0.1", 5))
+            seen = [0]
+            while seen[-1] < 3 * BURST:
+                await asyncio.sleep(0)
+                seen.append(len(alice.received))
+            assert max(after - before for before, after in itertools.pairwise(seen)) <= BURST + 1
 
     run(main())
 

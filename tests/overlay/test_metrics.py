@@ -71,6 +71,14 @@ def test_whatever_the_texts_are_the_format_stays_readable(
         assert line.startswith("# ") or SAMPLE.fullmatch(line), line
 
 
+def test_texts_are_escaped() -> None:
+    metrics = Metrics()
+    metrics.family("dropped", "reason", 'a "help"\nwith \\').add('a "label"\nwith \\')
+    head, _, sample, _ = metrics.prometheus().split("\n")
+    assert head == r'# HELP camcast_dropped_total a "help"\nwith \\'
+    assert sample == r'camcast_dropped_total{reason="a \"label\"\nwith \\"} 1'
+
+
 @pytest.mark.parametrize("name", ["", "Sent", "sent-bytes", "1st", "sent{}", "sent\n"])
 def test_names_that_prometheus_does_not_read_are_refused(name: str) -> None:
     metrics = Metrics()

@@ -9,7 +9,7 @@ from overlay.contact import Address
 from overlay.frame import FRAME_HEAD_BYTES, split_frames
 from overlay.outbox import Outbox
 
-ROOM, LIMIT = 100, 1000
+ROOM, LIMIT = 20, 70
 HERE, THERE = Address("127.0.0.1", 1), Address("127.0.0.2", 2)
 
 puts = st.tuples(
@@ -51,11 +51,11 @@ def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
 
 def test_small_frames_to_one_address_share_a_datagram() -> None:
     outbox = Outbox(ROOM, LIMIT)
-    for number in range(10):
+    for number in range(5):
         outbox.put(HERE, 1, bytes([number]))
         outbox.put(THERE, 1, bytes([number]))
     assert len(outbox) == 2
-    assert [outbox.take().frames, outbox.take().frames] == [10, 10]
+    assert [outbox.take().frames, outbox.take().frames] == [5, 5]
 
 
 def test_a_datagram_that_left_takes_no_more_frames() -> None:
@@ -65,3 +65,12 @@ def test_a_datagram_that_left_takes_no_more_frames() -> None:
     outbox.put(HERE, 1, b"second")
     assert batch.frames == 1
     assert len(outbox) == 1
+
+
+def test_a_full_outbox_says_so_until_something_leaves() -> None:
+    outbox = Outbox(ROOM, LIMIT)
+    body = bytes(ROOM - FRAME_HEAD_BYTES)
+    assert [outbox.put(HERE, 1, body) for _ in range(5)] == [True, True, True, False, False]
+    assert outbox.size == 3 * ROOM
+    outbox.take()
+    assert outbox.put(HERE, 1, body)
