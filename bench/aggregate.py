@@ -77,21 +77,29 @@ COLUMNS = (
 WHOLE = -1
 """Stands in `community` for all communities together: sums, the last round, everyone everywhere."""
 
-AGGREGATE_SCHEMA = (
-    ", ".join(f"{name} string" for name in ("suite", "figure", "tier", "protocol", "mode", "sizes"))
-    + ", c double, g double, p_sel double, a double, z bigint, loss double, failure string, failed double"
-    + ", publish_level bigint, community bigint, metric string, count bigint, low double, value double"
-    + ", high double, p50 double, p99 double"
-)
+_TEXT = ("suite", "figure", "tier", "protocol", "mode", "sizes", "failure", "metric")
+_WHOLE_NUMBERS = ("z", "publish_level", "community", "count")
+AGGREGATE_COLUMNS = (*SETTING, "community", "metric", "count", "low", "value", "high", "p50", "p99")
+"""`sizes` is text here, its numbers between commas, so that it can be grouped by."""
+
+
+def aggregate_schema() -> pa.Schema:
+    """The Arrow schema of the aggregates."""
+    import pyarrow as pa
+
+    kinds = dict.fromkeys(_TEXT, pa.string()) | dict.fromkeys(_WHOLE_NUMBERS, pa.int64())
+    return pa.schema([(name, kinds.get(name, pa.float64())) for name in AGGREGATE_COLUMNS])
 
 
 def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
     """The aggregates of every finished experiment in the store."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     results = store.read(spark).where("error IS NULL").select(*COLUMNS)
     return (
         _long(results.unionByName(_whole(results)))
         .groupBy(*SETTING, "community", "metric")
-        .applyInArrow(summarise, AGGREGATE_SCHEMA)
+        .applyInArrow(summarise, from_arrow_schema(aggregate_schema()))
     )
 
 
@@ -159,7 +167,7 @@ def summarise(group: pa.Table) -> pa.Table:
         "p50": float(np.quantile(values, 0.5)),
         "p99": float(np.quantile(values, 0.99)),
     }
-    return pa.Table.from_pylist([summary])
+    return pa.Table.from_pylist([summary], schema=aggregate_schema())
 
 
 def _seed(setting: dict[str, Any]) -> int:

@@ -68,9 +68,9 @@ def _paper_table(
                     (f"{protocol}, {word}", *(_cell(found.get(sizes)) for sizes in TOPOLOGIES))
                 )
     if rows:
-        rows += [
-            (f"{name}, the paper", *map(short_number, values)) for name, values in paper.items()
-        ]
+        for protocol in ("camcast", "broadcast", "pmcast"):
+            printed = {row.sizes: short_number(getattr(row, protocol)) for row in paper}
+            rows.append((f"{protocol}, the paper", *(printed[sizes] for sizes in TOPOLOGIES)))
     return Table(title, ("", *(_sizes(sizes) for sizes in TOPOLOGIES)), tuple(rows))
 
 
