@@ -1,1 +1,22 @@
-"""From peers to publish/subscribe: topics, communities and dissemination."""
+"""Publish/subscribe: topics, events, CAMCAST, and the node that applications use."""
+
+from pubsub.camcast.parameters import Parameters
+from pubsub.communities import CommunityManager
+from pubsub.config import NodeConfig
+from pubsub.event import Event
+from pubsub.node import Node
+from pubsub.receipt import Receipt
+from pubsub.subscription import Subscription
+from pubsub.topic import Pattern, Topic
+
+__all__ = [
+    "CommunityManager",
+    "Event",
+    "Node",
+    "NodeConfig",
+    "Parameters",
+    "Pattern",
+    "Receipt",
+    "Subscription",
+    "Topic",
+]

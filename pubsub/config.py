@@ -34,7 +34,7 @@ class NodeConfig:
     """What others call this node, where that is not `listen`."""
 
     bootstrap: tuple[str, ...] = ()
-    """Addresses of nodes of the network; none for its first node."""
+    """Addresses of nodes of the network; none for its first node, and none in mode `unstructured`."""
 
     mode: Mode = "structured"
     """Which membership service keeps the topic tables."""
@@ -82,6 +82,10 @@ class NodeConfig:
         if gateways and self.mode != "unstructured":
             raise ConfigurationError(
                 f'gateways are for mode "unstructured"; in mode "{self.mode}" the DHT finds contacts'
+            )
+        if self.bootstrap and self.mode == "unstructured":
+            raise ConfigurationError(
+                'mode "unstructured" has no DHT to bootstrap: name gateways of the topics instead'
             )
         for topic in self.topic_parameters:
             check_topic_name(topic)

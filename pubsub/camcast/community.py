@@ -46,6 +46,9 @@ class Services:
     find_contacts: FindContacts
     metrics: Metrics
     observer: Observer | None = None
+    watch: Callable[[Contact], None] = lambda contact: None
+    """Have a member of the topic table watched by the failure detector."""
+    unwatch: Callable[[Contact], None] = lambda contact: None
     fate: Fate | None = None
     verify: Callable[[Gossip, EventBody], bool] | None = None
     """Whether an event's signature is its publisher's; None accepts every event."""
@@ -141,6 +144,7 @@ class Community:
         self._stopped = True
         for member in self.table:
             self._context.send(member, Goodbye(self.name))
+            self._services.unwatch(member)
         self.links.stop()
         self.search.stop()
         self.membership.stop()
@@ -179,10 +183,13 @@ class Community:
 
     def member_added(self, contact: Contact) -> None:
         self._record("table", peer=contact.id, detail="added")
+        self._services.watch(contact)
         self._leases.warm(contact, self.name, _ignore)
 
     def member_removed(self, contact: Contact) -> None:
         self._record("table", peer=contact.id, detail="removed")
+        if not self._stopped:
+            self._services.unwatch(contact)
 
     def super_table_changed(self, super_topic: str) -> None:
         self._record("table", detail=f"super {super_topic}")

@@ -1,0 +1,158 @@
+"""Attach a node to its network: the one place where the mode decides what is put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from overlay.channel import ChannelConfig, OnAck
+from overlay.contact import Address, Contact
+from overlay.context import Context
+from overlay.endpoint import EndpointConfig
+from overlay.identity import Identity
+from overlay.membership.gateways import Gateways
+from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
+from overlay.membership.mode import Mode, make_membership
+from overlay.membership.scamp import messages as scamp
+from overlay.membership.structured import messages as structured
+from overlay.metrics import Metrics
+from overlay.runtime import Runtime, RuntimeConfig
+from pubsub.attachment import Attachment
+from pubsub.camcast.bootstrap import FindContacts
+from pubsub.camcast.membership import membership_config
+from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.process import Process
+from pubsub.config import NodeConfig
+from pubsub.event import DATA_LIMIT, Gossip
+from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
+
+LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
+"""Bytes: an event's data, and all that travels around it."""
+
+LEAVING_SECONDS = 1.0
+"""How long goodbyes and events have to be acknowledged when a node closes."""
+
+SENDS_A_TURN = 32
+"""Events that a publisher may publish before others on the loop get a turn."""
+
+
+async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
+    """Open the node's socket and find the network."""
+    runtime = await Runtime.open(
+        RuntimeConfig(
+            EndpointConfig(
+                config.listen,
+                keys=config.keys,
+                insecure=config.insecure,
+                advertise=config.advertise,
+            ),
+            ChannelConfig(max_message=LARGEST_MESSAGE),
+        ),
+        config.identity,
+        metrics,
+    )
+    try:
+        return NetworkAttachment(config, runtime, _gateways(config, runtime))
+    except BaseException:
+        await runtime.close()
+        raise
+
+
+def _gateways(config: NodeConfig, runtime: Runtime) -> TopicDirectory:
+    context = runtime.context("datagram")
+    introduction = Introduction(context)
+    runtime.on(WhoIsThere, introduction.receive_question)
+    runtime.on(ItIsMe, introduction.receive_answer)
+    gateways = {
+        topic: [Address.parse(address) for address in addresses]
+        for topic, addresses in config.gateways.items()
+    }
+    return Gateways(context, gateways, introduction.resolve)
+
+
+class NetworkAttachment:
+    """A node on a runtime, with a directory of whichever kind."""
+
+    def __init__(self, config: NodeConfig, runtime: Runtime, directory: TopicDirectory) -> None:
+        self._mode = Mode.named(config.mode)
+        self._runtime = runtime
+        self._directory = directory
+        self._over_channels = config.links == "channel"
+        self._sends = 0
+        self.control: Context = runtime.context("channel")
+        self.find_contacts: FindContacts = (
+            directory.sample if self._mode is Mode.STRUCTURED else directory.contacts
+        )
+
+    @property
+    def contact(self) -> Contact:
+        return self._runtime.contact
+
+    @property
+    def identity(self) -> Identity:
+        return self._runtime.endpoint.identity
+
+    def make_membership(
+        self, topic: str, parameters: Parameters, listener: MembershipListener
+    ) -> Membership:
+        return make_membership(
+            self._mode,
+            topic,
+            self._runtime.context("channel"),
+            self._directory,
+            listener,
+            membership_config(parameters),
+            self._runtime.metrics,
+        )
+
+    def serve(self, process: Process) -> None:
+        for kind in (*process.message_types, *MEMBERSHIP_MESSAGES):
+            self._runtime.on(kind, process.receive)
+        self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
+
+    def watch(self, contact: Contact) -> None:
+        self._runtime.failure.watch(contact)
+
+    def unwatch(self, contact: Contact) -> None:
+        self._runtime.failure.unwatch(contact)
+
+    def send_event(self, to: Contact, gossip: Gossip, on_ack: OnAck | None) -> None:
+        if self._over_channels:
+            if not self._runtime.send(to, gossip, on_ack) and on_ack is not None:
+                on_ack(False)
+        else:
+            self._runtime.send_datagram(to, gossip)
+
+    async def writable(self, contacts: Iterable[Contact]) -> None:
+        self._sends += 1
+        if self._sends >= SENDS_A_TURN:
+            self._sends = 0
+            await asyncio.sleep(0)
+        if self._over_channels:
+            await self._runtime.writable(contacts)
+        else:
+            await self._runtime.endpoint.drained()
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(LEAVING_SECONDS):
+                await self._runtime.channels.drained()
+        except TimeoutError:
+            pass  # who has not answered by now may have gone as well
+        finally:
+            await self._runtime.close()
+
+
+MEMBERSHIP_MESSAGES = (
+    scamp.Subscribe,
+    scamp.Walk,
+    scamp.Forward,
+    scamp.Welcome,
+    scamp.Heartbeat,
+    scamp.Echo,
+    scamp.Release,
+    scamp.Unsubscribe,
+    structured.Drawn,
+    structured.Confirm,
+    structured.Farewell,
+)

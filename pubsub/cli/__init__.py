@@ -1,0 +1,13 @@
+"""The commands of `camcast` that run, use and show a node; the benchmark has its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pubsub.cli import demo, key, node, publish, status, subscribe
+
+
+def add_commands(commands: Any) -> None:
+    """Add each command to argparse's sub-commands; each sets `action`, which returns an exit code."""
+    for command in (node, publish, subscribe, status, demo, key):
+        command.add_command(commands)

@@ -1,0 +1,63 @@
+"""Options that several commands share, and how they meet a configuration file."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pubsub.config import NodeConfig, config_from, read_settings
+from pubsub.node import Node
+
+_NODE_OPTIONS = (
+    "listen",
+    "advertise",
+    "bootstrap",
+    "mode",
+    "links",
+    "key_file",
+    "identity",
+    "trace",
+    "insecure",
+    "signatures",
+)
+
+
+def add_command(commands: Any, name: str, about: str, example: str) -> argparse.ArgumentParser:
+    """A sub-command whose help ends with an example."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=about, description=about, epilog=f"example: {example}"
+    )
+    return parser
+
+
+def add_node_options(parser: argparse.ArgumentParser) -> None:
+    """What any command that runs a node takes; all of it may stand in the file of --config too."""
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with the same names")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:0, any free port")
+    parser.add_argument("--advertise", metavar="HOST:PORT", help="what others call this node")
+    parser.add_argument(
+        "--bootstrap", metavar="HOST:PORT", nargs="+", help="nodes of the network to join"
+    )
+    parser.add_argument("--mode", choices=("unstructured", "semi-structured", "structured"))
+    parser.add_argument("--links", choices=("channel", "datagram"), help="how events travel")
+    parser.add_argument("--key-file", metavar="FILE", help="network keys, one a line")
+    parser.add_argument("--identity", metavar="FILE", help="this node's key; made if missing")
+    parser.add_argument("--trace", metavar="FILE", help="write a trace, .jsonl or .parquet")
+    parser.add_argument("--signatures", action="store_true", default=None, help="sign events")
+    parser.add_argument(
+        "--insecure", action="store_true", default=None, help="allow a public address without a key"
+    )
+
+
+def node_config(arguments: argparse.Namespace) -> NodeConfig:
+    """The configuration file's settings, and over them those of the command line."""
+    settings = read_settings(arguments.config) if arguments.config else {}
+    for name in _NODE_OPTIONS:
+        value = getattr(arguments, name)
+        if value is not None:
+            settings[name] = value
+    return config_from(settings)
+
+
+def make_node(arguments: argparse.Namespace) -> Node:
+    return Node.from_config(node_config(arguments))

@@ -1,0 +1,80 @@
+"""`camcast publish`: publish one event, or one for each line of the standard input."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import Any
+
+from pubsub.cli.options import add_command as add
+from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.runner import run
+from pubsub.node import Node, Wait
+from pubsub.receipt import Receipt
+
+
+def add_command(commands: Any) -> None:
+    parser = add(
+        commands,
+        "publish",
+        "publish an event, or one for each line of the standard input",
+        """camcast publish /soccer/italy '{"score": "1-0"}' --bootstrap 127.0.0.1:4000""",
+    )
+    parser.add_argument("topic")
+    parser.add_argument(
+        "data", nargs="?", default="-", help="JSON, or else text; - reads lines (default: -)"
+    )
+    add_node_options(parser)
+    parser.add_argument("--json", action="store_true", help="print receipts as JSON lines")
+    parser.set_defaults(action=lambda arguments: run(publish(arguments)))
+
+
+async def publish(arguments: argparse.Namespace) -> int:
+    async with make_node(arguments) as node:
+        if arguments.data != "-":
+            return await _publish_one(node, arguments, arguments.data)
+        code = 0
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            code = max(code, await _publish_one(node, arguments, line.rstrip("\n")))
+        return code
+
+
+async def _publish_one(node: Node, arguments: argparse.Namespace, text: str) -> int:
+    wait: Wait = "sent" if node.config.links == "datagram" else "acked"
+    receipt = await node.publish(arguments.topic, _data(text), wait=wait)
+    print(_json(receipt) if arguments.json else _plain(receipt), flush=True)
+    if not receipt.copies:
+        print(f"nobody else is in {receipt.topic} or a super-topic", file=sys.stderr)
+    return 0 if receipt.sent else 1
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _plain(receipt: Receipt) -> str:
+    return (
+        f"{receipt.topic}  event {receipt.id.hex()}  sent to {receipt.sent} of {receipt.copies}, "
+        f"acknowledged by {receipt.acknowledged}"
+    )
+
+
+def _json(receipt: Receipt) -> str:
+    return json.dumps(
+        {
+            "topic": receipt.topic,
+            "id": receipt.id.hex(),
+            "sequence": receipt.sequence,
+            "joined": receipt.joined,
+            "targets": receipt.targets,
+            "upward": receipt.upward,
+            "sent": receipt.sent,
+            "acknowledged": receipt.acknowledged,
+            "failed": receipt.failed,
+        }
+    )

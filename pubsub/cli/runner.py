@@ -1,0 +1,32 @@
+"""Run a command's coroutine to its end, and end well when the user or the system says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+from overlay import loops
+
+INTERRUPTED = 130
+"""The exit code of a command that was stopped from the keyboard."""
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network."""
+    try:
+        return loops.run(_stoppable(main))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
+
+
+async def _stoppable(main: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await main
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

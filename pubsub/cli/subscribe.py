@@ -1,0 +1,41 @@
+"""`camcast subscribe`: print the events of a topic."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pubsub.cli.options import add_command as add
+from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.output import as_json, plain
+from pubsub.cli.runner import run
+
+
+def add_command(commands: Any) -> None:
+    parser = add(
+        commands,
+        "subscribe",
+        "print the events of a topic and its subtopics",
+        "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json",
+    )
+    parser.add_argument("topic", help="a topic, or a pattern such as /soccer/*")
+    add_node_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON lines")
+    parser.add_argument("--order", choices=("none", "fifo"), default="none", help="by publisher")
+    parser.add_argument("--count", type=int, metavar="N", help="end after N events")
+    parser.set_defaults(action=lambda arguments: run(print_events(arguments)))
+
+
+async def print_events(arguments: argparse.Namespace) -> int:
+    left = arguments.count
+    async with (
+        make_node(arguments) as node,
+        node.subscribe(arguments.topic, order=arguments.order) as events,
+    ):
+        async for event in events:
+            print(as_json(event) if arguments.json else plain(event), flush=True)
+            if left is not None:
+                left -= 1
+                if left <= 0:
+                    break
+    return 0

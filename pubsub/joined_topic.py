@@ -1,0 +1,64 @@
+"""A topic that a node is in: for its subscriptions, for publishing, or both."""
+
+from __future__ import annotations
+
+import asyncio
+
+from overlay.metrics import Metrics
+from overlay.wire import WireError
+from pubsub.camcast.community import Community
+from pubsub.camcast.observer import Observer
+from pubsub.event import Event, EventBody, Gossip, unpack_data
+from pubsub.subscription import Subscription
+
+
+class JoinedTopic:
+    """Gives the events of one community to the subscriptions on this node."""
+
+    def __init__(
+        self, topic: str, metrics: Metrics, observer: Observer | None, signed: bool
+    ) -> None:
+        self.topic = topic
+        self.community: Community
+        self.subscriptions: list[Subscription] = []
+        self.publishing = False
+        self.sequence = 0
+        """Of the latest event that this node published in the topic."""
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._observer = observer
+        self._signed = signed
+        self._delivered = metrics.counter("events_delivered", "Events given to subscriptions.")
+        self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+
+    @property
+    def is_needed(self) -> bool:
+        return self.publishing or bool(self.subscriptions)
+
+    def become_ready(self) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def deliver(self, gossip: Gossip, body: EventBody) -> None:
+        """Hand a new event of the community to every subscription; none of them can hold it up."""
+        if not self.subscriptions:
+            return
+        try:
+            data = unpack_data(body.data)
+        except WireError as error:
+            self._drops.add(error.reason)
+            return
+        event = Event(
+            body.topic, data, body.publisher, body.sequence, gossip.hops, gossip.id, self._signed
+        )
+        for subscription in self.subscriptions:
+            subscription.offer(event)
+        self._delivered.value += len(self.subscriptions)
+        if self._observer is not None:
+            for subscription in self.subscriptions:
+                self._observer.record(
+                    "deliver",
+                    self.topic,
+                    event=event.id,
+                    hops=event.hops,
+                    detail=subscription.pattern.text,
+                )

@@ -1,0 +1,334 @@
+"""The front door: a node of the network, which publishes and subscribes.
+
+    async with Node(listen="127.0.0.1:0", bootstrap=["127.0.0.1:4000"]) as node:
+        async with node.subscribe("/soccer") as events:
+            async for event in events:
+                print(event.topic, event.data)
+
+What is promised, with links over channels and no crash or partition: an event reaches every subscriber of its
+topic and super-topics that the members know, with the probability that the parameters give (see
+`pubsub.camcast.parameters`); nobody else is sent it; nobody is given it twice within
+`duplicate_lifetime`. Crashes and partitions are repaired; what was published meanwhile may not reach all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from overlay.contact import Address, Contact, PeerId
+from overlay.entropy import entropy
+from overlay.errors import ClosedError, NetworkError, UsageError
+from overlay.metrics import Metrics
+from pubsub.attach import attach
+from pubsub.attachment import Attachment
+from pubsub.camcast.community import Services
+from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.process import Process
+from pubsub.config import NodeConfig
+from pubsub.event import RUN_BYTES, EventBody, Gossip, pack_body, pack_data
+from pubsub.event_link import EventLink
+from pubsub.joined_topic import JoinedTopic
+from pubsub.receipt import Receipt
+from pubsub.signing import is_signed_by_publisher, sign_body
+from pubsub.subscription import Order, Overflow, Subscription
+from pubsub.topic import Pattern, Topic, included
+from pubsub.trace import Trace
+
+Wait = Literal["sent", "acked"]
+
+DEFAULT_QUEUE = 10_000
+
+
+class Node:
+    """One process of the network; enter it with `async with`, and all of it ends with the block."""
+
+    def __init__(self, **settings: Any) -> None:
+        """The settings are those of `NodeConfig`; `UsageError` when they cannot work."""
+        try:
+            self.config = NodeConfig(**settings)
+        except TypeError as error:
+            raise UsageError(str(error).replace("NodeConfig.__init__()", "Node()")) from None
+        self.metrics = Metrics()
+        self._topics: dict[str, JoinedTopic] = {}
+        self._attachment: Attachment | None = None
+        self._trace: Trace | None = None
+        self._published = 0
+
+    @classmethod
+    def from_config(cls, config: NodeConfig) -> Node:
+        node = cls()
+        node.config = config
+        return node
+
+    async def __aenter__(self) -> Self:
+        """Open the socket and join the network; `NetworkError` when none of `bootstrap` answers."""
+        if self._attachment is not None:
+            raise UsageError("a node is entered once; make another one")
+        config = self.config
+        if config.trace is not None:
+            self._trace = Trace(config.trace, _clock())
+        try:
+            attachment = self._attachment = await attach(config, self.metrics)
+        except BaseException:
+            if self._trace is not None:
+                self._trace.close()
+            raise
+        if self._trace is not None:
+            self._trace.of_node(attachment.contact.id)
+        self._run = entropy().randbytes(RUN_BYTES)
+        self._link = EventLink(attachment, acknowledged=config.links == "channel")
+        services = Services(
+            control=attachment.control,
+            events=self._link,
+            make_membership=attachment.make_membership,
+            find_contacts=attachment.find_contacts,
+            metrics=self.metrics,
+            observer=self._trace,
+            watch=attachment.watch,
+            unwatch=attachment.unwatch,
+            fate=self._link,
+            verify=is_signed_by_publisher if config.signatures else None,
+        )
+        self._process = Process(services, config.parameters)
+        attachment.serve(self._process)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave: subscriptions end, communities are left, the socket is closed, nothing keeps running."""
+        attachment, self._attachment = self._attachment, None
+        if attachment is None:
+            return
+        for joined in self._topics.values():
+            for subscription in joined.subscriptions:
+                subscription.end()
+            if not joined.ready.done():
+                joined.ready.cancel()
+        self._topics.clear()
+        self._process.close()
+        try:
+            await attachment.close()
+        finally:
+            if self._trace is not None:
+                self._trace.close()
+
+    @property
+    def id(self) -> PeerId:
+        """This node's identity, which its events carry as their publisher."""
+        return self._attached().contact.id
+
+    @property
+    def address(self) -> Address:
+        """Where others reach this node."""
+        return self._attached().contact.address
+
+    # Subscribing.
+
+    def subscribe(
+        self,
+        topic: str | type | Topic | Pattern,
+        *,
+        order: Order = "none",
+        overflow: Overflow = "drop_oldest",
+        queue: int = DEFAULT_QUEUE,
+    ) -> Subscription:
+        """A subscription to a topic with all its subtopics, present and future, or to a pattern.
+
+        It begins when it is entered with `async with`. `queue` is how many events may wait."""
+        self._attached()
+        drops = self.metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+        return Subscription(self, Pattern.of(topic), drops, order, overflow, queue)
+
+    async def _open_subscription(self, subscription: Subscription) -> None:
+        joined = self._join(subscription.pattern.topic)
+        joined.subscriptions.append(subscription)
+        try:
+            await self._ready(joined)
+        except BaseException:
+            await self._close_subscription(subscription)
+            raise
+
+    async def _close_subscription(self, subscription: Subscription) -> None:
+        joined = self._topics.get(subscription.pattern.topic.name)
+        if joined is not None and subscription in joined.subscriptions:
+            joined.subscriptions.remove(subscription)
+            self._leave_if_unneeded(joined)
+
+    # Publishing.
+
+    async def publish(
+        self,
+        topic: str | type | Topic,
+        data: Any = None,
+        *,
+        wait: Wait = "sent",
+        upward: float | None = None,
+    ) -> Receipt:
+        """Publish an event; the first one of a topic joins its community.
+
+        `data` is anything msgpack carries, to 1 MiB. `wait="sent"` returns when the copies have been given to
+        the network, "acked" when their receivers have them or are known to be gone. `upward` is this event's
+        own probability of being sent up by a process that has it, in place of g/N.
+        """
+        if wait not in ("sent", "acked"):
+            raise UsageError(f'wait is "sent" or "acked", not {wait!r}')
+        if wait == "acked" and self.config.links == "datagram":
+            raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
+        if upward is not None and not 0 <= upward <= 1:
+            raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
+        packed = pack_data(data)
+        topic = Topic.of(topic)
+        attachment = self._attached()
+        joined = self._topics.get(topic.name)
+        if joined is not None and joined.publishing:
+            joined_now: tuple[str, ...] = ()
+        else:
+            joined_now = () if joined is not None else (topic.name,)
+            joined = self._join(topic)
+            joined.publishing = True
+        if not joined.ready.done():
+            await self._ready(joined)
+        await self._wait_for_local_space(topic)
+        receipt, targets = self._disseminate(joined, topic, packed, upward, joined_now)
+        await attachment.writable(targets)
+        if wait == "acked":
+            await receipt.wait_settled()
+        elif not receipt.all_sent:
+            await receipt.wait_sent()
+        return receipt
+
+    async def stop_publishing(self, topic: str | type | Topic) -> None:
+        """Leave a topic's community that this node is in for publishing only."""
+        joined = self._topics.get(Topic.of(topic).name)
+        if joined is not None:
+            joined.publishing = False
+            self._leave_if_unneeded(joined)
+
+    def _disseminate(
+        self,
+        joined: JoinedTopic,
+        topic: Topic,
+        packed: bytes,
+        upward: float | None,
+        joined_now: tuple[str, ...],
+    ) -> tuple[Receipt, list[Contact]]:
+        self._published += 1
+        joined.sequence += 1
+        event_id = self._run + self._published.to_bytes(8, "big")
+        body = EventBody(
+            event_id, topic.name, topic.lineage, self.id, joined.sequence, upward, packed
+        )
+        encoded = pack_body(body)
+        signature = b""
+        if self.config.signatures:
+            signature = sign_body(self._attached().identity, encoded)
+        receipt = Receipt(event_id, topic.name, joined.sequence, joined_now)
+        gossip = Gossip(topic.name, event_id, 0, False, encoded, signature)
+        with self._link.counting(receipt):
+            spread = joined.community.publish(gossip, body)
+        receipt.targets = len(spread.members)
+        receipt.upward = len(spread.upward)
+        return receipt, [*spread.members, *(contact for _, contact in spread.upward)]
+
+    async def _wait_for_local_space(self, topic: Topic) -> None:
+        """Wait for full subscriptions on this node that asked publishers to."""
+        for joined in list(self._topics.values()):
+            if included(joined.topic, topic.name, topic.lineage):
+                for subscription in list(joined.subscriptions):
+                    await subscription.wait_for_space()
+
+    # Communities.
+
+    def set_parameters(self, topic: str | type | Topic, parameters: Parameters) -> None:
+        """Change the parameters of a community that this node is in, while it runs."""
+        joined = self._topics.get(Topic.of(topic).name)
+        if joined is None:
+            raise UsageError(f"this node is not in {Topic.of(topic)}: subscribe or publish first")
+        joined.community.parameters = parameters
+
+    @property
+    def is_running(self) -> bool:
+        return self._attachment is not None
+
+    def counts_as_member(self, topic: str) -> bool:
+        """Whether others may send this node events of the topic's community: it is in it, or leaving it."""
+        return self._process.is_in(topic)
+
+    def status(self) -> dict[str, Any]:
+        """Who this node is, its communities with their tables and sizes, and all counters."""
+        contact = self._attached().contact
+        return {
+            "id": contact.id.hex(),
+            "address": str(contact.address),
+            "mode": self.config.mode,
+            "links": self.config.links,
+            "communities": {name: _describe(joined) for name, joined in self._topics.items()},
+            "counters": self.metrics.as_dict(),
+        }
+
+    def _attached(self) -> Attachment:
+        if self._attachment is None:
+            raise ClosedError("the node is not running: use it inside `async with`")
+        return self._attachment
+
+    def _join(self, topic: Topic) -> JoinedTopic:
+        joined = self._topics.get(topic.name)
+        if joined is None:
+            self._attached()
+            joined = JoinedTopic(topic.name, self.metrics, self._trace, self.config.signatures)
+            self._topics[topic.name] = joined
+            joined.community = self._process.join(
+                topic, joined.deliver, self.config.parameters_of(topic.name)
+            )
+            joined.community.when_ready(joined.become_ready)
+        return joined
+
+    async def _ready(self, joined: JoinedTopic) -> None:
+        try:
+            async with asyncio.timeout(self.config.join_timeout):
+                await asyncio.shield(joined.ready)
+        except TimeoutError:
+            raise NetworkError(
+                f"joining {joined.topic} took more than {self.config.join_timeout:g} s: check that "
+                "the bootstrap nodes are reachable, or raise join_timeout"
+            ) from None
+        except asyncio.CancelledError:
+            if joined.ready.cancelled():
+                raise ClosedError(f"the node was closed while it joined {joined.topic}") from None
+            raise
+
+    def _leave_if_unneeded(self, joined: JoinedTopic) -> None:
+        if not joined.is_needed and self._topics.pop(joined.topic, None) is not None:
+            self._process.leave(joined.topic)
+
+
+def _clock() -> Any:
+    """Seconds since the epoch; a virtual loop's own time where there is one."""
+    import time
+
+    loop = asyncio.get_running_loop()
+    return loop.time if hasattr(loop, "entropy") else time.time
+
+
+def _describe(joined: JoinedTopic) -> dict[str, Any]:
+    community = joined.community
+    return {
+        "size": community.size,
+        "table": [str(contact) for contact in community.table],
+        "super_tables": {
+            table.topic.name: [str(contact) for contact in table.contacts]
+            for table in community.super_tables.linked()
+        },
+        "subscriptions": len(joined.subscriptions),
+        "publishing": joined.publishing,
+        "ready": community.is_ready,
+    }

@@ -1,0 +1,74 @@
+"""What a node says of itself over HTTP: `/metrics` for Prometheus and `/status` as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import TracebackType
+from typing import Self
+
+from overlay.contact import Address
+from overlay.errors import NetworkError
+from pubsub.node import Node
+
+REQUEST_TIMEOUT = 5.0
+LONGEST_REQUEST = 8192
+
+
+class StatusServer:
+    """Serves while it is entered; one short request a connection."""
+
+    def __init__(self, node: Node, listen: Address) -> None:
+        self._node = node
+        self._listen = listen
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._listen.host, self._listen.port, limit=LONGEST_REQUEST
+            )
+        except OSError as error:
+            raise NetworkError(
+                f"metrics cannot be served on {self._listen}: {error.strerror}; choose another port"
+            ) from None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = Address(host, port)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                request = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(request))
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # whoever asked has gone, or asks for something that is no request
+        finally:
+            writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        path = request.split(b" ", 2)[1:2]
+        if path == [b"/metrics"]:
+            return _response(200, "text/plain; version=0.0.4", self._node.metrics.prometheus())
+        if path == [b"/status"]:
+            return _response(200, "application/json", json.dumps(self._node.status()))
+        return _response(404, "text/plain", "there are /metrics and /status\n")
+
+
+def _response(code: int, kind: str, text: str) -> bytes:
+    body = text.encode()
+    reason = {200: "OK", 404: "Not Found"}[code]
+    head = (
+        f"HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,48 @@
+"""A rule for the virtual network: it reads every datagram, and fails the test at the first parasite event."""
+
+from __future__ import annotations
+
+from overlay.channel.protocol.packet import PROGRESS, PacketType
+from overlay.channel.protocol.segment import decode_bundle
+from overlay.contact import Address
+from overlay.frame import HEADER_BYTES, Kind, split_frames
+from overlay.virtual import Packet
+from overlay.wire import decode
+from pubsub.event import Gossip, unpack_body
+from pubsub.node import Node
+from pubsub.topic import included
+
+
+class ParasiteWatch:
+    """Knows the nodes of a test by their addresses; events larger than a datagram are not looked into."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Address, Node] = {}
+        self.events = 0
+        """Copies of events that were seen."""
+        self.parasites: list[str] = []
+
+    def add(self, node: Node) -> None:
+        self.nodes[node.address] = node
+
+    def __call__(self, packet: Packet) -> None:
+        for kind, body in split_frames(packet.data, HEADER_BYTES):
+            for message in self._messages(kind, body):
+                if type(message) is Gossip:
+                    self._check(packet, message)
+
+    def _messages(self, kind: int, body: bytes) -> list[object]:
+        if kind == Kind.DATAGRAM:
+            return [decode(body)]
+        if kind == Kind.CHANNEL and body[0] == PacketType.BUNDLE:
+            selective = PROGRESS.unpack_from(body)[-1]
+            return [decode(message) for message in decode_bundle(body[PROGRESS.size + selective :])]
+        return []
+
+    def _check(self, packet: Packet, gossip: Gossip) -> None:
+        self.events += 1
+        body = unpack_body(gossip)
+        assert included(gossip.community, body.topic, body.lineage)
+        node = self.nodes.get(packet.destination)
+        if node is not None and node.is_running and not node.counts_as_member(gossip.community):
+            self.parasites.append(f"{packet}: {body.topic} in {gossip.community}")

@@ -1,0 +1,89 @@
+"""Nodes on the virtual network, in any mode, with every datagram read for parasite events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from overlay.virtual import Network, nth_host
+from pubsub import Event, Node, Subscription
+from tests.pubsub.parasites import ParasiteWatch
+
+MODES = ["unstructured", "semi-structured", "structured"]
+
+
+class Playground:
+    """Starts nodes, one a host, and lets them go at the end of the test."""
+
+    def __init__(self, network: Network, mode: str, **settings: Any) -> None:
+        self.network = network
+        self.mode = mode
+        self.settings = settings
+        self.watch = ParasiteWatch()
+        self.stack = AsyncExitStack()
+        self.nodes: list[Node] = []
+        self._gateways: dict[str, list[str]] = {}
+
+    async def node(self, **settings: Any) -> Node:
+        """One more node, which knows the first one, or the gateways that there are so far."""
+        host = nth_host(len(self.nodes))
+        known: dict[str, Any] = {"gateways": dict(self._gateways)}
+        if self.mode != "unstructured":
+            known = {"bootstrap": [str(n.address) for n in self.nodes[:1]]}
+        node = Node(listen=f"{host}:0", mode=self.mode, **{**known, **self.settings, **settings})
+        await self.stack.enter_async_context(node)
+        self.nodes.append(node)
+        self.watch.add(node)
+        return node
+
+    async def subscriber(self, topic: str | type, **options: Any) -> tuple[Node, Subscription]:
+        """A new node that subscribes; the first two of each topic are its gateways."""
+        node = await self.node()
+        events = await self.stack.enter_async_context(node.subscribe(topic, **options))
+        gateways = self._gateways.setdefault(events.pattern.topic.name, [])
+        if len(gateways) < 2:
+            gateways.append(str(node.address))
+        return node, events
+
+    async def subscribers(self, topic: str | type, count: int) -> list[Subscription]:
+        return [(await self.subscriber(topic))[1] for _ in range(count)]
+
+
+def play(
+    seed: int,
+    main: Callable[[Playground], Awaitable[None]],
+    mode: str = "unstructured",
+    network: Network | None = None,
+    **settings: Any,
+) -> Playground:
+    """Run `main` on a virtual network; nothing may be left running, and no parasite have been sent."""
+    network = network or Network(seed)
+    playground = Playground(network, mode, **settings)
+
+    async def run() -> None:
+        before = asyncio.all_tasks()
+        async with playground.stack:
+            await main(playground)
+        left = asyncio.all_tasks() - before
+        assert not left, f"still running: {left}"
+
+    with network.rule(playground.watch):
+        network.run(run())
+    assert not playground.watch.parasites, playground.watch.parasites[:3]
+    return playground
+
+
+async def received(events: Subscription, count: int, within: float = 10.0) -> list[Event]:
+    """The next `count` events; fails when they do not come within so many virtual seconds."""
+    result: list[Event] = []
+    try:
+        async with asyncio.timeout(within):
+            while len(result) < count:
+                result.append(await anext(events))
+    except TimeoutError:
+        pytest.fail(f"{len(result)} of {count} events came within {within} s")
+    return result

@@ -1,0 +1,125 @@
+"""The command line: exit codes, one sentence for what goes wrong, an example in each help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.cli import main
+from pubsub.cli.options import node_config
+from pubsub.config import ConfigurationError, config_from
+
+COMMANDS = ["node", "publish", "subscribe", "status", "demo", "key"]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "key new", "bench"])
+def test_every_command_has_help_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main([*command.split(), "--help"])
+    assert leaving.value.code == 0
+    assert f"example: camcast {command}" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["subscribe", "soccer", "--listen", "127.0.0.1:0"], "begin with a slash"),
+        (["node", "--listen", "nowhere"], "is no address"),
+        (["node", "--listen", "192.0.2.1:4000"], "camcast key new"),
+        (["node", "--config", "/does/not/exist.toml"], "cannot be read"),
+        (["node", "--key-file", "/does/not/exist"], "cannot be read"),
+        (["status", "127.0.0.1:9"], "no node answers"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_on_stderr_and_a_non_zero_exit(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 1
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+    assert "Traceback" not in captured.err
+
+
+def test_a_new_key_is_one_that_a_node_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["key", "new"]) == 0
+    file = tmp_path / "network.key"
+    file.write_text(capsys.readouterr().out)
+    config = config_from({"key_file": str(file)})
+    assert [len(key) for key in config.keys] == [32]
+
+
+def test_a_configuration_file_takes_the_same_names_and_the_command_line_wins(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(
+        """
+        listen = "127.0.0.1:4000"
+        mode = "unstructured"
+        links = "datagram"
+        [gateways]
+        "/soccer" = ["127.0.0.1:4001"]
+        [parameters]
+        c = 4
+        [topics."/soccer"]
+        g = 9
+        """
+    )
+    arguments = _parse(["node", "--config", str(file), "--links", "channel"])
+    config = node_config(arguments)
+    assert (config.listen, config.mode, config.links) == (
+        "127.0.0.1:4000",
+        "unstructured",
+        "channel",
+    )
+    assert config.gateways == {"/soccer": ("127.0.0.1:4001",)}
+    soccer = config.parameters_of("/soccer")
+    assert (soccer.c, soccer.g, config.parameters_of("/chess").c) == (4, 9, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mode = ", "is no TOML"),
+        ("colour = 1", "no setting 'colour'"),
+        ("[parameters]\nq = 1", "no parameter 'q'"),
+        ("[parameters]\nc = -1", "c must be"),
+    ],
+)
+def test_a_wrong_configuration_file_is_said_to_be(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(text)
+    with pytest.raises((ConfigurationError, ValueError), match=words):
+        node_config(_parse(["node", "--config", str(file)]))
+
+
+def test_the_demo_draws_who_received_what(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--mode", "unstructured"]) == 0
+    drawn = capsys.readouterr().out
+    first = drawn.split("\n\n")[0]
+    assert "/italy     ●●●●●●" in first
+    assert "/france    ·····" in first
+    assert "parasite events: 0" in drawn
+
+
+def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    from overlay.contact import PeerId
+    from pubsub.cli.output import as_json, plain
+    from pubsub.event import Event
+
+    event = Event("/a", {"x": b"\x01"}, PeerId(bytes(20)), 1, 2, bytes(16))
+    assert json.loads(as_json(event))["data"] == {"x": "01"}
+    assert plain(event) == '/a  {"x": "01"}'
+
+
+def _parse(arguments: list[str]):  # type: ignore[no-untyped-def]
+    from bench.cli import _parser
+
+    return _parser().parse_args(arguments)

@@ -1,0 +1,281 @@
+"""The front door: publish, subscribe, receipts, patterns, order, signatures, and leaving."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from overlay.errors import ClosedError, NetworkError, UsageError
+from overlay.identity import Identity
+from overlay.virtual import Latency, Network
+from pubsub import Node, Parameters
+from pubsub.event import DATA_LIMIT, DataError, Gossip
+from tests.pubsub.playground import MODES, Playground, play, received
+
+PATH = ("/", "/soccer", "/soccer/italy")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_event_reaches_the_topic_and_its_super_topics_and_nobody_else(mode: str) -> None:
+    async def main(p: Playground) -> None:
+        inside = [s for topic in PATH for s in await p.subscribers(topic, 3)]
+        outside = await p.subscribers("/soccer/france", 3)
+        publisher = await p.node()
+        receipt = await publisher.publish("/soccer/italy", {"score": "1-0"}, wait="acked")
+        assert receipt.joined == ("/soccer/italy",)
+        assert receipt.acknowledged >= 1
+        assert receipt.is_settled
+        for subscription in inside:
+            (event,) = await received(subscription, 1)
+            assert (event.topic, event.data) == ("/soccer/italy", {"score": "1-0"})
+            assert (event.publisher, event.sequence) == (publisher.id, 1)
+            assert event.hops >= 1
+        await asyncio.sleep(5)
+        assert [len(s) for s in (*inside, *outside)] == [0] * 12
+
+    assert play(1, main, mode).watch.events > 9
+
+
+@pytest.mark.parametrize("links", ["channel", "datagram"])
+def test_events_travel_over_either_kind_of_link(links: str) -> None:
+    async def main(p: Playground) -> None:
+        subscriptions = await p.subscribers("/a", 4)
+        publisher = await p.node()
+        for number in range(20):
+            receipt = await publisher.publish("/a", number)
+            assert receipt.sent == receipt.copies >= 1
+        for subscription in subscriptions:
+            events = await received(subscription, 20)
+            assert sorted(event.data for event in events) == list(range(20))
+
+    play(2, main, links=links)
+
+
+def test_over_channels_nothing_is_lost_on_a_bad_network() -> None:
+    async def main(p: Playground) -> None:
+        subscriptions = await p.subscribers("/a", 4)
+        publisher = await p.node()
+        for number in range(50):
+            await publisher.publish("/a", number)
+        for subscription in subscriptions:
+            events = await received(subscription, 50, within=60)
+            assert sorted(event.data for event in events) == list(range(50))
+
+    network = Network(3, latency=Latency.uniform(0.005, 0.05), loss=0.15, duplicate=0.05)
+    play(3, main, network=network)
+
+
+def test_fifo_delivers_in_the_order_of_publishing() -> None:
+    async def main(p: Playground) -> None:
+        subscriptions = [(await p.subscriber("/a", order="fifo"))[1] for _ in range(3)]
+        publisher = await p.node()
+        for number in range(100):
+            await publisher.publish("/a", number)
+        for subscription in subscriptions:
+            events = await received(subscription, 100, within=60)
+            assert [event.data for event in events] == list(range(100))
+            assert [event.sequence for event in events] == list(range(1, 101))
+
+    network = Network(4, latency=Latency.uniform(0.001, 0.1), loss=0.1)
+    play(4, main, network=network)
+
+
+def test_a_node_receives_what_it_publishes_itself() -> None:
+    async def main(p: Playground) -> None:
+        node, events = await p.subscriber("/a")
+        receipt = await node.publish("/a/b", [1, (2, 3)])
+        (event,) = await received(events, 1)
+        assert (event.data, event.hops, event.id) == ([1, [2, 3]], 0, receipt.id)
+        assert receipt.copies == 0
+
+    play(5, main)
+
+
+def test_patterns_choose_among_the_subtopics() -> None:
+    async def main(p: Playground) -> None:
+        _, one_level = await p.subscriber("/soccer/*")
+        _, subtree = await p.subscriber("/soccer/**")
+        publisher = await p.node()
+        for topic in ("/soccer", "/soccer/italy", "/soccer/italy/rome"):
+            await publisher.publish(topic, topic, wait="acked")
+        assert {e.data for e in await received(subtree, 3)} == {
+            "/soccer",
+            "/soccer/italy",
+            "/soccer/italy/rome",
+        }
+        assert [e.data for e in await received(one_level, 1)] == ["/soccer/italy"]
+
+    play(6, main)
+
+
+def test_large_data_travels_and_too_large_data_is_refused() -> None:
+    async def main(p: Playground) -> None:
+        _, events = await p.subscriber("/a")
+        publisher = await p.node()
+        await publisher.publish("/a", bytes(DATA_LIMIT - 5), wait="acked")
+        (event,) = await received(events, 1)
+        assert len(event.data) == DATA_LIMIT - 5
+        with pytest.raises(DataError, match="1048576 is the limit"):
+            await publisher.publish("/a", bytes(DATA_LIMIT))
+        with pytest.raises(DataError, match="cannot travel"):
+            await publisher.publish("/a", object())
+
+    play(7, main)
+
+
+def test_a_slow_subscriber_drops_and_counts_and_slows_nobody() -> None:
+    async def main(p: Playground) -> None:
+        slow, slow_events = await p.subscriber("/a", queue=10)
+        _, quick_events = await p.subscriber("/a")
+        publisher = await p.node()
+        for number in range(100):
+            await publisher.publish("/a", number)
+        assert len(await received(quick_events, 100)) == 100
+        await asyncio.sleep(1)
+        assert slow_events.dropped == 90
+        assert slow.metrics.family("events_dropped", "reason", "")["queue_full"] == 90
+        assert [e.data for e in await received(slow_events, 10)] == list(range(90, 100))
+
+    play(8, main)
+
+
+def test_a_full_queue_that_blocks_holds_up_publishers_on_its_own_node() -> None:
+    async def main(p: Playground) -> None:
+        node, events = await p.subscriber("/a", queue=5, overflow="block")
+        publishing = asyncio.create_task(publish_many(node, 20))
+        await asyncio.sleep(1)
+        assert len(events) == 5
+        assert len(await received(events, 20)) == 20
+        await publishing
+
+    async def publish_many(node: Node, count: int) -> None:
+        for number in range(count):
+            await node.publish("/a", number)
+
+    play(9, main)
+
+
+def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted() -> None:
+    async def main(p: Playground) -> None:
+        subscriber, events = await p.subscriber("/a")
+        publisher = await p.node()
+        await publisher.publish("/a", "true", wait="acked")
+        (event,) = await received(events, 1)
+        assert event.signed
+        community = publisher._process.communities["/a"]
+        to, link = community.table[0], publisher._link
+        genuine = _last_gossip(publisher)
+        altered = genuine.body.replace(b"true", b"lies")
+        for body, signature in (
+            (altered, genuine.signature),
+            (altered, bytes(96)),
+            (altered, b""),
+            (altered, Identity(bytes(32)).public_key + Identity(bytes(32)).sign(altered)),
+        ):
+            new_id = altered.replace(genuine.id, bytes(16))
+            link.send(to, Gossip("/a", bytes(16), 1, False, new_id, signature))
+            assert body
+        await asyncio.sleep(1)
+        assert len(events) == 0
+        dropped = subscriber.metrics.family("events_dropped", "reason", "")
+        assert dropped["bad_signature"] == 4
+
+    def _last_gossip(publisher: Node) -> Gossip:
+        last: Any = publisher._attachment._runtime._last_encoded[0]  # type: ignore[union-attr]
+        assert isinstance(last, Gossip)
+        return last
+
+    play(10, main, signatures=True)
+
+
+def test_leaving_a_topic_ends_its_events_and_returning_brings_them_back() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscriber("/a")
+        node = await p.node(parameters=Parameters(lease=5))
+        publisher = await p.node()
+        async with node.subscribe("/a") as events:
+            await publisher.publish("/a", 1)
+            assert len(await received(events, 1)) == 1
+        await publisher.publish("/a", 2)
+        assert [e async for e in events] == []
+        await asyncio.sleep(10)
+        assert not node.counts_as_member("/a")
+        async with node.subscribe("/a") as again:
+            await publisher.publish("/a", 3)
+            assert [e.data for e in await received(again, 1)] == [3]
+
+    play(11, main)
+
+
+def test_a_publisher_leaves_when_it_is_done() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscriber("/a")
+        node = await p.node()
+        assert (await node.publish("/a")).joined == ("/a",)
+        assert (await node.publish("/a")).joined == ()
+        await node.stop_publishing("/a")
+        assert node.status()["communities"] == {}
+        assert (await node.publish("/a")).joined == ("/a",)
+
+    play(12, main)
+
+
+def test_a_closed_node_ends_its_subscriptions_and_refuses_everything() -> None:
+    async def main(p: Playground) -> None:
+        node, events = await p.subscriber("/a")
+        waiting = asyncio.create_task(anext(events, None))
+        await asyncio.sleep(0)
+        await node.close()
+        assert await waiting is None
+        with pytest.raises(ClosedError):
+            await node.publish("/a")
+        with pytest.raises(ClosedError):
+            node.subscribe("/a")
+        with pytest.raises(ClosedError):
+            _ = node.address
+
+    play(13, main)
+
+
+def test_joining_that_takes_too_long_says_so() -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node(join_timeout=0.001, gateways={"/a": ["127.9.9.9:1"]})
+        with pytest.raises(NetworkError, match="joining /a took more than"):
+            await node.publish("/a")
+
+    play(14, main)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"mode": "chaotic"}, "mode is"),
+        ({"links": "carrier pigeon"}, "links is"),
+        ({"bootstrap": "127.0.0.1:1"}, "list of addresses"),
+        ({"bootstrap": ["nowhere"]}, "is no address"),
+        ({"gateways": {"/a": ["127.0.0.1:1"]}}, "gateways are for"),
+        ({"mode": "unstructured", "bootstrap": ["127.0.0.1:1"]}, "no DHT"),
+        ({"color": "red"}, "color"),
+        ({"join_timeout": 0}, "join_timeout"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        Node(**settings)
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    def run() -> str:
+        async def main(p: Playground) -> None:
+            subscriptions = await p.subscribers("/a", 3)
+            publisher = await p.node()
+            for number in range(5):
+                await publisher.publish("/a/b", number)
+            for subscription in subscriptions:
+                await received(subscription, 5)
+
+        return play(15, main).network.trace_hash
+
+    assert run() == run()
