@@ -21,14 +21,15 @@ class ScampConfig:
 
     patience: int = 4
     """Heartbeats to one member without an echo, in a row, before it is taken for dead. At least 1. A dead
-    member is noticed after about heartbeat_seconds * (view / 2 + patience)."""
+    member is noticed after heartbeat_seconds * (view / 2 + patience), on average."""
 
     lease_seconds: float = 900.0
-    """The longest lease of a subscription. In a community of N the lease is 2 N seconds between
-    `shortest_lease_seconds` and this, so that somebody renews, and meets whoever the directory knows,
-    every other second: it is what joins the halves of a healed partition."""
+    """The longest lease of a subscription. In a community of N the lease is 4 N seconds between
+    `shortest_lease_seconds` and this, and renewed in its second half: so somebody renews every three
+    seconds or more often, and meets whoever the directory knows. That joins the halves of a healed
+    partition."""
 
-    shortest_lease_seconds: float = 60.0
+    shortest_lease_seconds: float = 120.0
     """The lease in a small community."""
 
     answer_seconds: float = 2.0
@@ -57,13 +58,13 @@ class ScampConfig:
         return min(size - 1, max((self.c + 1) * math.log(max(size, 1.0)), self.least_view))
 
     def lease(self, size: float) -> float:
-        """Seconds from one renewal of a subscription to the next in a community of `size`."""
-        return min(max(2 * size, self.shortest_lease_seconds), self.lease_seconds)
+        """The most seconds from one renewal of a subscription to the next in a community of `size`."""
+        return min(max(4 * size, self.shortest_lease_seconds), self.lease_seconds)
 
     @property
     def grace_seconds(self) -> float:
         """How much longer than that others hold a subscription, so that a renewal finds time."""
-        return 5 * self.answer_seconds
+        return 15 * self.answer_seconds
 
 
 MOST_LEASE_SECONDS = 86_400.0

@@ -44,7 +44,7 @@ class Forwarding:
         community = self._community
         if copies is None:
             # A newcomer cannot know the community's size, and so not its lease.
-            lease = community.config.lease(community.size) + community.config.grace_seconds
+            lease = community.random_lease() + community.config.grace_seconds
             subscription = replace(subscription, lease=lease)
         targets = self._first_targets(subscription.subscriber, copies)
         if not targets:

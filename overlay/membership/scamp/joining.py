@@ -78,9 +78,8 @@ class Joining:
         if self._copies is not None:
             self._finish()
             return
-        # Spread over half a lease, so that those who joined together do not renew together.
         lease = min(welcome.lease, MOST_LEASE_SECONDS) - community.config.grace_seconds
-        community.renew_after(max(lease, 0.0), 0.5)
+        community.renew_at = community.context.now() + max(lease, 0.0)
         self._expected = welcome.copies
         self._timer = community.context.call_later(
             SETTLE_FRACTION * community.config.answer_seconds, self._settled

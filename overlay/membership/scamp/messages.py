@@ -79,6 +79,8 @@ class Heartbeat:
     """You are in my view, and will hear of me again within about `period` seconds."""
 
     topic: str
+    term: int
+    """The term of the subscription that put you there."""
     period: float
     echo: bool
     """Whether an `Echo` is wanted."""

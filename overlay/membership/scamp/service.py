@@ -2,8 +2,9 @@
 
 SCAMP alone can fall apart for good under concurrent joins and leaves. Against that, a member looks after
 itself with each heartbeat: when its lease ends it renews its subscription through a contact of the directory;
-when fewer than half as many members as there should be hold it, it subscribes for the missing ones; and
-when none does, it is isolated and goes back to the directory, again and again.
+when clearly fewer members hold it by this subscription than should, it subscribes for the missing ones; and
+when none does, it is isolated and goes back to the directory, again and again. Old holders keep it while the
+new ones are found, so a renewal that fails harms nobody.
 
 Needs of its context: messages may be lost, duplicated and reordered. Over acknowledged channels all of the
 above is for crashes and partitions; with unacknowledged messages it makes up for loss as well.
@@ -39,8 +40,11 @@ from overlay.metrics import Metrics
 LONGEST_RETRY_SECONDS = 60.0
 """An isolated process goes back to the directory at doubling intervals, up to this."""
 
-RETRY_HEARTBEATS = 3
-"""Heartbeats between two attempts to be held by more members; the first interval when isolated."""
+RETRY_HEARTBEATS = 1
+"""Heartbeats before the first attempt to be held by more members; then the intervals double."""
+
+TOO_FEW = 0.75
+"""A member acts when fewer than this part of the members that should hold it do."""
 
 
 class ScampMembership:
@@ -151,15 +155,17 @@ class ScampMembership:
 
     def _look_after_itself(self, now: float) -> None:
         community = self._community
-        holders, wanted = len(community.holders), community.wanted_holders
-        if not holders or not len(community.view):
+        holders, wanted = community.holders.of_term(community.term), community.wanted_holders
+        if not len(community.holders) or not len(community.view):
             if self._may_retry(now):
                 community.new_term()
                 self._joining.begin(copies=None)
         elif now >= community.renew_at:
             community.new_term()
-            self._joining.begin(self._at_random(wanted - 1))
-        elif holders < wanted / 2:
+            # The welcome makes one more arc, unless the contact is held already, as in small communities.
+            arcs_by_welcome = 1 - wanted / max(community.size - 1, 1)
+            self._joining.begin(self._at_random(wanted - arcs_by_welcome))
+        elif holders < TOO_FEW * wanted:
             if self._may_retry(now):
                 self._joining.begin(self._at_random(wanted - holders))
         else:

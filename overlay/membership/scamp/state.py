@@ -53,11 +53,11 @@ class Community:
     def new_term(self) -> None:
         """Begin another subscription of this process."""
         self.term = self.context.random.getrandbits(32)
-        self.renew_after(self.config.lease(self.size), 0.9)
+        self.renew_at = self.context.now() + self.random_lease()
 
-    def renew_after(self, lease: float, at_least: float) -> None:
-        """Renew at a random time in the lease, not before the part `at_least` of it is over."""
-        self.renew_at = self.context.now() + lease * self.context.random.uniform(at_least, 1.0)
+    def random_lease(self) -> float:
+        """Seconds until a renewal: random, so that those who joined together drift apart."""
+        return self.config.lease(self.size) * self.context.random.uniform(0.5, 1.0)
 
     def is_sound(self, subscription: Subscription) -> bool:
         """Whether a peer's subscription makes sense; one that does not is counted."""
@@ -79,7 +79,8 @@ class Community:
         else:
             self.view.add(Held(subscription, now))
             self.listener.member_added(contact)
-        self.context.send(contact, Heartbeat(self.topic, self.heartbeat_period, False, b""))
+        period = self.heartbeat_period
+        self.context.send(contact, Heartbeat(self.topic, subscription.term, period, False, b""))
 
     def let_go(self, peer: PeerId) -> bool:
         """Take a member out of the view; False when it was not there."""

@@ -91,11 +91,11 @@ class InView:
     __slots__ = ("_deadlines",)
 
     def __init__(self) -> None:
-        self._deadlines: dict[PeerId, tuple[Contact, float]] = {}
+        self._deadlines: dict[PeerId, tuple[Contact, int, float]] = {}
 
     @property
     def contacts(self) -> list[Contact]:
-        return [contact for contact, _ in self._deadlines.values()]
+        return [contact for contact, _, _ in self._deadlines.values()]
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -103,18 +103,22 @@ class InView:
     def __contains__(self, peer: PeerId) -> bool:
         return peer in self._deadlines
 
-    def heard(self, holder: Contact, deadline: float) -> bool:
+    def of_term(self, term: int) -> int:
+        """How many hold this process by a subscription of this term."""
+        return sum([held_by == term for _, held_by, _ in self._deadlines.values()])
+
+    def heard(self, holder: Contact, term: int, deadline: float) -> bool:
         """`holder` says that it holds this process; False when there is no more room."""
         if len(self._deadlines) >= MOST_HOLDERS and holder.id not in self._deadlines:
             return False
-        self._deadlines[holder.id] = (holder, deadline)
+        self._deadlines[holder.id] = (holder, term, deadline)
         return True
 
     def remove(self, peer: PeerId) -> None:
         self._deadlines.pop(peer, None)
 
     def expire(self, now: float) -> None:
-        late = [peer for peer, (_, deadline) in self._deadlines.items() if deadline <= now]
+        late = [peer for peer, (_, _, deadline) in self._deadlines.items() if deadline <= now]
         for peer in late:
             del self._deadlines[peer]
 
