@@ -44,7 +44,7 @@ class Phase(Enum):
     """The peer's session is not known to be current; no segment is sent."""
     ESTABLISHED = 1
     DRAINING = 2
-    """The peer wants to dissolve: no new segment, until all that were sent are acknowledged."""
+    """The peer wants to dissolve: no new message, until all that were begun are acknowledged."""
     CLOSING = 3
     """This side wants to dissolve: no new segment is ever sent in this session."""
 
@@ -101,7 +101,9 @@ class ChannelCore:
 
     @property
     def _is_needed(self) -> bool:
-        return self.transmitter.buffer.has_unsent or self._ask_due or self.receiver.inbox.held > 0
+        return (
+            self.transmitter.buffer.has_unsent or self._ask_due or self.receiver.inbox.has_backlog
+        )
 
     # What the owner asks for.
 
@@ -233,7 +235,7 @@ class ChannelCore:
             self._finish_draining()
 
     def _finish_draining(self) -> bool:
-        if self.transmitter.flight:
+        if not self.transmitter.is_finished:
             return False
         self._reset(self._session, self._peer)
         self._leave_session()
@@ -347,9 +349,9 @@ class ChannelCore:
         ends = (self._session, self._peer)
         heard = (receiver.inbox.next, receiver.inbox.limit)
         transmitter = self.transmitter
-        only_again = self.phase is not Phase.ESTABLISHED
+        only_finish = self.phase is not Phase.ESTABLISHED
         asks = False
-        while (segment := transmitter.next_segment(now, only_again)) is not None:
+        while (segment := transmitter.next_segment(now, only_finish)) is not None:
             asks = True
             bits = selective and selective[: self._max_body - PROGRESS.size - segment.size]
             head = PROGRESS.pack(segment.kind, *ends, segment.number, *heard, len(bits))
@@ -409,11 +411,11 @@ class ChannelCore:
         if self._retry_at is not None and now >= self._retry_at:
             self.transmitter.rtt.timed_out()
             self._try_again()
-        if self._unanswered_since is not None:
-            silence = now - self._unanswered_since
-            if silence >= self.config.forget_after:
+        since = self._unanswered_since
+        if since is not None:
+            if now >= since + self.config.forget_after:
                 self._forget()
-            elif silence >= self.config.close_after:
+            elif now >= since + self.config.close_after:
                 self._set_state(ChannelState.CLOSED)
         if now >= self._idle_at:
             self._check_idle(now)

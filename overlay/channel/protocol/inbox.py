@@ -36,6 +36,11 @@ class Inbox:
         self._reassembly = Reassembly(config.receive_buffer + config.max_message, budget)
 
     @property
+    def has_backlog(self) -> bool:
+        """Whether whole messages wait to be handed up."""
+        return bool(self._backlog)
+
+    @property
     def limit(self) -> int:
         """Bytes of segments that the sender may send in the whole session; it only grows."""
         return self._received - self.held + self._buffer

@@ -79,6 +79,11 @@ class SendBuffer:
         return True
 
     @property
+    def is_cutting(self) -> bool:
+        """Whether a message was sent in part."""
+        return self._cutting is not None
+
+    @property
     def has_unsent(self) -> bool:
         return bool(self.waiting) or self._cutting is not None
 

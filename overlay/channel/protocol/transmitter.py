@@ -39,15 +39,20 @@ class Transmitter:
         """Whether the receiver's limit, and nothing else, keeps messages back."""
         return not self.flight and self.buffer.has_unsent and self._sent + self.room > self._limit
 
-    def next_segment(self, now: float, only_again: bool) -> Segment | None:
-        """The segment to send now, counted as sent; `only_again`: nothing new, only what was lost."""
+    @property
+    def is_finished(self) -> bool:
+        """Whether every message of which anything was sent is acknowledged."""
+        return not self.flight and not self.buffer.is_cutting
+
+    def next_segment(self, now: float, only_finish: bool) -> Segment | None:
+        """The segment to send now, counted as sent; `only_finish`: no message is begun."""
         flight = self.flight
         if flight.size >= self.window.size:
             return None
         if flight.has_lost:
             return flight.relaunch(now)
         if (
-            only_again
+            (only_finish and not self.buffer.is_cutting)
             or self._sent + self.room > self._limit
             or flight.next_number - flight.oldest >= MAX_FLIGHT
         ):
