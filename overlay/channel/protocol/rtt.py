@@ -44,6 +44,6 @@ class RoundTrip:
         self.backoff = 1
 
     @property
-    def reordering(self) -> float:
-        """How long after its round trip a segment that a later one overtook still counts as on its way."""
-        return (self.smoothed or self._base) + max(GRANULARITY, 2 * self.variation)
+    def patience(self) -> float:
+        """How long an overtaken segment still counts as on its way: the time-out, but for its floor."""
+        return (self.smoothed or self._base) + max(GRANULARITY, 4 * self.variation)

@@ -91,7 +91,7 @@ class Transmitter:
 
     def find_lost(self, now: float) -> None:
         """Have overtaken segments sent again, or set `look_again_at`."""
-        latest, self.look_again_at = self.flight.find_lost(now, self.rtt.reordering)
+        latest, self.look_again_at = self.flight.find_lost(now, self.rtt.patience)
         if latest:
             self.window.lost(latest, self.flight.next_transmission)
 

@@ -137,7 +137,9 @@ class Wire:
 
     def carry(self, source: Node, to: Contact, packet: bytes) -> None:
         self.carried += 1
-        target = next(node for node in self.nodes if node.contact.host == to.host)
+        target = next((node for node in self.nodes if node.contact.host == to.host), None)
+        if target is None:
+            return
         link = (self.nodes.index(source), self.nodes.index(target))
         copies = 2 if self.random.random() < self.faults.duplicate else 1
         for _ in range(copies):

@@ -120,11 +120,16 @@ def crash_within_a_large_message() -> Iterable[Scenario]:
         yield Scenario(Faults(loss=0.1), writes)
 
 
+def receiver_crashes_while_busy() -> Iterable[Scenario]:
+    writes = [Write(n / 50, 0, 1, 100) for n in range(100)]
+    yield Scenario(Faults(delay=(0.05, 0.05)), (*writes, Crash(1, 1)))
+
+
 MUTANTS: list[tuple[Mutant, Callable[[], Iterable[Scenario]]]] = [
     (no_duplicate_detection, random_scenarios),
     (no_retransmission, random_scenarios),
     (acknowledged_before_accepted, full_receiver),
-    (lost_messages_sent_to_the_next_session, random_scenarios),
+    (lost_messages_sent_to_the_next_session, receiver_crashes_while_busy),
     (any_session_taken_for_the_current_one, random_scenarios),
     (reset_ignored, random_scenarios),
     (idle_channel_forgotten_without_agreement, random_scenarios),
@@ -147,7 +152,10 @@ def test_mutants_are_caught(
     assert is_caught(scenarios())
 
 
-@pytest.mark.parametrize("scenarios", [full_receiver, long_pause, crash_within_a_large_message])
+@pytest.mark.parametrize(
+    "scenarios",
+    [full_receiver, long_pause, crash_within_a_large_message, receiver_crashes_while_busy],
+)
 def test_the_channel_itself_passes_the_same_scenarios(
     scenarios: Callable[[], Iterable[Scenario]],
 ) -> None:

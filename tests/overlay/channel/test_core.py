@@ -1,0 +1,286 @@
+"""One channel by hand: opening, restarting, moving, dissolving, closing and healing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.core import MessageTooLarge, Phase
+from overlay.channel.protocol.packet import PACKET_HEAD, PROGRESS, PacketType, Refused
+from overlay.channel.protocol.state import ChannelState, PeerRestarted
+from overlay.channel.protocol.table import ChannelTable, TooManyChannels
+from overlay.contact import Contact, PeerId
+from overlay.errors import UsageError
+from tests.overlay.channel.faulty_wire import SMALL, Faults, Node, Wire
+
+
+def pair(**changes: float) -> tuple[Wire, Node, Node]:
+    wire = Wire(1, config=replace(SMALL, **changes))  # type: ignore[arg-type]
+    return wire, *wire.nodes
+
+
+def contact(number: int) -> Contact:
+    return Contact(PeerId(number.to_bytes(20, "big")), "127.0.0.9", 4_000 + number)
+
+
+def opening(session: int) -> bytes:
+    return PACKET_HEAD.pack(PacketType.OPEN, session, 0)
+
+
+def test_a_message_waits_for_the_peer_to_be_heard_and_is_acknowledged() -> None:
+    wire, a, b = pair()
+    a.write(b, b"hello")
+    assert a.table.to(b.contact, 0).phase is Phase.OPENING
+    wire.run(1)
+    assert b.delivered == [b"hello"]
+    assert a.outcomes == {b"hello": True}
+    assert a.events == b.events == [ChannelState.OPEN]
+
+
+def test_both_may_open_at_once() -> None:
+    wire, a, b = pair()
+    a.write(b, b"to b")
+    b.write(a, b"to a")
+    wire.run(1)
+    assert (a.delivered, b.delivered) == ([b"to a"], [b"to b"])
+
+
+def test_messages_written_in_one_turn_leave_in_one_segment() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    core = a.table.to(b.contact, wire.now)
+    for number in range(10):
+        core.write(b"%d" % number)
+    assert len(core.packets(wire.now)) == 1
+
+
+def test_an_answer_carries_the_acknowledgement() -> None:
+    wire, a, b = pair()
+    a.write(b, b"question")
+    wire.run(0.0301)
+    assert b.delivered == [b"question"]
+    carried = wire.carried
+    b.write(a, b"answer")
+    wire.run(0.0401)
+    assert a.outcomes == {b"question": True}
+    assert wire.carried == carried + 1
+
+
+@pytest.mark.parametrize("who", [0, 1], ids=["the sender", "the receiver"])
+def test_a_restart_is_noticed_and_reported_to_the_other_side(who: int) -> None:
+    wire, *nodes = pair()
+    a, b = nodes
+    a.write(b, b"before")
+    wire.run(1)
+    crashed, other = nodes[who], nodes[1 - who]
+    crashed.begin()
+    crashed.write(other, b"after")
+    wire.run(3)
+    assert PeerRestarted(lost=0) in other.events
+    assert other.delivered[-1:] == [b"after"]
+
+
+def test_what_was_sent_to_a_crashed_peer_is_reported_lost_and_what_was_not_sent_yet_arrives() -> (
+    None
+):
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    b.begin()
+    a.write(b, b"sent")
+    core = a.table.to(b.contact, wire.now)
+    wire.run(wire.now + 0.0101)
+    core.write(b"not sent yet")
+    wire.run(3)
+    assert a.events == [
+        ChannelState.OPEN,
+        PeerRestarted(lost=1),
+        ChannelState.OPENING,
+        ChannelState.OPEN,
+    ]
+    assert a.outcomes[b"sent"] is False
+    assert b.delivered == [b"first", b"not sent yet"]
+
+
+def test_a_repeated_opening_from_the_past_does_not_disturb_the_session() -> None:
+    wire, a, b = pair()
+    a.write(b, b"one")
+    wire.run(1)
+    b.receive(a.contact, opening(12_345))
+    wire.run(2)
+    a.write(b, b"two")
+    wire.run(3)
+    assert b.delivered == [b"one", b"two"]
+    assert not any(isinstance(event, PeerRestarted) for event in a.events + b.events)
+
+
+def test_a_ghost_of_an_opening_leaves_no_channel_behind() -> None:
+    wire, a, b = pair()
+    b.receive(a.contact, opening(12_345))
+    assert len(b.table) == 1
+    wire.run(1)
+    assert len(a.table) == len(b.table) == 0
+
+
+def test_a_peer_that_restarted_elsewhere_is_believed_once_its_old_session_is_gone() -> None:
+    wire, a, b = pair()
+    a.write(b, b"before")
+    wire.run(1)
+    b.begin()
+    b.contact = Contact(b.contact.id, "127.0.0.77", 5_000)
+    b.write(a, b"after")
+    wire.run(3)
+    assert a.delivered == [b"after"]
+    a.write(b, b"answer")
+    wire.run(4)
+    assert b.delivered == [b"before", b"answer"]
+
+
+def test_a_partition_closes_the_channel_and_healing_opens_it_and_sends_again() -> None:
+    wire, a, b = pair()
+    a.write(b, b"before")
+    wire.run(1)
+    wire.partition(0, 1)
+    a.write(b, b"within")
+    wire.run(20)
+    assert a.events == [ChannelState.OPEN, ChannelState.CLOSED]
+    wire.cut.clear()
+    wire.run(20 + SMALL.max_rto + 0.1)
+    assert a.events == [ChannelState.OPEN, ChannelState.CLOSED, ChannelState.OPEN]
+    assert b.delivered == [b"before", b"within"]
+
+
+def test_one_direction_is_enough_to_close_the_channel_on_both_sides() -> None:
+    wire, a, b = pair(idle_after=1e6)
+    a.write(b, b"before")
+    wire.run(1)
+    wire.partition(0, 1, both=False)
+    a.write(b, b"never arrives")
+    b.write(a, b"arrives, and that is never known")
+    wire.run(20)
+    assert a.table.to(b.contact, wire.now).state is ChannelState.CLOSED
+    assert b.table.to(a.contact, wire.now).state is ChannelState.CLOSED
+
+
+def test_a_peer_silent_for_too_long_is_given_up_and_its_messages_are_lost() -> None:
+    wire, a, b = pair(forget_after=30.0)
+    a.write(b, b"before")
+    wire.run(1)
+    wire.partition(0, 1)
+    a.write(b, b"sent")
+    wire.run(40)
+    assert a.events[-2:] == [ChannelState.CLOSED, ChannelState.IDLE]
+    assert a.outcomes == {b"before": True, b"sent": False}
+    assert len(a.table) == 0
+
+
+def test_an_idle_channel_is_dissolved_by_agreement_and_opens_again() -> None:
+    wire, a, b = pair(idle_after=5.0)
+    a.write(b, b"one")
+    wire.run(12)
+    assert len(a.table) == len(b.table) == 0
+    assert a.events == b.events == [ChannelState.OPEN, ChannelState.IDLE]
+    a.write(b, b"two")
+    wire.run(13)
+    assert b.delivered == [b"one", b"two"]
+
+
+def test_pings_keep_a_channel_from_becoming_idle() -> None:
+    wire, a, b = pair(idle_after=5.0)
+    a.write(b, b"one")
+    for second in range(1, 30):
+        wire.run(second)
+        core = a.table.to(b.contact, wire.now)
+        core.ping(wire.now)
+        a.flush(core)
+    assert a.events == b.events == [ChannelState.OPEN]
+    assert core.heard_at is not None
+    assert core.heard_at > 27.5
+
+
+def test_a_paused_receiver_holds_its_sender_back_and_loses_nothing() -> None:
+    wire, a, b = pair()
+    b.pause()
+    accepted = 0
+    for step in range(400):
+        accepted += a.write(b, b"%3d" % step + bytes(997))
+        wire.run(wire.now + 0.1)
+    assert b.delivered == []
+    assert accepted < 170, "two buffers of 80,000 bytes hold no more"
+    b.resume()
+    wire.run(wire.now + 10)
+    assert len(b.delivered) == accepted
+    assert len(a.outcomes) == accepted
+
+
+def test_the_largest_message_passes_and_a_larger_one_names_the_limit() -> None:
+    wire, a, b = pair()
+    message = bytes(SMALL.max_message)
+    a.write(b, message)
+    wire.run(5)
+    assert b.delivered == [message]
+    with pytest.raises(MessageTooLarge, match=f"max_message, {SMALL.max_message}"):
+        a.write(b, message + b"!")
+
+
+def test_peers_that_only_begin_to_open_cannot_fill_the_table() -> None:
+    _, _, b = pair()
+    for number in range(100):
+        b.receive(contact(number), opening(number + 1))
+    assert len(b.table) <= SMALL.max_half_open
+
+
+def test_one_channel_too_many_is_refused_with_the_limit() -> None:
+    wire = Wire(1)
+    table = ChannelTable(wire.config, 300, wire.random)
+    for number in range(wire.config.max_channels):
+        table.to(contact(number), 0.0).write(b"message")
+    with pytest.raises(TooManyChannels, match="8 peers"):
+        table.to(contact(99), 0.0)
+    with pytest.raises(Refused, match="too_many_channels"):
+        table.receive(contact(99), opening(1), 0.0)
+
+
+def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
+    wire, a, b = pair()
+    a.write(b, b"hello")
+    wire.run(1)
+    core = a.table.to(b.contact, wire.now)
+    forged = PROGRESS.pack(PacketType.ACK, core._peer, core._session, 0, 77, 1_000_000, 0)
+    with pytest.raises(Refused, match="malformed"):
+        a.table.receive(b.contact, forged, wire.now)
+
+
+def test_reordering_within_its_usual_spread_costs_no_retransmission() -> None:
+    wire = Wire(1, Faults(delay=(0.040, 0.060)))
+    a, b = wire.nodes
+    for number in range(300):
+        a.write(b, b"%d" % number + bytes(150))
+        wire.run(wire.now + 0.01)
+    wire.run(wire.now + 2)
+    assert len(b.delivered) == 300
+    assert b.refused.get("duplicate", 0) <= 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_message", 0),
+        ("send_buffer", 1_000),
+        ("receive_buffer", 1_000),
+        ("receive_memory", 1_000),
+        ("max_channels", 0),
+        ("max_half_open", 0),
+        ("initial_rto", 0.0),
+        ("idle_after", -1.0),
+        ("ack_delay", 1.0),
+        ("max_rto", 0.01),
+        ("forget_after", 1.0),
+    ],
+)
+def test_a_configuration_that_cannot_work_names_the_field(field: str, value: float) -> None:
+    with pytest.raises(UsageError, match=field):
+        ChannelConfig(**{field: value})  # type: ignore[arg-type]
