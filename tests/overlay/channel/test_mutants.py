@@ -121,8 +121,9 @@ def crash_within_a_large_message() -> Iterable[Scenario]:
 
 
 def receiver_crashes_while_busy() -> Iterable[Scenario]:
-    writes = [Write(n / 50, 0, 1, 100) for n in range(100)]
-    yield Scenario(Faults(delay=(0.05, 0.05)), (*writes, Crash(1, 1)))
+    for _ in range(5):
+        writes = [Write(n / 50, 0, 1, 100) for n in range(100)]
+        yield Scenario(Faults(loss=0.3, delay=(0.05, 0.05)), (*writes, Crash(1, 1)))
 
 
 MUTANTS: list[tuple[Mutant, Callable[[], Iterable[Scenario]]]] = [
