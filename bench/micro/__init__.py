@@ -1,0 +1,1 @@
+"""Speed of the layers, as ratios in one run."""

@@ -1,0 +1,208 @@
+"""Lookups of 64 real nodes on loopback, against stock kademlia in the same run; and what an idle node sends.
+
+All nodes share one process and one core, so a lookup's time is the work of everybody it asks. Both
+networks look for the same targets from the same nodes, first one lookup after the other while all nodes live.
+Then the same 30 % of the nodes vanish, and a few nodes look at the same moment: at once, and again
+when they have had time to notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kademlia.crawling import NodeSpiderCrawl
+from kademlia.network import Server
+from kademlia.node import Node
+
+from bench.micro.measurement import Measurement
+from overlay.contact import Address, PeerId
+from overlay.dht import Dht, DhtConfig
+from overlay.endpoint import Endpoint, EndpointConfig
+from overlay.identity import Identity
+from overlay.loops import run
+from overlay.metrics import Metrics
+from overlay.virtual import Latency, Network, nth_host
+
+NODES = 64
+LOOKUPS = 300
+DEAD = 0.3
+LOOKUPS_AT_ONCE = 12
+IDLE_NODES = 64
+IDLE_MINUTES = 10
+
+
+class Member(Protocol):
+    """A node of either kind."""
+
+    async def closest(self, target: bytes) -> Sequence[Any]: ...
+
+    async def vanish(self) -> None:
+        """Stop without a goodbye."""
+        ...
+
+
+@dataclass
+class OurMember:
+    endpoint: Endpoint
+    dht: Dht
+
+    @classmethod
+    async def start(cls, listen: str, bootstrap: Sequence[Address]) -> OurMember:
+        endpoint = await Endpoint.open(EndpointConfig(listen), Identity.create(), Metrics())
+        dht = await Dht.start(endpoint, DhtConfig())
+        await dht.join(bootstrap)
+        return cls(endpoint, dht)
+
+    async def closest(self, target: bytes) -> Sequence[Any]:
+        return await self.dht.closest(PeerId(target))
+
+    async def vanish(self) -> None:
+        await self.endpoint.close()
+        await self.dht.close()
+
+
+@dataclass
+class StockMember:
+    server: Any
+
+    @classmethod
+    async def start(cls, bootstrap: Sequence[tuple[str, int]]) -> StockMember:
+        server = Server()
+        await server.listen(0, interface="127.0.0.1")
+        if bootstrap:
+            await server.bootstrap(list(bootstrap))
+        return cls(server)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        name: tuple[str, int] = self.server.transport.get_extra_info("sockname")
+        return name
+
+    async def closest(self, target: bytes) -> Sequence[Any]:
+        place, server = Node(target), self.server
+        nearest = server.protocol.router.find_neighbors(place)
+        crawl = NodeSpiderCrawl(server.protocol, place, nearest, server.ksize, server.alpha)
+        found: Sequence[Any] = await crawl.find()
+        return found
+
+    async def vanish(self) -> None:
+        self.server.stop()
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds that lookups took."""
+
+    healthy: list[float]
+    just_after: list[float]
+    once_known: list[float]
+
+
+async def _our_network() -> list[Member]:
+    members = [await OurMember.start("127.0.0.1:0", [])]
+    while len(members) < NODES:
+        known = members[-1].endpoint.contact.address
+        members.append(await OurMember.start("127.0.0.1:0", [known]))
+    return list(members)
+
+
+async def _stock_network() -> list[Member]:
+    members = [await StockMember.start([])]
+    while len(members) < NODES:
+        members.append(await StockMember.start([members[-1].address]))
+    return list(members)
+
+
+async def _times(build: Callable[[], Awaitable[list[Member]]]) -> Times:
+    members = await build()
+    draw = random.Random(7)
+    for number, member in enumerate(members):
+        await member.closest(_target("warm", number))
+    healthy = [await _timed(draw.choice(members), _target("healthy", n)) for n in range(LOOKUPS)]
+    dead = draw.sample(members, round(DEAD * NODES))
+    alive = [member for member in members if member not in dead]
+    for member in dead:
+        await member.vanish()
+    askers = draw.sample(alive, LOOKUPS_AT_ONCE)
+    just_after = await _timed_together(askers, "after")
+    once_known = await _timed_together(askers, "known")
+    for member in alive:
+        await member.vanish()
+    return Times(healthy, just_after, once_known)
+
+
+async def _timed_together(askers: list[Member], name: str) -> list[float]:
+    timed = [_timed(member, _target(name, n)) for n, member in enumerate(askers)]
+    return list(await asyncio.gather(*timed))
+
+
+async def _timed(member: Member, target: bytes) -> float:
+    started = time.perf_counter()
+    await member.closest(target)
+    return time.perf_counter() - started
+
+
+def _target(name: str, number: int) -> bytes:
+    return hashlib.sha1(f"{name} {number}".encode()).digest()
+
+
+def _quantiles(seconds: list[float]) -> tuple[float, float]:
+    ordered = sorted(seconds)
+    return statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+
+
+def _compare(name: str, ours: list[float], stock: list[float]) -> list[Measurement]:
+    (p50, p99), (stock_p50, stock_p99) = _quantiles(ours), _quantiles(stock)
+    beside = f"stock p50 {1e3 * stock_p50:.1f} ms, p99 {1e3 * stock_p99:.1f} ms"
+    return [
+        Measurement(f"lookup {name}, p50", 1e3 * p50, "ms", beside),
+        Measurement(f"lookup {name}, p99", 1e3 * p99, "ms"),
+        Measurement(f"lookup {name}, times faster than stock", stock_p50 / p50, "x", "ratio of p50"),
+    ]
+
+
+def _idle_bytes() -> float:
+    """Bytes that a node of an idle network sends in a minute, all headers of this protocol included."""
+    net = Network(seed=1, latency=Latency.constant(0.02))
+
+    async def main() -> float:
+        members: list[OurMember] = []
+        for number in range(IDLE_NODES):
+            host = nth_host(number + 1)
+            bootstrap = [members[-1].endpoint.contact.address] if members else []
+            members.append(await net.spawn(host, OurMember.start(f"{host}:4000", bootstrap)))
+        await asyncio.sleep(60)
+        before = net.stats.sent_bytes
+        await asyncio.sleep(60 * IDLE_MINUTES)
+        return (net.stats.sent_bytes - before) / IDLE_NODES / IDLE_MINUTES
+
+    return net.run(main())
+
+
+def measure() -> list[Measurement]:
+    """Takes about a minute and a half, most of it stock kademlia waiting for the dead."""
+    for noisy in ("kademlia", "rpcudp"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    ours = run(_times(_our_network))
+    stock = run(_times(_stock_network))
+    rate, stock_rate = LOOKUPS / sum(ours.healthy), LOOKUPS / sum(stock.healthy)
+    return [
+        Measurement("lookups, healthy", rate, "1/s", f"stock {stock_rate:.0f}/s; {NODES} nodes"),
+        *_compare("healthy", ours.healthy, stock.healthy),
+        *_compare("just after 30 % died", ours.just_after, stock.just_after),
+        *_compare("once the dead are known", ours.once_known, stock.once_known),
+        Measurement("sent by an idle node", _idle_bytes(), "bytes/min", "virtual network"),
+    ]
+
+
+if __name__ == "__main__":
+    for line in measure():
+        print(f"{line.name:55} {line.value:12.2f} {line.unit:10} {line.note}")

@@ -1,0 +1,328 @@
+"""Requests and their replies over the endpoint: sent again until answered, or given up.
+
+Replaces rpcudp/protocol.py. What it promises, under loss, duplication, reordering and whatever peers send:
+
+- A call ends exactly once: answered, or given up after the tries that the measured loss asks for.
+- A reply counts only with the request's number, from the address and the id that were asked, and with a
+  proof where ids are verified. One of the right number that is malformed ends the call as an offence.
+- Requests arrive at least once, so handlers must not mind a repetition.
+- No task is started, for requests or for replies; a call that is cancelled or over leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from overlay.contact import Address, Contact, PeerId
+from overlay.dht.id_proof import IdProofs
+from overlay.dht.letter import (
+    CHALLENGE_BYTES,
+    HEAD_BYTES,
+    NUMBER_BYTES,
+    PROOF_BYTES,
+    Letter,
+    resent,
+    unpack_letter,
+)
+from overlay.dht.messages import TOO_LARGE, Refused
+from overlay.dht.round_trips import RoundTrips
+from overlay.endpoint import Endpoint
+from overlay.errors import ClosedError, UsageError
+from overlay.frame import Kind
+from overlay.wire import WireError, decode, encode
+
+
+class Outcome(Enum):
+    """How a call ended."""
+
+    ANSWERED = auto()
+    GIVEN_UP = auto()
+    OFFENDED = auto()
+    CANCELLED = auto()
+    CLOSED = auto()
+
+
+class Call:
+    """One request and what becomes of it.
+
+    `await call` gives upstream's `(True, reply)` or `(False, None)`, and cancelling who waits cancels
+    the call.
+    """
+
+    __slots__ = (
+        "address",
+        "challenge",
+        "due",
+        "excused",
+        "expects",
+        "frame",
+        "from_light",
+        "number",
+        "on_end",
+        "on_overdue",
+        "outcome",
+        "peer_id",
+        "reply",
+        "sent",
+        "timer",
+        "waiter",
+    )
+
+    def __init__(
+        self, number: bytes, to: Contact | Address, frame: bytes, challenge: bytes | None
+    ) -> None:
+        self.number = number
+        self.address = to.address if isinstance(to, Contact) else to
+        self.peer_id: PeerId | None = to.id if isinstance(to, Contact) else None
+        self.frame = frame
+        self.challenge = challenge
+        self.expects: tuple[type, ...] | None = None
+        self.sent: list[float] = []
+        self.due = 0.0
+        self.excused = False
+        self.timer: asyncio.TimerHandle | None = None
+        self.outcome: Outcome | None = None
+        self.reply: Any = None
+        self.from_light = False
+        self.waiter: asyncio.Future[None] | None = None
+        self.on_end: Callable[[Call], None] | None = None
+        self.on_overdue: Callable[[Call], None] | None = None
+
+    @property
+    def contact(self) -> Contact | None:
+        """Who was asked; for a call to a bare address, who answered."""
+        if self.peer_id is None:
+            return None
+        return Contact(self.peer_id, self.address.host, self.address.port)
+
+    def cancel(self) -> None:
+        self.end(Outcome.CANCELLED)
+
+    def end(self, outcome: Outcome) -> None:
+        """The first outcome counts."""
+        if self.outcome is not None:
+            return
+        self.outcome = outcome
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.on_end is not None:
+            self.on_end(self)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def __await__(self) -> Generator[Any, None, tuple[bool, Any]]:
+        if self.outcome is None:
+            self.waiter = asyncio.get_running_loop().create_future()
+            try:
+                yield from self.waiter
+            finally:
+                self.cancel()
+        if self.outcome is Outcome.CLOSED:
+            raise ClosedError("the DHT was closed before the answer came")
+        return self.outcome is Outcome.ANSWERED, self.reply
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """What an exchange reports to the protocol above it."""
+
+    answer: Callable[[Contact, bool, Any], object | None]
+    """`answer(sender, from_light, request)`: the reply to a request, or None to stay silent."""
+
+    ended: Callable[[Call, Outcome], None]
+    """A call is about to end, answered, given up or in an offence; whoever waits for it learns it after."""
+
+
+class Exchange:
+    """The calls of one node, in both directions."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        above: Exchanges,
+        draw: random.Random,
+        *,
+        is_light: bool,
+        proofs: IdProofs,
+        verifies: bool,
+    ) -> None:
+        """`verifies`: ids are not taken on trust. A node proves its own to whoever asks in any case."""
+        self._endpoint = endpoint
+        self._above = above
+        self._draw = draw
+        self._is_light = is_light
+        self._proofs = proofs
+        self._verifies = verifies
+        self._loop = asyncio.get_running_loop()
+        self._calls: dict[bytes, Call] = {}
+        self._closed = False
+        self.round_trips = RoundTrips()
+        metrics = endpoint.metrics
+        self._sent = metrics.counter("dht_requests_sent", "DHT requests sent, repetitions included")
+        self._repeated = metrics.counter("dht_requests_repeated", "DHT requests sent again")
+        self._served = metrics.counter("dht_requests_served", "DHT requests answered")
+        self._given_up = metrics.counter("dht_requests_given_up", "DHT requests never answered")
+        self._dropped = metrics.family("dht_dropped", "reason", "DHT letters not taken")
+        self.room = endpoint.max_body - HEAD_BYTES - max(CHALLENGE_BYTES, PROOF_BYTES)
+        """Bytes of the largest message that fits into one datagram."""
+
+    def __len__(self) -> int:
+        """Calls in flight."""
+        return len(self._calls)
+
+    def call(
+        self,
+        to: Contact | Address,
+        request: object,
+        expects: tuple[type, ...] | None = None,
+        on_end: Callable[[Call], None] | None = None,
+        on_overdue: Callable[[Call], None] | None = None,
+    ) -> Call:
+        """Send `request`; a bare address may be answered by any id.
+
+        A reply of a type that is neither in `expects` nor a refusal is an offence; None expects
+        anything. `on_overdue` is called when the first time-out passes, `on_end` when the call is over,
+        however it ends.
+        """
+        if self._closed:
+            raise ClosedError("the DHT is closed: start a new one")
+        payload = encode(request)
+        if len(payload) > self.room:
+            raise UsageError(
+                f"{type(request).__name__} has {len(payload)} bytes, and {self.room} fit a datagram"
+            )
+        number = self._draw.randbytes(NUMBER_BYTES)
+        challenge = self._challenge(to)
+        letter = Letter(False, self._is_light, 0, number, challenge, None, payload)
+        call = Call(number, to, letter.packed(), challenge)
+        call.expects = expects
+        call.on_overdue = on_overdue
+
+        def ended(call: Call) -> None:
+            del self._calls[number]
+            if on_end is not None:
+                on_end(call)
+
+        call.on_end = ended
+        self._calls[number] = call
+        self._send(call)
+        return call
+
+    def receive(self, sender: Contact, body: bytes) -> None:
+        """Take a frame of kind DHT; whatever it holds, this does not raise."""
+        try:
+            letter = unpack_letter(body)
+        except WireError as error:
+            self._dropped.add(error.reason)
+            return
+        if letter.is_reply:
+            self._take_reply(sender, letter)
+        else:
+            self._take_request(sender, letter)
+
+    def close(self) -> None:
+        """End every call; those who await one get `ClosedError`."""
+        self._closed = True
+        for call in list(self._calls.values()):
+            call.end(Outcome.CLOSED)
+
+    def _challenge(self, to: Contact | Address) -> bytes | None:
+        if not self._verifies:
+            return None
+        if isinstance(to, Contact) and self._proofs.is_verified(to, self._loop.time()):
+            return None
+        return self._draw.randbytes(CHALLENGE_BYTES)
+
+    def _send(self, call: Call) -> None:
+        attempt = len(call.sent)
+        now = self._loop.time()
+        wait = self.round_trips.timeout(call.address, attempt)
+        call.sent.append(now)
+        call.due = now + wait
+        call.timer = self._loop.call_at(call.due, self._expired, call)
+        frame = call.frame if attempt == 0 else resent(call.frame, attempt)
+        self._endpoint.send(call.address, Kind.DHT, frame)
+        self._sent.value += 1
+
+    def _expired(self, call: Call) -> None:
+        now = self._loop.time()
+        wait = call.due - call.sent[-1]
+        if now - call.due > wait / 2 and not call.excused:
+            # The loop was held up, and the reply may wait in the socket: that is not the peer's fault.
+            call.excused = True
+            call.timer = self._loop.call_later(wait / 2, self._expired, call)
+            return
+        attempt = len(call.sent)
+        if attempt == 1 and call.on_overdue is not None:
+            call.on_overdue(call)
+        if attempt < self.round_trips.tries:
+            self._repeated.value += 1
+            self._send(call)
+        else:
+            self._given_up.value += 1
+            self._finish(call, Outcome.GIVEN_UP)
+
+    def _finish(self, call: Call, outcome: Outcome) -> None:
+        self._above.ended(call, outcome)
+        call.end(outcome)
+
+    def _take_reply(self, sender: Contact, letter: Letter) -> None:
+        call = self._calls.get(letter.number)
+        if call is None:
+            self._dropped.add("late_reply")
+            return
+        if sender.address != call.address or call.peer_id not in (None, sender.id):
+            self._dropped.add("reply_from_another")
+            return
+        now = self._loop.time()
+        if letter.attempt >= len(call.sent):
+            self._offend(call, sender, "malformed_reply")
+            return
+        if call.challenge is not None and not self._proofs.check(
+            sender, call.challenge, letter.proof, now
+        ):
+            self._offend(call, sender, "unproven_reply")
+            return
+        try:
+            reply = decode(letter.payload)
+        except WireError:
+            self._offend(call, sender, "malformed_reply")
+            return
+        if call.expects is not None and not isinstance(reply, (*call.expects, Refused)):
+            self._offend(call, sender, "wrong_reply")
+            return
+        call.reply = reply
+        call.peer_id = sender.id
+        call.from_light = letter.from_light
+        self.round_trips.measured(call.address, now - call.sent[letter.attempt], letter.attempt)
+        self._finish(call, Outcome.ANSWERED)
+
+    def _offend(self, call: Call, sender: Contact, reason: str) -> None:
+        self._dropped.add(reason)
+        call.peer_id = sender.id
+        self._finish(call, Outcome.OFFENDED)
+
+    def _take_request(self, sender: Contact, letter: Letter) -> None:
+        try:
+            request = decode(letter.payload)
+        except WireError as error:
+            self._dropped.add(error.reason)
+            return
+        reply = self._above.answer(sender, letter.from_light, request)
+        if reply is None:
+            return
+        payload = encode(reply)
+        if len(payload) > self.room:
+            self._dropped.add("reply_too_large")
+            payload = encode(TOO_LARGE)
+        proof = None
+        if letter.challenge is not None:
+            proof = self._proofs.prove(letter.challenge, sender.id)
+        answer = Letter(True, self._is_light, letter.attempt, letter.number, None, proof, payload)
+        self._endpoint.send(sender.address, Kind.DHT, answer.packed())
+        self._served.value += 1

@@ -1,0 +1,75 @@
+"""Becoming part of the network: first contacts, one's own neighbourhood, the rest of the space."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+
+from overlay.contact import ID_BITS, Address, Contact, PeerId
+from overlay.dht.config import DhtConfig
+from overlay.dht.errors import NoBootstrapAnswer
+from overlay.dht.server import DhtServer
+
+LONGEST_BACKOFF = 30.0
+"""Seconds."""
+
+KNOWN_AT_ONCE = 32
+"""Contacts from an earlier run that are tried in one attempt."""
+
+_log = logging.getLogger(__name__)
+
+
+async def find_first_contacts(
+    server: DhtServer,
+    config: DhtConfig,
+    bootstrap: Sequence[Address],
+    known: Sequence[Contact],
+    draw: random.Random,
+) -> list[Contact]:
+    """Whoever answers first of the bootstrap addresses and the contacts known from before.
+
+    Tries again with back-off; without a bootstrap address, nobody answering means the first node of a
+    network, else `NoBootstrapAnswer`.
+    """
+    own = server.node.contact.address
+    first = [address for address in dict.fromkeys(bootstrap) if address != own]
+    before = [contact.address for contact in known]
+    for attempt in range(config.join_attempts):
+        some = draw.sample(before, min(len(before), KNOWN_AT_ONCE))
+        answered = await server.bootstrap(list(dict.fromkeys(first + some)))
+        if answered or not first:
+            return answered
+        if attempt + 1 < config.join_attempts:
+            pause = backoff(config.join_backoff, attempt, draw)
+            _log.warning("no bootstrap node answered; trying again in %.1f s", pause)
+            await asyncio.sleep(pause)
+    addresses = ", ".join(map(str, first))
+    raise NoBootstrapAnswer(
+        f"none of {addresses} answered {config.join_attempts} attempts: check that one of them runs,"
+        " can be reached, and has the same network key"
+    )
+
+
+def backoff(first: float, attempt: int, draw: random.Random) -> float:
+    return min(first * 2.0**attempt, LONGEST_BACKOFF) * draw.uniform(0.5, 1.5)
+
+
+async def explore(server: DhtServer, config: DhtConfig, draw: random.Random) -> None:
+    """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
+
+    Each part shares one bit less with the own id than the next nearer one; the nearest is where the
+    closest neighbour is. Parts of which enough is known already are left out.
+    """
+    own = server.node
+    closest = [c for c in await server.closest(own.id, config.k) if c.id != own.id]
+    if not closest:
+        return
+    nearest = int.from_bytes(closest[0].id, "big") ^ own.long_id
+    known = [peer.long_id ^ own.long_id for peer in server.protocol.router]
+    for bit in range(nearest.bit_length(), ID_BITS):
+        low = 1 << bit
+        if sum(low <= distance < 2 * low for distance in known) < config.k:
+            place = own.long_id ^ (low | draw.getrandbits(bit))
+            await server.closest(PeerId(place.to_bytes(ID_BITS // 8, "big")), config.alpha)

@@ -1,0 +1,187 @@
+"""The DHT's own requests and replies, codes 0x00 to 0x0f.
+
+    Ping       -> Pong
+    FindNode   -> Found
+    FindValue  -> FoundValue where the value is held, else Found
+    Store      -> Stored
+    any        -> Refused
+
+`Pong`, `Found` and `FoundValue` carry a token (see `address_tokens`) which a later `Store`, or a request of
+another layer that leaves something behind, must present. A message checks itself when it is made, and
+so also when it is decoded: one that breaks a limit below does not decode.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+from overlay.dht.errors import ValueTooLarge
+from overlay.errors import UsageError
+from overlay.wire import message
+
+MAX_VALUE_BYTES = 1024
+"""Bytes of one value: with key, token and a proof of identity it fits into a datagram of 1,400 bytes."""
+
+MAX_CONTACTS = 64
+"""Contacts in one reply; more is malformed."""
+
+MAX_VERSION = 2**63 - 1
+MAX_TOKEN_BYTES = 16
+MAX_REASON_CHARS = 32
+
+
+def _check_token(token: bytes) -> None:
+    if len(token) > MAX_TOKEN_BYTES:
+        raise UsageError(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
+
+
+def _check_contacts(contacts: tuple[Contact, ...]) -> None:
+    if len(contacts) > MAX_CONTACTS:
+        raise UsageError(f"a reply has at most {MAX_CONTACTS} contacts, not {len(contacts)}")
+
+
+def _check_count(count: int) -> None:
+    if not 1 <= count <= MAX_CONTACTS:
+        raise UsageError(f"count={count} is not within 1..{MAX_CONTACTS}")
+
+
+@message(0x00)
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Are you there?"""
+
+
+@message(0x01)
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """I am."""
+
+    token: bytes
+
+    def __post_init__(self) -> None:
+        _check_token(self.token)
+
+
+@message(0x02)
+@dataclass(frozen=True, slots=True)
+class FindNode:
+    """Which `count` nodes that you know are closest to `target`?"""
+
+    target: PeerId
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_count(self.count)
+
+
+@message(0x03)
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The closest that the sender knows and a datagram holds, nearest first, without the one who asked."""
+
+    token: bytes
+    contacts: tuple[Contact, ...]
+
+    def __post_init__(self) -> None:
+        _check_token(self.token)
+        _check_contacts(self.contacts)
+
+
+@message(0x04)
+@dataclass(frozen=True, slots=True)
+class FindValue:
+    """Your record under `key`, or else the `count` nodes closest to it?"""
+
+    key: PeerId
+    count: int
+
+    def __post_init__(self) -> None:
+        _check_count(self.count)
+
+
+@message(0x05)
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A value, its version, and the seconds that it has left to live when it is sent."""
+
+    version: int
+    value: bytes
+    time_to_live: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.version <= MAX_VERSION:
+            raise UsageError(f"a version is a whole number from 0 to 2^63 - 1, not {self.version}")
+        if len(self.value) > MAX_VALUE_BYTES:
+            raise ValueTooLarge(
+                f"a value has at most {MAX_VALUE_BYTES} bytes, not {len(self.value)}:"
+                " store where it can be fetched instead"
+            )
+        if not (self.time_to_live > 0 and math.isfinite(self.time_to_live)):
+            raise UsageError(f"a time to live is a number of seconds, not {self.time_to_live}")
+
+    @property
+    def rank(self) -> tuple[int, bytes]:
+        """Of two records under one key the one of higher rank stays: by version, then by value."""
+        return self.version, self.value
+
+
+@message(0x06)
+@dataclass(frozen=True, slots=True)
+class FoundValue:
+    """The record that the sender holds, and as many of the closest nodes as the datagram has room for."""
+
+    token: bytes
+    record: Record
+    contacts: tuple[Contact, ...]
+
+    def __post_init__(self) -> None:
+        _check_token(self.token)
+        _check_contacts(self.contacts)
+
+
+@message(0x07)
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Hold this record under `key`, unless you hold one of higher rank."""
+
+    key: PeerId
+    record: Record
+    token: bytes
+
+    def __post_init__(self) -> None:
+        _check_token(self.token)
+
+
+@message(0x08)
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The record of highest rank is held; `newest` is its version."""
+
+    newest: int
+
+
+@message(0x09)
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request was understood and is not granted; asking again the same way will not help."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if len(self.reason) > MAX_REASON_CHARS:
+            raise UsageError(f"a reason has at most {MAX_REASON_CHARS} characters")
+
+
+BAD_TOKEN = Refused("token")
+"""The token is not one that this node gave to the sender's address lately: ask it anything, and try again."""
+
+NO_ROOM = Refused("room")
+"""The node holds as many records as it will, in all or for the sender."""
+
+NOT_SERVED = Refused("not_served")
+"""The node does not answer requests of this type: it is a light member, or has no such service."""
+
+TOO_LARGE = Refused("too_large")
+"""The answer does not fit into a datagram."""

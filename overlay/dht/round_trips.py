@@ -1,0 +1,121 @@
+"""How long to wait for a reply, and how often to ask, from what was measured.
+
+A round trip has two parts: the way to the peer and back, which is the peer's own and steady, and the time
+spent in queues, most of it on this machine, which comes and goes and is the same for everybody. The
+first is learnt for each peer as the shortest time lately, the second from all replies as in RFC 6298,
+
+    time-out = way(peer) + smoothed queueing + 4 x its mean deviation,
+
+so that a moment of heavy load is forgotten as fast for a peer that is seldom asked as for the others.
+
+Every reply says which sending it answers, so each gives a sample, and tells how many sendings before it
+were lost. From the share f of lost sendings follows the number of tries: the least n with f^n <= 10^-5, so
+that a live peer is given up once in 100,000 requests whatever the loss, and a dead one after three
+tries where nothing is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+from overlay.contact import Address
+
+FIRST_TIMEOUT = 0.5
+"""Seconds, before anything is measured."""
+
+LEAST_TIMEOUT = 0.03
+"""Seconds: a busy process may take this long to get round to a datagram."""
+
+LEAST_MARGIN = 0.02
+"""Seconds above the expected round trip, however steady it is."""
+
+MOST_TIMEOUT = 2.0
+"""Seconds."""
+
+LEAST_TRIES = 3
+MOST_TRIES = 14
+FALSE_ALARMS = 1e-5
+"""The share of requests to live peers that may fail."""
+
+FIRST_LOSS = 0.1
+"""The share of lost sendings assumed before anything is measured."""
+
+LOSS_WEIGHT = 1 / 64
+"""The weight of one sending in the measured loss."""
+
+PEERS = 4096
+"""Peers whose round trips are remembered: those heard last."""
+
+
+class Estimate:
+    """A smoothed value and its mean deviation, in seconds."""
+
+    __slots__ = ("deviation", "value")
+
+    def __init__(self, sample: float) -> None:
+        self.value = sample
+        self.deviation = sample / 2
+
+    def measured(self, sample: float) -> None:
+        error = sample - self.value
+        self.value += error / 8
+        self.deviation += (abs(error) - self.deviation) / 4
+
+
+class RoundTrips:
+    """What one node has measured of its peers."""
+
+    def __init__(self) -> None:
+        self._ways: OrderedDict[Address, float] = OrderedDict()
+        self._typical_way: Estimate | None = None
+        self._queueing = Estimate(0.0)
+        self._loss = FIRST_LOSS
+
+    def measured(self, address: Address, seconds: float, lost: int) -> None:
+        """A reply came `seconds` after its request was sent; `lost` sendings before had no reply."""
+        way = self._ways.pop(address, seconds)
+        self._queueing.measured(max(seconds - way, 0.0))
+        way = min(seconds, way + (seconds - way) / 8)
+        if len(self._ways) >= PEERS:
+            self._ways.popitem(last=False)
+        self._ways[address] = way
+        if self._typical_way is None:
+            self._typical_way = Estimate(way)
+        else:
+            self._typical_way.measured(way)
+        for _ in range(lost):
+            self._loss += (1 - self._loss) * LOSS_WEIGHT
+        self._loss -= self._loss * LOSS_WEIGHT
+
+    def timeout(self, address: Address, attempt: int = 0) -> float:
+        """Seconds to wait for the reply to the given sending, counted from 0.
+
+        1, 1.25, 1.5, ... 2, 2, ... times the peer's time-out: backing off, but not so far that one lost
+        datagram holds a lookup up.
+        """
+        return self._first_timeout(address) * min(1 + 0.25 * attempt, 2)
+
+    def _first_timeout(self, address: Address) -> float:
+        typical = self._typical_way
+        if typical is None:
+            return FIRST_TIMEOUT
+        way = self._ways.get(address)
+        if way is None:
+            way = typical.value + 4 * typical.deviation
+        queueing = self._queueing
+        wanted = way + queueing.value + max(4 * queueing.deviation, LEAST_MARGIN)
+        return min(max(wanted, LEAST_TIMEOUT), MOST_TIMEOUT)
+
+    @property
+    def loss(self) -> float:
+        """The share of sendings that get no reply from a live peer."""
+        return self._loss
+
+    @property
+    def tries(self) -> int:
+        """How often a request is sent before its peer is given up."""
+        if self._loss <= 0:
+            return LEAST_TRIES
+        needed = math.ceil(math.log(FALSE_ALARMS) / math.log(self._loss))
+        return min(max(needed, LEAST_TRIES), MOST_TRIES)

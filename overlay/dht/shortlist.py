@@ -1,0 +1,203 @@
+"""The candidates of one lookup, nearest first: whom to ask next, and when it is over.
+
+Kademlia's lookup without rounds. While it approaches, alpha requests are in flight; as soon as one is
+answered or overdue the next leaves. Once the nearest candidate has answered and so knew nobody
+nearer, all of the k nearest are asked at once. An overdue request keeps waiting but gives up its place
+in the window, and further candidates are asked in its stead. The lookup is over when the k nearest
+candidates that did not fail have all answered: under any loss and any number of crashed nodes,
+these are the k nearest live ones as far as anybody asked knows any.
+
+Where some of the near ones are dead, those who do not know it yet name them, and so leave out as many live
+ones at the end of their replies. So with F dead or overdue ones nearer than the k-th of the others, the
+nearest peers are asked (again, if they were before) to name k + F contacts.
+
+Bounded whatever peers reply: `budget` requests in all, the contacts asked for taken from each reply,
+four addresses tried for one id (a peer that names a wrong address for an id must not keep the right one
+from being tried).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from enum import Enum, auto
+
+from overlay.contact import PeerId
+from overlay.dht.peer import Peer
+
+ADDRESSES_AN_ID = 4
+
+MOST_REACH = 64
+"""Contacts that one reply may be asked for."""
+
+
+class _State(Enum):
+    NEW = auto()
+    ASKED = auto()
+    OVERDUE = auto()
+    ANSWERED = auto()
+    OUT = auto()
+
+
+class _Candidate:
+    __slots__ = ("addresses", "distance", "hops", "peer", "reach", "state", "tried")
+
+    def __init__(self, peer: Peer, distance: int, hops: int) -> None:
+        self.peer = peer
+        self.distance = distance
+        self.hops = hops
+        self.state = _State.NEW
+        self.addresses = [peer]
+        self.tried = 0
+        self.reach = 0
+
+
+class Shortlist:
+    """The state of one lookup; a core: it is told what happened and says whom to ask."""
+
+    def __init__(self, target: int, k: int, alpha: int, budget: int) -> None:
+        self._target = target
+        self._k = k
+        self._alpha = alpha
+        self._budget = budget
+        self._in_window = 0
+        self._candidates: list[_Candidate] = []
+        self._distances: list[int] = []
+        self._dead: list[int] = []
+        self._by_id: dict[PeerId, _Candidate] = {}
+        self.asked = 0
+        """Requests so far."""
+
+    def add(self, peers: Sequence[Peer], introduced_by: Peer | None = None) -> None:
+        """Candidates from this node's own table, or from the reply of one of them, nearest first."""
+        introducer = None if introduced_by is None else self._by_id.get(introduced_by.id)
+        hops, most = (1, self._k) if introducer is None else (introducer.hops + 1, introducer.reach)
+        for peer in peers[:most]:
+            known = self._by_id.get(peer.id)
+            if known is None:
+                self._insert(_Candidate(peer, peer.long_id ^ self._target, hops))
+            elif known.peer is not peer:
+                self._add_address(known, peer)
+
+    def add_self(self, peer: Peer) -> None:
+        """This node takes part in the DHT, and need not be asked."""
+        candidate = _Candidate(peer, peer.long_id ^ self._target, 0)
+        candidate.state = _State.ANSWERED
+        candidate.reach = MOST_REACH
+        self._insert(candidate)
+
+    def rule_out(self, peers: Sequence[Peer]) -> None:
+        """These were named by a reply, and are known to be dead."""
+        for peer in peers[:MOST_REACH]:
+            if peer.id not in self._by_id:
+                candidate = _Candidate(peer, peer.long_id ^ self._target, 0)
+                candidate.tried = 1
+                candidate.state = _State.OUT
+                self._by_id[peer.id] = candidate
+                insort(self._dead, candidate.distance)
+
+    def next_to_ask(self) -> list[tuple[Peer, int]]:
+        """Whom to ask now, and for how many contacts; they count as asked."""
+        sound = self._sound()
+        reach = self._needed_reach(sound)
+        if all(candidate.state is _State.ANSWERED for candidate in sound):
+            for candidate in self._too_short(sound, reach):
+                candidate.state = _State.NEW
+        window = self._k if sound and sound[0].state is _State.ANSWERED else self._alpha
+        room = min(window - self._in_window, self._budget - self.asked)
+        chosen = [c for c in sound if c.state is _State.NEW][: max(room, 0)]
+        for candidate in chosen:
+            candidate.state = _State.ASKED
+            candidate.reach = reach
+        self._in_window += len(chosen)
+        self.asked += len(chosen)
+        return [(candidate.peer, reach) for candidate in chosen]
+
+    def answered(self, peer: Peer) -> None:
+        candidate = self._by_id.get(peer.id)
+        if candidate is not None:
+            self._leave_window(candidate)
+            candidate.state = _State.ANSWERED
+
+    def overdue(self, peer: Peer) -> None:
+        """`peer` should have answered by now; it is still waited for."""
+        candidate = self._by_id.get(peer.id)
+        if candidate is not None and candidate.state is _State.ASKED:
+            self._leave_window(candidate)
+            candidate.state = _State.OVERDUE
+
+    def failed(self, peer: Peer) -> None:
+        """`peer` is given up: another address of the same id is tried, or the id is out."""
+        candidate = self._by_id.get(peer.id)
+        if candidate is None or candidate.state is _State.OUT:
+            return
+        self._leave_window(candidate)
+        candidate.tried += 1
+        if candidate.tried < len(candidate.addresses):
+            candidate.peer = candidate.addresses[candidate.tried]
+            candidate.state = _State.NEW
+        else:
+            candidate.state = _State.OUT
+            index = bisect_left(self._distances, candidate.distance)
+            del self._candidates[index], self._distances[index]
+            insort(self._dead, candidate.distance)
+
+    @property
+    def is_finished(self) -> bool:
+        """Nothing that may still come can change the result."""
+        if self.asked >= self._budget:
+            return self._in_window == 0
+        nearest = self._candidates[: self._k]
+        if any(candidate.state is not _State.ANSWERED for candidate in nearest):
+            return False
+        return not self._too_short(nearest, self._needed_reach(nearest))
+
+    def result(self) -> list[Peer]:
+        """The k nearest that have answered so far, nearest first."""
+        return [c.peer for c in self._candidates if c.state is _State.ANSWERED][: self._k]
+
+    @property
+    def hops(self) -> int:
+        """How many peers in a row had to be asked until the nearest of the result was found."""
+        answered = (c.hops for c in self._candidates if c.state is _State.ANSWERED)
+        return next(answered, 0)
+
+    def _sound(self) -> list[_Candidate]:
+        """The k nearest that are not overdue."""
+        return [c for c in self._candidates if c.state is not _State.OVERDUE][: self._k]
+
+    def _needed_reach(self, sound: list[_Candidate]) -> int:
+        """k, and one more for each dead or overdue one nearer than the last of the sound ones."""
+        if len(sound) < self._k:
+            missing = len(self._dead) + len(self._candidates) - len(sound)
+        else:
+            limit = sound[-1].distance
+            overdue = bisect_left(self._distances, limit) - (self._k - 1)
+            missing = bisect_left(self._dead, limit) + overdue
+        return min(self._k + missing, MOST_REACH)
+
+    def _too_short(self, sound: list[_Candidate], reach: int) -> list[_Candidate]:
+        """Those of the nearest who were asked for too few, when fewer were known to be dead."""
+        return [candidate for candidate in sound[: self._alpha] if candidate.reach < reach]
+
+    def _leave_window(self, candidate: _Candidate) -> None:
+        if candidate.state is _State.ASKED:
+            self._in_window -= 1
+
+    def _insert(self, candidate: _Candidate) -> None:
+        index = bisect_left(self._distances, candidate.distance)
+        self._distances.insert(index, candidate.distance)
+        self._candidates.insert(index, candidate)
+        self._by_id[candidate.peer.id] = candidate
+
+    def _add_address(self, candidate: _Candidate, peer: Peer) -> None:
+        if len(candidate.addresses) == ADDRESSES_AN_ID:
+            return
+        if any(peer.contact == known.contact for known in candidate.addresses):
+            return
+        candidate.addresses.append(peer)
+        if candidate.state is _State.OUT:
+            candidate.peer = peer
+            candidate.state = _State.NEW
+            del self._dead[bisect_left(self._dead, candidate.distance)]
+            self._insert(candidate)

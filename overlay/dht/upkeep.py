@@ -1,0 +1,80 @@
+"""The one task that looks after a node's place in the DHT while nobody asks it for anything.
+
+Each round checks a few contacts that have been silent, tries one of the dead again (the network may
+only have been cut in two), refreshes buckets, publishes records again and saves the known contacts,
+each at its own interval. A node that has lost everybody looks for the bootstrap nodes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Sequence
+
+from overlay.contact import Address, Contact
+from overlay.dht.config import DhtConfig
+from overlay.dht.contacts_file import save_contacts
+from overlay.dht.joining import explore
+from overlay.dht.peer import Peer
+from overlay.dht.server import DhtServer
+
+
+class Upkeep:
+    """The upkeep of one node; it runs from `start` to `close`."""
+
+    def __init__(self, server: DhtServer, config: DhtConfig, draw: random.Random) -> None:
+        self._server = server
+        self._config = config
+        self._draw = draw
+        self._loop = asyncio.get_running_loop()
+        self._next_save = self._loop.time() + config.save_interval
+        self._rejoin = False
+        self._task: asyncio.Task[None] | None = None
+        self.bootstrap: Sequence[Address] = ()
+
+    def start(self) -> None:
+        self._server.protocol.on_return = self._returned
+        self._task = self._loop.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._save()
+
+    def _returned(self, peer: Peer) -> None:
+        """A dead contact answered: what it knows is news, for the network may have been cut in two."""
+        self._rejoin = True
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.check_interval * self._draw.uniform(0.8, 1.2))
+            await self._round()
+
+    async def _round(self) -> None:
+        protocol = self._server.protocol
+        share = self._config.check_interval / self._config.check_period
+        for peer in protocol.silent_contacts(math.ceil(len(protocol.router) * share)):
+            protocol.check(peer)
+        await self._look_for_the_lost()
+        if self._rejoin:
+            self._rejoin = False
+            await explore(self._server, self._config, self._draw)
+        await self._server.refresh()
+        await self._server.republish()
+        if self._loop.time() >= self._next_save:
+            self._next_save = self._loop.time() + self._config.save_interval
+            self._save()
+
+    async def _look_for_the_lost(self) -> None:
+        protocol = self._server.protocol
+        if protocol.buried:
+            await protocol.call_ping(self._draw.choice(list(protocol.buried)))
+        if len(protocol.router) == 0 and self.bootstrap:
+            self._rejoin = bool(await self._server.bootstrap(self.bootstrap)) or self._rejoin
+
+    def _save(self) -> None:
+        contacts: list[Contact] = [peer.contact for peer in self._server.protocol.router]
+        if self._config.contacts_file is not None and contacts:
+            save_contacts(self._config.contacts_file, contacts)
