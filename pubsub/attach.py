@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from overlay.channel import ChannelConfig, OnAck
 from overlay.contact import Address, Contact
@@ -107,7 +107,8 @@ class NetworkAttachment:
 
     def serve(self, process: Process) -> None:
         for kind in (*process.message_types, *MEMBERSHIP_MESSAGES):
-            self._runtime.on(kind, process.receive)
+            handler = process.receive_gossip if kind is Gossip else process.receive
+            self._runtime.on(kind, handler)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
 
     def watch(self, contact: Contact) -> None:
@@ -116,12 +117,15 @@ class NetworkAttachment:
     def unwatch(self, contact: Contact) -> None:
         self._runtime.failure.unwatch(contact)
 
-    def send_event(self, to: Contact, gossip: Gossip, on_ack: OnAck | None) -> None:
+    def send_event(self, to: Sequence[Contact], gossip: Gossip, on_ack: OnAck | None) -> None:
         if self._over_channels:
-            if not self._runtime.send(to, gossip, on_ack) and on_ack is not None:
-                on_ack(False)
+            send = self._runtime.send
+            for contact in to:
+                if not send(contact, gossip, on_ack) and on_ack is not None:
+                    on_ack(False)
         else:
-            self._runtime.send_datagram(to, gossip)
+            for contact in to:
+                self._runtime.send_datagram(contact, gossip)
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
         self._sends += 1

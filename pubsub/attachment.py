@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from overlay.channel import OnAck
@@ -41,8 +41,8 @@ class Attachment(Protocol):
         """Hand the process its messages, and the failure detector's suspicions."""
         ...
 
-    def send_event(self, to: Contact, gossip: Gossip, on_ack: OnAck | None) -> None:
-        """Send a copy; `on_ack` is called once where links are acknowledged, and never where not."""
+    def send_event(self, to: Sequence[Contact], gossip: Gossip, on_ack: OnAck | None) -> None:
+        """Send a copy to each; `on_ack` is called once for each over channels, and never otherwise."""
         ...
 
     async def writable(self, contacts: Iterable[Contact]) -> None:

@@ -135,6 +135,8 @@ def unpack_body(gossip: Gossip) -> EventBody:
 
 def _depth(data: Any) -> int:
     """How deep lists and maps nest, as far as one level beyond what is allowed."""
+    if not isinstance(data, (list, tuple, dict)):
+        return 0
     level, depth = [data], 0
     while level and depth <= MAX_NESTING + 1:
         level = [

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from overlay.contact import Contact
-from overlay.context import Randomness, Timer
 from pubsub.attachment import Attachment
 from pubsub.event import Gossip
 from pubsub.receipt import Receipt
 
 
 class EventLink:
-    """The events' `Context` of a process, and the `Fate` of their copies."""
+    """The `Carrier` of a process's events."""
 
     def __init__(self, attachment: Attachment, acknowledged: bool) -> None:
         """`acknowledged`: whether it can be known that a copy has arrived."""
         self._attachment = attachment
         self._acknowledged = acknowledged
-        self._control = attachment.control
         self._receipts: dict[bytes, Receipt] = {}
 
     @contextmanager
@@ -33,10 +31,10 @@ class EventLink:
             receipt.complete = True
             self._close_if_done(receipt)
 
-    def accepted(self, gossip: Gossip) -> None:
+    def accepted(self, gossip: Gossip, copies: int) -> None:
         receipt = self._receipts.get(gossip.id)
         if receipt is not None:
-            receipt.copies += 1
+            receipt.copies += copies
 
     def refused(self, gossip: Gossip) -> None:
         receipt = self._receipts.get(gossip.id)
@@ -53,27 +51,12 @@ class EventLink:
         if done and receipt.complete:
             self._receipts.pop(receipt.id, None)
 
-    @property
-    def contact(self) -> Contact:
-        return self._control.contact
-
-    @property
-    def random(self) -> Randomness:
-        return self._control.random
-
-    def now(self) -> float:
-        return self._control.now()
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
-        return self._control.call_later(delay, action)
-
-    def send(self, to: Contact, message: object) -> None:
-        assert type(message) is Gossip
-        receipt = self._receipts.get(message.id)
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        receipt = self._receipts.get(gossip.id)
         if receipt is None:
-            self._attachment.send_event(to, message, None)
+            self._attachment.send_event(to, gossip, None)
             return
-        receipt.copy_sent()
+        receipt.copies_sent(len(to))
         on_ack = partial(self._settled, receipt) if self._acknowledged else None
-        self._attachment.send_event(to, message, on_ack)
+        self._attachment.send_event(to, gossip, on_ack)
         self._close_if_done(receipt)

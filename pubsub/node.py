@@ -81,14 +81,13 @@ class Node:
         self._link = EventLink(attachment, acknowledged=config.links == "channel")
         services = Services(
             control=attachment.control,
-            events=self._link,
+            carrier=self._link,
             make_membership=attachment.make_membership,
             find_contacts=attachment.find_contacts,
             metrics=self.metrics,
             observer=self._trace,
             watch=attachment.watch,
             unwatch=attachment.unwatch,
-            fate=self._link,
             verify=is_signed_by_publisher if config.signatures else None,
         )
         self._process = Process(services, config.parameters)

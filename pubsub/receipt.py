@@ -67,8 +67,8 @@ class Receipt:
         """Every copy has been acknowledged or has failed."""
         return self.acknowledged + self.failed >= self.copies
 
-    def copy_sent(self) -> None:
-        self.sent += 1
+    def copies_sent(self, count: int) -> None:
+        self.sent += count
         if self._waiter is not None:
             self._wake()
 

@@ -7,7 +7,7 @@ subtopic once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
@@ -17,7 +17,7 @@ from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip, draw_upward
-from pubsub.camcast.leases import Fate, Leases
+from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import Goodbye, NewProcesses, NewProcessesAnswer
 from pubsub.camcast.observer import Observer
@@ -40,8 +40,8 @@ class Services:
 
     control: Context
     """For everything but events; what is sent should arrive (an acknowledged channel)."""
-    events: Context
-    """For events; whether they are acknowledged is the network's choice."""
+    carrier: Carrier
+    """For events."""
     make_membership: MakeMembership
     find_contacts: FindContacts
     metrics: Metrics
@@ -49,7 +49,6 @@ class Services:
     watch: Callable[[Contact], None] = lambda contact: None
     """Have a member of the topic table watched by the failure detector."""
     unwatch: Callable[[Contact], None] = lambda contact: None
-    fate: Fate | None = None
     verify: Callable[[Gossip, EventBody], bool] | None = None
     """Whether an event's signature is its publisher's; None accepts every event."""
     dissemination: DisseminationFactory = EagerGossip
@@ -59,8 +58,8 @@ class Services:
 class Spread:
     """Where an event went from here: members of the community, and super-processes, by topic."""
 
-    members: tuple[Contact, ...]
-    upward: tuple[tuple[str, Contact], ...]
+    members: Sequence[Contact]
+    upward: Sequence[tuple[str, Contact]]
 
 
 class Community:
@@ -209,8 +208,10 @@ class Community:
 
     # Events.
 
-    def forward(self, to: Contact, gossip: Gossip) -> None:
-        self._record("send", event=gossip.id, peer=to.id, hops=gossip.hops)
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        if self._observer is not None:
+            for member in to:
+                self._record("send", event=gossip.id, peer=member.id, hops=gossip.hops)
         self._leases.send(to, gossip)
 
     def publish(self, gossip: Gossip, body: EventBody) -> Spread:
@@ -223,7 +224,8 @@ class Community:
         self._received.value += 1
         if gossip.id in self._heard:
             self._duplicates.value += 1
-            self._record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
+            if self._observer is not None:
+                self._record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
             self._dissemination.heard_again(gossip, sender)
             return
         try:
@@ -234,7 +236,8 @@ class Community:
         if self._services.verify is not None and not self._services.verify(gossip, body):
             self._drop(gossip, "bad_signature")
             return
-        self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
+        if self._observer is not None:
+            self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
         self._take(gossip, body, (sender.id, body.publisher), from_outside=gossip.upward)
 
     def receive_own(self, gossip: Gossip, body: EventBody) -> None:
@@ -255,7 +258,7 @@ class Community:
 
     def _send_upward(
         self, onward: Gossip, body: EventBody, from_outside: bool
-    ) -> tuple[tuple[str, Contact], ...]:
+    ) -> list[tuple[str, Contact]]:
         sent: list[tuple[str, Contact]] = []
         for table in self.super_tables.linked():
             drawn = draw_upward(
@@ -273,7 +276,7 @@ class Community:
             for contact in drawn:
                 self._send_to_super(contact, up, table, tried)
                 sent.append((table.topic.name, contact))
-        return tuple(sent)
+        return sent
 
     def _send_to_super(
         self, to: Contact, up: Gossip, table: SuperTable, tried: dict[PeerId, None]
@@ -293,7 +296,7 @@ class Community:
 
         self._upward.value += 1
         self._record("upward", event=up.id, peer=to.id, hops=up.hops, detail=up.community)
-        self._leases.send(to, up, confirmed)
+        self._leases.send_surely(to, up, confirmed)
 
     def _drop(self, gossip: Gossip, reason: str) -> None:
         self._drops.add(reason)

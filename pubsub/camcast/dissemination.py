@@ -10,7 +10,7 @@ Processes known to have the event, the one it came from and its publisher, are l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
@@ -35,15 +35,15 @@ class Neighbourhood(Protocol):
         """floor(ln N + c) at present."""
         ...
 
-    def forward(self, to: Contact, gossip: Gossip) -> None:
-        """Send a copy to a member of the community."""
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        """Send a copy to each of these members of the community."""
         ...
 
 
 class Dissemination(Protocol):
     """How an event spreads within one community once this process has it; not how it goes upward."""
 
-    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> tuple[Contact, ...]:
+    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> Sequence[Contact]:
         """Take part in spreading a new event; returns the members it was sent to at once.
 
         `gossip` is ready to be forwarded, its hops already counted."""
@@ -60,15 +60,15 @@ class EagerGossip:
     def __init__(self, neighbourhood: Neighbourhood) -> None:
         self._neighbourhood = neighbourhood
 
-    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> tuple[Contact, ...]:
+    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> Sequence[Contact]:
         neighbourhood = self._neighbourhood
         candidates = [member for member in neighbourhood.table if member.id not in known_to]
         fanout = neighbourhood.fanout
         if len(candidates) > fanout:
             candidates = neighbourhood.random.sample(candidates, fanout)
-        for member in candidates:
-            neighbourhood.forward(member, gossip)
-        return tuple(candidates)
+        if candidates:
+            neighbourhood.forward(candidates, gossip)
+        return candidates
 
     def heard_again(self, gossip: Gossip, sender: Contact) -> None:
         """Nothing to learn: every target gets the whole event whatever the others do."""

@@ -15,7 +15,7 @@ process without a lease waits for the answer: one round trip, once per lease and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,10 +39,16 @@ Confirmed = Callable[[bool], None]
 """Called once: is the process there and in the community?"""
 
 
-class Fate(Protocol):
-    """Is told of every copy of an event: that it is to be sent, and if so that it never will be."""
+class Carrier(Protocol):
+    """Takes events to other processes; whether they are acknowledged or may be lost is its own matter.
 
-    def accepted(self, gossip: Gossip) -> None: ...
+    It is told of every copy: that it is to be sent (`accepted`), and then either sent or `refused`."""
+
+    def accepted(self, gossip: Gossip, copies: int) -> None: ...
+
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        """Send one copy to each; never blocks, and never raises for reasons of the network."""
+        ...
 
     def refused(self, gossip: Gossip) -> None: ...
 
@@ -65,21 +71,19 @@ class Leases:
     def __init__(
         self,
         control: Context,
-        events: Context,
+        carrier: Carrier,
         promise: Callable[[str], float],
         gone: Callable[[Contact, str], None],
         check_timeout: float,
         metrics: Metrics,
-        fate: Fate | None = None,
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
         `gone` is told of whoever does not answer, or answers that it is not in the topic."""
         self._control = control
-        self._events = events
+        self._carrier = carrier
         self._promise = promise
         self._gone = gone
         self._check_timeout = check_timeout
-        self._fate = fate
         self._renew_before: dict[tuple[PeerId, str], float] = {}
         self._until: dict[tuple[PeerId, str], float] = {}
         self._questions: dict[tuple[PeerId, str], _Question] = {}
@@ -87,28 +91,32 @@ class Leases:
         self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
         self._sent = metrics.counter("events_sent", "Copies of events sent.")
 
-    def send(self, to: Contact, gossip: Gossip, confirmed: Confirmed | None = None) -> None:
-        """Send the event, now or when `to` has answered; drop it, counted, if it is not in the community."""
-        if self._fate is not None:
-            self._fate.accepted(gossip)
-        key = (to.id, gossip.community)
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        """Send the event to each, now or when it has answered; not, and counted, if it is no member."""
+        self._carrier.accepted(gossip, len(to))
         now = self._control.now()
-        if now < self._until.get(key, now):
-            self._sent.value += 1
-            self._events.send(to, gossip)
-            if confirmed is not None:
-                confirmed(True)
-            if now > self._renew_before[key]:
-                self._ask(to, gossip.community)
-            return
-        question = self._ask(to, gossip.community)
-        if confirmed is not None:
-            question.waiting.append(confirmed)
-        if len(question.held) >= HELD_EVENTS or question.held_bytes > HELD_BYTES:
-            self._refuse([gossip], "waiting_full")
-            return
-        question.held.append(gossip)
-        question.held_bytes += len(gossip.body)
+        topic, until, renew_before = gossip.community, self._until, self._renew_before
+        ready: list[Contact] = []
+        for contact in to:
+            key = (contact.id, topic)
+            if until.get(key, 0.0) > now:
+                ready.append(contact)
+                if now > renew_before[key]:
+                    self._ask(contact, topic)
+            else:
+                self._hold(self._ask(contact, topic), gossip)
+        if ready:
+            self._sent.value += len(ready)
+            self._carrier.send(ready, gossip)
+
+    def send_surely(self, to: Contact, gossip: Gossip, confirmed: Confirmed) -> None:
+        """Send the event to one, and tell whether it is in the community."""
+        if self.holds(to.id, gossip.community):
+            self.send((to,), gossip)
+            confirmed(True)
+        else:
+            self.send((to,), gossip)
+            self.confirm(to, gossip.community, confirmed)
 
     def confirm(self, contact: Contact, topic: str, then: Confirmed | None = None) -> None:
         """Ask `contact` whether it is in `topic`, even when it holds a lease: this is CHECK for one entry."""
@@ -158,6 +166,13 @@ class Leases:
         if question is not None and question.nonce == answer.nonce:
             self._settle(key, answer.lease, "not_a_member")
 
+    def _hold(self, question: _Question, gossip: Gossip) -> None:
+        if len(question.held) >= HELD_EVENTS or question.held_bytes > HELD_BYTES:
+            self._refuse([gossip], "waiting_full")
+            return
+        question.held.append(gossip)
+        question.held_bytes += len(gossip.body)
+
     def _ask(self, contact: Contact, topic: str) -> _Question:
         key = (contact.id, topic)
         question = self._questions.get(key)
@@ -175,7 +190,8 @@ class Leases:
     def _again(self, key: tuple[PeerId, str]) -> None:
         question = self._questions[key]
         question.tries_left -= 1
-        if not question.tries_left:
+        # While its lease runs a process is not given up: its answer may wait behind many events.
+        if question.tries_left <= 0 and not self.holds(*key):
             self._settle(key, 0.0, "no_answer")
             return
         question.timer = self._control.call_later(
@@ -190,9 +206,9 @@ class Leases:
         alive = lease > 0
         if alive:
             self._keep(key, question.asked, lease)
+            self._sent.value += len(question.held)
             for gossip in question.held:
-                self._sent.value += 1
-                self._events.send(question.contact, gossip)
+                self._carrier.send((question.contact,), gossip)
         else:
             self._until.pop(key, None)
             self._renew_before.pop(key, None)
@@ -204,9 +220,8 @@ class Leases:
     def _refuse(self, held: list[Gossip], reason: str) -> None:
         if held:
             self._drops.add(reason, len(held))
-        if self._fate is not None:
-            for gossip in held:
-                self._fate.refused(gossip)
+        for gossip in held:
+            self._carrier.refused(gossip)
 
     def _keep(self, key: tuple[PeerId, str], asked: float, lease: float) -> None:
         if len(self._until) >= 4096:

@@ -50,15 +50,14 @@ class Process:
         )
         self.leases = Leases(
             services.control,
-            services.events,
+            services.carrier,
             self._promise,
             self._gone,
             self.parameters.check_timeout,
             services.metrics,
-            services.fate,
         )
         self._handlers: dict[type, Callable[[Contact, object], None]] = {
-            Gossip: self._receive_gossip,  # type: ignore[dict-item]
+            Gossip: self.receive_gossip,  # type: ignore[dict-item]
             Check: self.leases.receive_check,  # type: ignore[dict-item]
             CheckAnswer: self.leases.receive_answer,  # type: ignore[dict-item]
             Goodbye: self._receive_goodbye,  # type: ignore[dict-item]
@@ -150,11 +149,14 @@ class Process:
             community.gone(contact.id, topic)
 
     def _hand_up(self, topic: str, gossip: Gossip, body: EventBody) -> None:
+        if len(self.communities) == 1:
+            return
         for name, community in list(self.communities.items()):
             if name != topic and included(name, body.topic, body.lineage):
                 community.receive_own(gossip, body)
 
-    def _receive_gossip(self, sender: Contact, gossip: Gossip) -> None:
+    def receive_gossip(self, sender: Contact, gossip: Gossip) -> None:
+        """A copy of an event; what `receive` does with one, without a detour."""
         community = self.communities.get(gossip.community)
         if community is not None:
             community.receive(sender, gossip)

@@ -78,6 +78,8 @@ class SuperTables:
 
     def linked(self) -> list[SuperTable]:
         """The tables to send to: for each parent its own, or those that bridge it."""
+        if not self._tables:
+            return []
         return [self._tables[t.name] for t in self._walk() if self._tables.get(t.name)]
 
     def missing(self) -> list[Topic]:

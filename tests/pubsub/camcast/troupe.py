@@ -7,7 +7,7 @@ again and again. The real ones are tested where they are made; here the protocol
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from overlay.contact import Contact, PeerId
 from overlay.membership.interface import Found, Membership, MembershipListener
@@ -24,20 +24,21 @@ from pubsub.topic import Topic
 REDRAW = 4.0
 
 
-class Loss:
-    """A context over which a part of what is sent is lost; for events, where the stage loses nothing else."""
+class StageCarrier:
+    """Takes events over the stage, on which a part of them is lost."""
 
     def __init__(self, context: StageContext, loss: float) -> None:
         self._context = context
         self._loss = loss
-        self.contact = context.contact
-        self.random = context.random
-        self.now = context.now
-        self.call_later = context.call_later
 
-    def send(self, to: Contact, message: object) -> None:
-        if self.random.random() >= self._loss:
-            self._context.send(to, message)
+    def accepted(self, gossip: Gossip, copies: int) -> None: ...
+
+    def refused(self, gossip: Gossip) -> None: ...
+
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        for contact in to:
+            if self._context.random.random() >= self._loss:
+                self._context.send(contact, gossip)
 
 
 class OracleDirectory:
@@ -160,7 +161,7 @@ class Actor:
         directory = troupe.directory.of(self.context)
         services = Services(
             self.context,
-            Loss(self.context, troupe.event_loss),
+            StageCarrier(self.context, troupe.event_loss),
             self._membership,
             directory.contacts,
             self.metrics,
