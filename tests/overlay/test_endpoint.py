@@ -282,7 +282,8 @@ def test_closing_lets_go_of_those_who_wait_for_space() -> None:
             await asyncio.sleep(0)
             assert not waiting.done()
             await alice.endpoint.close()
-            await waiting
+            async with asyncio.timeout(10):
+                await waiting
 
     asyncio.run(main())
 
