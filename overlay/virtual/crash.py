@@ -1,13 +1,14 @@
 """What a crash leaves of the programs of a host: nothing that runs, and coroutines that stay as they are.
 
 A coroutine that is let go runs its `finally` clauses, and a host that lost its power does not. So the
-coroutines of the dead are kept, until the next network of this process begins its run; only then are they
-let go, where no loop runs and nobody looks.
+coroutines of the dead are kept, until the next network of this process begins its run or the process
+ends; only then are they let go, where no loop runs and nobody looks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import warnings
 from contextlib import suppress
 from contextvars import Context
@@ -54,6 +55,9 @@ def bury() -> None:
         warnings.simplefilter("ignore")
         while _graves:
             _close(_graves.pop())
+
+
+atexit.register(bury)
 
 
 def _close(coroutine: Any) -> None:

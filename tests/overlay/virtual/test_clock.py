@@ -16,7 +16,10 @@ from overlay.virtual import Network, nth_host
 
 
 def run(main: Coroutine[Any, Any, Any]) -> Any:
-    return Network(seed=1).run(main)
+    net = Network(seed=1)
+    result = net.run(main)
+    assert net.unhandled == []
+    return result
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=60))
@@ -109,6 +112,17 @@ def test_a_ready_program_that_yields_lets_what_is_due_happen() -> None:
         return "done"
 
     assert run(main()) == "done"
+
+
+def test_exceptions_that_nobody_caught_are_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_later(1, lambda: 1 // 0)
+        await asyncio.sleep(2)
+
+    net = Network(seed=1)
+    net.run(main())
+    assert [type(context["exception"]) for context in net.unhandled] == [ZeroDivisionError]
+    assert "Exception in callback" in caplog.text
 
 
 def test_work_for_a_thread_is_done_in_place() -> None:

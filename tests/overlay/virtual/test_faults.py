@@ -177,8 +177,10 @@ def test_a_partition_cuts_off_what_is_on_its_way() -> None:
         one.transport.sendto(b"on its way", tuple(two.address))
         await asyncio.sleep(0.5)
         net.partition([ONE], [TWO])
-        one.transport.sendto(b"into the cut", tuple(two.address))
         await asyncio.sleep(1)
+        one.transport.sendto(
+            b"into the cut, which heals before it would arrive", tuple(two.address)
+        )
         net.heal()
         one.transport.sendto(b"after", tuple(two.address))
         await asyncio.sleep(2)

@@ -135,9 +135,10 @@ async def impossible_destinations() -> object:
 async def names_and_kinds_of_data() -> object:
     server = await listen("localhost")
     anywhere = await listen("0.0.0.0")
+    anywhere.transport.sendto(b"", tuple(server.address))  # sent by some versions of asyncio
     anywhere.transport.sendto(bytearray(b"array"), tuple(server.address))
     anywhere.transport.sendto(memoryview(b"view"), ("localhost", server.address.port))
-    await until(lambda: len(server.received) == 2)
+    await until(lambda: b"view" in server.payloads)
     kinds = {type(data) for data in server.payloads}
     origins = {origin for _, _, origin in server.received}
     return (
