@@ -57,7 +57,7 @@ class Runtime:
         self.endpoint = endpoint
         self.metrics: Metrics = endpoint.metrics
         self.channels = Channels(endpoint, config.channel)
-        self.failure = FailureDetector(self.channels, config.failure, self.metrics)
+        self.failure = FailureDetector(self.contact.id, self.channels, config.failure, self.metrics)
         self._loop = asyncio.get_running_loop()
         self._handlers: dict[type, MessageHandler] = {}
         self._timers: dict[RuntimeTimer, None] = {}

@@ -10,7 +10,7 @@
 from overlay.channel.channel import Channel
 from overlay.channel.channels import Channels
 from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.core import MessageTooLarge
+from overlay.channel.protocol.send_buffer import MessageTooLarge
 from overlay.channel.protocol.state import ChannelState, OnAck, PeerRestarted
 from overlay.channel.protocol.table import TooManyChannels
 

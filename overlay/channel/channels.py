@@ -244,9 +244,12 @@ class Channels:
         if core is None:
             return
         now = max(self._loop.time(), channel.timer_at)
-        if now >= core.next_timer():
+        due = core.next_timer()
+        if due > now:
+            self._arm(channel, due)
+        else:
             core.handle_timer(now)
-        self._flush_one(channel, now)
+            self._flush_one(channel, now)
 
     def _wake(self, channel: Channel) -> None:
         waiters = list(channel.waiters)

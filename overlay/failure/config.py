@@ -9,15 +9,16 @@ from overlay.errors import UsageError
 
 @dataclass(frozen=True)
 class FailureConfig:
-    """Times are seconds. A crash is noticed within interval + time-out: 4 s while the network behaves."""
+    """Times are seconds. A crash is noticed within 1.1 x interval + time-out, by default 4.2 s."""
 
     interval: float = 1.5
-    """A watched peer that was silent for so long is asked for a sign of life; any traffic is one."""
+    """A watched peer that was silent for so long is asked for a sign of life; any traffic is one. Of two that
+    watch each other, the one with the smaller id waits a tenth longer, and so is asked and needs not ask."""
 
     least_retry: float = 0.1
     """It is asked again every max(least_retry, 1.25 x the shortest usual answer) until it answers."""
 
-    threshold: float = 8.0
+    threshold: float = 6.0
     """The suspicion level at which a peer is suspected: minus log10 of the chance that a live one would take
     so long to answer, given how long it took before."""
 

@@ -18,6 +18,9 @@ from overlay.failure.config import FailureConfig
 EXPECTED_ANSWER = 0.2
 """Seconds: how long a peer is thought to take until it has answered."""
 
+SECOND_TO_ASK = 1.1
+"""How much longer the smaller id of a pair waits before it asks, so that only one of the two does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -60,8 +63,11 @@ class _Watch:
 class Detector:
     """Watches any number of peers; the time of each is looked at only when something may be due."""
 
-    def __init__(self, config: FailureConfig, heard_at: Callable[[PeerId], float | None]) -> None:
+    def __init__(
+        self, me: PeerId, config: FailureConfig, heard_at: Callable[[PeerId], float | None]
+    ) -> None:
         """`heard_at`: when a peer last gave a sign of life, on the clock of `now`; None if not known."""
+        self._me = me
         self._config = config
         self._heard_at = heard_at
         self._watches: dict[PeerId, _Watch] = {}
@@ -98,7 +104,7 @@ class Detector:
         watch = self._watches.get(peer)
         if watch is None or watch.asked_at is None:
             return 0.0
-        return watch.answers.level(now - watch.asked_at)
+        return watch.answers.level(now - watch.asked_at, self._retry(watch))
 
     @property
     def watched(self) -> list[Contact]:
@@ -144,10 +150,12 @@ class Detector:
         if watch.suspected:
             watch.suspected = False
             actions.append(Restore(watch.contact))
-        watch.answers.sample(min(seconds, self._config.most_timeout))
+        # A partition says little of how long answers take: learn only that the time-out was too short.
+        watch.answers.sample(min(seconds, self._timeout(watch)))
 
     def _listen(self, watch: _Watch, now: float, actions: list[Action]) -> None:
-        quiet_until = watch.heard_at + self._config.interval
+        patience = self._config.interval * (1 if self._me > watch.contact.id else SECOND_TO_ASK)
+        quiet_until = watch.heard_at + patience
         if now < quiet_until:
             self._schedule(watch, quiet_until)
             return
@@ -156,16 +164,19 @@ class Detector:
         self._schedule(watch, now + self._retry(watch))
 
     def _insist(self, watch: _Watch, asked_at: float, now: float, actions: list[Action]) -> None:
-        config = self._config
-        timeout = watch.answers.timeout(config.threshold)
-        give_up_at = asked_at + min(max(timeout, config.least_timeout), config.most_timeout)
+        give_up_at = asked_at + self._timeout(watch)
         if now >= give_up_at:
             watch.suspected = True
             actions.append(Suspect(watch.contact))
-            self._schedule(watch, now + config.probe_interval)
+            self._schedule(watch, now + self._config.probe_interval)
         else:
             actions.append(Ask(watch.contact))
             self._schedule(watch, min(now + self._retry(watch), give_up_at))
+
+    def _timeout(self, watch: _Watch) -> float:
+        config = self._config
+        timeout = watch.answers.timeout(config.threshold, self._retry(watch))
+        return min(max(timeout, config.least_timeout), config.most_timeout)
 
     def _retry(self, watch: _Watch) -> float:
         return max(self._config.least_retry, 1.25 * watch.answers.shortest)

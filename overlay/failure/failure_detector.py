@@ -42,10 +42,12 @@ class _Subscription:
 class FailureDetector:
     """Tells subscribers of watched peers that seem to have crashed, and that they are back."""
 
-    def __init__(self, channels: Channels, config: FailureConfig, metrics: Metrics) -> None:
+    def __init__(
+        self, me: PeerId, channels: Channels, config: FailureConfig, metrics: Metrics
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._channels = channels
-        self._detector = Detector(config, self._heard_at)
+        self._detector = Detector(me, config, channels.heard_at)
         self._subscriptions: dict[_Subscription, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -94,9 +96,6 @@ class FailureDetector:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _heard_at(self, peer: PeerId) -> float | None:
-        return self._channels.heard_at(peer)
 
     def _arm(self) -> None:
         due = self._detector.next_timer()

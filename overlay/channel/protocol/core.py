@@ -29,14 +29,9 @@ from overlay.channel.protocol.receiver import Receiver
 from overlay.channel.protocol.state import ChannelEvent, ChannelState, OnAck, PeerRestarted
 from overlay.channel.protocol.transmitter import Transmitter
 from overlay.contact import Contact
-from overlay.errors import UsageError
 
 NO_SESSION = 0
 NOTHING: list[bytes] = []
-
-
-class MessageTooLarge(UsageError):
-    """The message exceeds the channel's `max_message`."""
 
 
 class Phase(Enum):
@@ -73,6 +68,8 @@ class ChannelCore:
         """When the peer last gave proof of life."""
         self.transmitter = Transmitter(config, max_body)
         self.receiver = Receiver(config, budget)
+        self.write: Callable[[bytes, OnAck | None], bool] = self.transmitter.buffer.add
+        """Accept a message, or say False when the send buffer is full; see `SendBuffer.add`."""
         self._max_body = max_body
         self._draw_session = draw_session
         self._active_at = now
@@ -106,15 +103,6 @@ class ChannelCore:
         )
 
     # What the owner asks for.
-
-    def write(self, message: bytes, on_ack: OnAck | None = None) -> bool:
-        """Accept a message, or say False when the send buffer is full; `MessageTooLarge`."""
-        if len(message) > self.config.max_message:
-            raise MessageTooLarge(
-                f"a message of {len(message)} bytes exceeds max_message, {self.config.max_message}: "
-                "send less, or configure both ends for more"
-            )
-        return self.transmitter.buffer.add(message, on_ack)
 
     def ping(self, now: float) -> None:
         """Ask the peer for a sign of life."""
@@ -345,6 +333,8 @@ class ChannelCore:
 
     def _send_progress(self, out: list[bytes], now: float) -> bool:
         receiver = self.receiver
+        if not self._ask_due and not receiver.ack_due and self.transmitter.is_idle:
+            return False
         selective = receiver.selective_bits()
         ends = (self._session, self._peer)
         heard = (receiver.inbox.next, receiver.inbox.limit)

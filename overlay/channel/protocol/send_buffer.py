@@ -15,6 +15,11 @@ from overlay.channel.protocol.segment import (
     encode_fragment,
 )
 from overlay.channel.protocol.state import OnAck
+from overlay.errors import UsageError
+
+
+class MessageTooLarge(UsageError):
+    """The message exceeds the channel's `max_message`."""
 
 
 class Segment:
@@ -53,10 +58,11 @@ class SendBuffer:
     of those that are acknowledged or lost, for the owner to call.
     """
 
-    def __init__(self, limit: int, segment_room: int) -> None:
+    def __init__(self, max_message: int, limit: int, segment_room: int) -> None:
         self.used = 0
         self.waiting: deque[bytes] = deque()
         self.outcomes: list[tuple[OnAck, bool]] = []
+        self._max_message = max_message
         self._limit = limit
         self._segment_room = segment_room
         self._whole = bundle_room(segment_room)
@@ -67,8 +73,14 @@ class SendBuffer:
         """Fragments of each large message that are not acknowledged, and one more while it is being cut."""
 
     def add(self, message: bytes, on_ack: OnAck | None) -> bool:
-        """False, and nothing kept, when the buffer is full."""
-        used = self.used + len(message) + MESSAGE_OVERHEAD
+        """False, and nothing kept, when the buffer is full; `MessageTooLarge` when it never fits."""
+        size = len(message)
+        if size > self._max_message:
+            raise MessageTooLarge(
+                f"a message of {size} bytes exceeds max_message, {self._max_message}: "
+                "send less, or configure both ends for more"
+            )
+        used = self.used + size + MESSAGE_OVERHEAD
         if used > self._limit:
             return False
         self.used = used

@@ -15,7 +15,7 @@ class Transmitter:
 
     def __init__(self, config: ChannelConfig, max_body: int) -> None:
         self.room = segment_room(max_body)
-        self.buffer = SendBuffer(config.send_buffer, self.room)
+        self.buffer = SendBuffer(config.max_message, config.send_buffer, self.room)
         self.rtt = RoundTrip(config.initial_rto, config.min_rto, config.max_rto)
         self._begin()
 
@@ -38,6 +38,11 @@ class Transmitter:
     def is_limited(self) -> bool:
         """Whether the receiver's limit, and nothing else, keeps messages back."""
         return not self.flight and self.buffer.has_unsent and self._sent + self.room > self._limit
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to send, whatever were allowed."""
+        return not self.flight.has_lost and not self.buffer.has_unsent
 
     @property
     def is_finished(self) -> bool:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.core import MessageTooLarge, Phase
+from overlay.channel.protocol.core import Phase
 from overlay.channel.protocol.packet import PACKET_HEAD, PROGRESS, PacketType, Refused
+from overlay.channel.protocol.send_buffer import MessageTooLarge
 from overlay.channel.protocol.state import ChannelState, PeerRestarted
 from overlay.channel.protocol.table import ChannelTable, TooManyChannels
 from overlay.contact import Contact, PeerId
@@ -53,7 +54,7 @@ def test_messages_written_in_one_turn_leave_in_one_segment() -> None:
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
     for number in range(10):
-        core.write(b"%d" % number)
+        core.write(b"%d" % number, None)
     assert len(core.packets(wire.now)) == 1
 
 
@@ -93,7 +94,7 @@ def test_what_was_sent_to_a_crashed_peer_is_reported_lost_and_what_was_not_sent_
     a.write(b, b"sent")
     core = a.table.to(b.contact, wire.now)
     wire.run(wire.now + 0.0101)
-    core.write(b"not sent yet")
+    core.write(b"not sent yet", None)
     wire.run(3)
     assert a.events == [
         ChannelState.OPEN,
@@ -237,7 +238,7 @@ def test_one_channel_too_many_is_refused_with_the_limit() -> None:
     wire = Wire(1)
     table = ChannelTable(wire.config, 300, wire.random)
     for number in range(wire.config.max_channels):
-        table.to(contact(number), 0.0).write(b"message")
+        table.to(contact(number), 0.0).write(b"message", None)
     with pytest.raises(TooManyChannels, match="8 peers"):
         table.to(contact(99), 0.0)
     with pytest.raises(Refused, match="too_many_channels"):

@@ -50,7 +50,7 @@ def all_segments(buffer: SendBuffer) -> list[Segment]:
 def test_what_is_cut_in_segments_comes_together_in_any_order(
     messages: list[bytes], seed: int
 ) -> None:
-    buffer = SendBuffer(limit=100_000, segment_room=ROOM)
+    buffer = SendBuffer(1_000, limit=100_000, segment_room=ROOM)
     for message in messages:
         assert buffer.add(message, None)
     segments = all_segments(buffer)
@@ -74,7 +74,7 @@ def test_what_is_cut_in_segments_comes_together_in_any_order(
 def test_every_charged_byte_is_given_back_and_every_callback_called_once(
     messages: list[bytes], data: st.DataObject
 ) -> None:
-    buffer = SendBuffer(limit=100_000, segment_room=ROOM)
+    buffer = SendBuffer(1_000, limit=100_000, segment_room=ROOM)
     called: list[tuple[int, bool]] = []
     for number, message in enumerate(messages):
         buffer.add(message, lambda arrived, number=number: called.append((number, arrived)))  # type: ignore[misc]
@@ -94,7 +94,7 @@ def test_every_charged_byte_is_given_back_and_every_callback_called_once(
 
 
 def test_a_full_buffer_says_no_and_keeps_nothing() -> None:
-    buffer = SendBuffer(limit=1_000, segment_room=ROOM)
+    buffer = SendBuffer(1_000, limit=1_000, segment_room=ROOM)
     assert buffer.add(bytes(900), None)
     assert not buffer.add(bytes(100), None)
     assert len(buffer.waiting) == 1

@@ -1,0 +1,142 @@
+"""The pure detector by hand: whom it asks, when it suspects, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.contact import Contact, PeerId
+from overlay.errors import UsageError
+from overlay.failure.config import FailureConfig
+from overlay.failure.detector import SECOND_TO_ASK, Action, Ask, Detector, Restore, Suspect
+
+ME = PeerId(b"m" * 20)
+PEER = Contact(PeerId(b"p" * 20), "127.0.0.2", 4000)
+CONFIG = FailureConfig()
+
+
+class Driver:
+    """Runs a detector; `answer` says how long after a question the peer is heard, None for never."""
+
+    def __init__(self, config: FailureConfig = CONFIG, answer: float | None = 0.05) -> None:
+        self.answer = answer
+        self.heard: list[float] = []
+        self.now = 0.0
+        self.actions: list[tuple[float, Action]] = []
+        self.detector = Detector(ME, config, self._heard_at)
+
+    def _heard_at(self, peer: PeerId) -> float | None:
+        return max((time for time in self.heard if time <= self.now), default=None)
+
+    def run(self, until: float) -> None:
+        while (due := self.detector.next_timer()) is not None and due <= until:
+            self.now = due
+            for action in self.detector.poll(due):
+                self.actions.append((due, action))
+                if isinstance(action, Ask) and self.answer is not None:
+                    self.heard.append(due + self.answer)
+        self.now = until
+
+    def times(self, kind: type[Action]) -> list[float]:
+        return [time for time, action in self.actions if isinstance(action, kind)]
+
+
+def test_a_silent_but_living_peer_is_asked_once_an_interval() -> None:
+    driver = Driver()
+    driver.detector.watch(PEER, 0.0)
+    driver.run(60)
+    questions = 60 / CONFIG.interval
+    assert 0.8 * questions <= len(driver.times(Ask)) <= questions
+    assert driver.times(Suspect) == []
+
+
+def test_a_peer_that_is_heard_anyway_is_never_asked() -> None:
+    driver = Driver(answer=None)
+    driver.heard = [second / 2 for second in range(200)]
+    driver.detector.watch(PEER, 0.0)
+    driver.run(99)
+    assert driver.actions == []
+
+
+def test_a_crashed_peer_is_suspected_within_interval_and_timeout() -> None:
+    driver = Driver()
+    driver.detector.watch(PEER, 0.0)
+    driver.run(30)
+    driver.answer = None
+    last_heard = driver.heard[-1]
+    driver.run(60)
+    (suspected,) = driver.times(Suspect)
+    assert suspected - last_heard <= SECOND_TO_ASK * CONFIG.interval + CONFIG.least_timeout + 0.01
+    assert driver.detector.is_suspected(PEER.id)
+
+
+def test_a_suspected_peer_is_asked_rarely_and_restored_when_heard() -> None:
+    driver = Driver(answer=None)
+    driver.detector.watch(PEER, 0.0)
+    driver.run(10)
+    asked = len(driver.times(Ask))
+    driver.run(30)
+    assert len(driver.times(Ask)) - asked <= 20 / CONFIG.probe_interval
+    driver.answer = 0.05
+    driver.run(40)
+    assert len(driver.times(Restore)) == 1
+    assert not driver.detector.is_suspected(PEER.id)
+
+
+def test_news_of_a_suspected_peer_restores_it_at_once() -> None:
+    driver = Driver(answer=None)
+    driver.detector.watch(PEER, 0.0)
+    driver.run(10)
+    driver.heard.append(10.0)
+    driver.detector.look_now(PEER.id, 10.0)
+    driver.run(10.0)
+    assert driver.times(Restore) == [10.0]
+
+
+def test_a_peer_is_left_alone_after_the_last_unwatch() -> None:
+    driver = Driver()
+    driver.detector.watch(PEER, 0.0)
+    driver.detector.watch(PEER, 0.0)
+    driver.detector.unwatch(PEER.id)
+    assert driver.detector.watched == [PEER]
+    driver.detector.unwatch(PEER.id)
+    driver.detector.unwatch(PEER.id)
+    driver.run(60)
+    assert driver.actions == []
+    assert driver.detector.next_timer() is None
+
+
+def test_the_level_rises_while_questions_are_unanswered_and_is_zero_otherwise() -> None:
+    driver = Driver()
+    driver.detector.watch(PEER, 0.0)
+    driver.run(10)
+    driver.answer = None
+    driver.run(14)
+    first, second = driver.detector.level(PEER.id, 14), driver.detector.level(PEER.id, 15)
+    assert 0 < first < second
+    assert driver.detector.level(PeerId(b"q" * 20), 15) == 0
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0, 100), max_size=60), st.floats(5, 100))
+def test_whatever_is_heard_suspicion_and_restoration_alternate_and_silence_is_suspected(
+    heard: list[float], end: float
+) -> None:
+    driver = Driver(answer=None)
+    driver.heard = [time for time in heard if time < end]
+    driver.detector.watch(PEER, 0.0)
+    driver.run(end + 2 * CONFIG.interval + CONFIG.most_timeout + 1)
+    changes = [type(action) for _, action in driver.actions if not isinstance(action, Ask)]
+    assert changes[::2] == [Suspect] * len(changes[::2])
+    assert changes[1::2] == [Restore] * len(changes[1::2])
+    assert driver.detector.is_suspected(PEER.id)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("interval", 0.0), ("least_retry", -1.0), ("threshold", 0.0), ("most_timeout", 1.0)],
+)
+def test_a_configuration_that_cannot_work_names_the_field(field: str, value: float) -> None:
+    with pytest.raises(UsageError, match=field):
+        FailureConfig(**{field: value})
