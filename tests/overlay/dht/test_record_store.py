@@ -1,0 +1,147 @@
+"""Records: the newest stays, lives end on time, memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kademlia.storage import ForgetfulStorage
+
+from overlay.contact import Address, PeerId
+from overlay.dht.messages import Record
+from overlay.dht.record_store import RecordStore
+from tests.overlay.dht.both import on_both
+from tests.overlay.dht.swarm import key
+
+Verdict = AbstractContextManager[Any]
+Make = Callable[[Callable[[], float], float], Any]
+OWNER = PeerId(bytes(20))
+
+
+def ours(clock: Callable[[], float], life: float = 100.0, **limits: int) -> RecordStore:
+    bounds = {"capacity": 100, "capacity_a_source": 100} | limits
+    return RecordStore(OWNER, clock, longest_life=life, **bounds)
+
+
+def stock(clock: Callable[[], float], life: float) -> ForgetfulStorage:
+    return ForgetfulStorage(ttl=life)
+
+
+@on_both(ours, stock)
+def test_an_old_version_does_not_overwrite_a_new_one(subject: Make, verdict: Verdict) -> None:
+    store = subject(lambda: 0.0, 100.0)
+    store[key("k")] = Record(2, b"new", 50.0)
+    store[key("k")] = Record(1, b"old", 50.0)
+    with verdict:
+        assert store.get(key("k")).value == b"new"
+
+
+@on_both(ours, stock)
+def test_storing_the_same_record_again_does_not_extend_its_life(
+    subject: Make, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("kademlia.storage.time.monotonic", lambda: now[0])
+    store = subject(lambda: now[0], 10.0)
+    store[key("k")] = Record(1, b"v", 10.0)
+    now[0] = 6.0
+    store[key("k")] = Record(1, b"v", 10.0)
+    now[0] = 11.0
+    with verdict:
+        assert store.get(key("k")) is None
+
+
+@on_both(ours, stock)
+def test_every_record_has_its_own_life(
+    subject: Make, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("kademlia.storage.time.monotonic", lambda: now[0])
+    store = subject(lambda: now[0], 100.0)
+    store[key("short")] = Record(1, b"v", 2.0)
+    store[key("long")] = Record(1, b"v", 50.0)
+    now[0] = 3.0
+    with verdict:
+        assert [held for held, _ in store] == [key("long")]
+
+
+def test_a_record_is_read_with_the_time_it_has_left() -> None:
+    now = [0.0]
+    store = ours(lambda: now[0])
+    store.offer(key("k"), Record(1, b"v", 50.0))
+    now[0] = 20.0
+    assert store[key("k")] == Record(1, b"v", 30.0)
+    now[0] = 50.0
+    with pytest.raises(KeyError):
+        store[key("k")]
+
+
+def test_no_record_lives_longer_than_the_store_allows() -> None:
+    store = ours(lambda: 0.0, life=60.0)
+    store.offer(key("k"), Record(1, b"v", 1e9))
+    assert store[key("k")].time_to_live == 60.0
+
+
+@given(
+    st.permutations([(v, bytes([b]), t) for v in (1, 2, 3) for b in (1, 2) for t in (30.0, 60.0)])
+)
+def test_the_order_of_arrival_does_not_matter(records: list[tuple[int, bytes, float]]) -> None:
+    store = ours(lambda: 0.0)
+    for record in records:
+        store.offer(key("k"), Record(*record))
+    assert store[key("k")] == Record(3, b"\x02", 30.0)
+
+
+def test_the_version_held_is_reported() -> None:
+    store = ours(lambda: 0.0)
+    assert store.offer(key("k"), Record(5, b"v", 9.0)) == 5
+    assert store.offer(key("k"), Record(4, b"v", 9.0)) == 5
+
+
+def test_a_full_store_keeps_the_keys_nearest_to_its_node() -> None:
+    store = ours(lambda: 0.0, capacity=3)
+    near_to_far = [PeerId(n.to_bytes(20, "big")) for n in range(1, 7)]
+    for place in reversed(near_to_far):
+        store.offer(place, Record(1, b"v", 9.0))
+    assert sorted(held for held, _ in store) == near_to_far[:3]
+    assert store.offer(near_to_far[5], Record(1, b"v", 9.0)) is None
+
+
+def test_one_address_cannot_fill_the_store() -> None:
+    now = [0.0]
+    store = ours(lambda: now[0], capacity=10, capacity_a_source=2)
+    flooder, other = Address("127.0.0.9", 1), Address("127.0.0.8", 1)
+    taken = [store.offer(key(n), Record(1, b"v", 5.0), flooder) for n in range(5)]
+    assert taken == [1, 1, None, None, None]
+    assert store.offer(key("other"), Record(1, b"v", 9.0), other) == 1
+    now[0] = 6.0
+    assert store.offer(key(9), Record(1, b"v", 9.0), flooder) == 1, "its old ones are dead and gone"
+
+
+def test_expired_records_leave_memory() -> None:
+    now = [0.0]
+    store = ours(lambda: now[0])
+    for n in range(50):
+        store.offer(key(n), Record(1, b"v", 5.0), Address("127.0.0.9", 1))
+    now[0] = 10.0
+    store.cull()
+    assert len(store) == 0
+    assert store._by_source == {}
+    assert store._distances == []
+
+
+def test_records_that_nobody_stored_lately_are_due() -> None:
+    now = [0.0]
+    store = ours(lambda: now[0])
+    store.offer(key("a"), Record(1, b"v", 90.0))
+    store.offer(key("b"), Record(1, b"v", 90.0))
+    now[0] = 30.0
+    store.offer(key("b"), Record(1, b"v", 60.0))
+    now[0] = 40.0
+    assert [held for held, _ in store.iter_older_than(35.0)] == [key("a")]
+    store.mark_heard(key("a"))
+    assert store.iter_older_than(35.0) == []
