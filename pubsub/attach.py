@@ -23,7 +23,7 @@ from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import DATA_LIMIT, Gossip
+from pubsub.event import DATA_LIMIT, GOSSIP_PREFIX, Gossip
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 
 LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
@@ -45,6 +45,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
                 keys=config.keys,
                 insecure=config.insecure,
                 advertise=config.advertise,
+                datagram_size=config.datagram_bytes,
             ),
             ChannelConfig(max_message=LARGEST_MESSAGE),
         ),
@@ -109,6 +110,7 @@ class NetworkAttachment:
         for kind in (*process.message_types, *MEMBERSHIP_MESSAGES):
             handler = process.receive_gossip if kind is Gossip else process.receive
             self._runtime.on(kind, handler)
+        self._runtime.screen(GOSSIP_PREFIX, process.drops_duplicate)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
 
     def watch(self, contact: Contact) -> None:

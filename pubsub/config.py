@@ -19,6 +19,10 @@ Mode = Literal["unstructured", "semi-structured", "structured"]
 LinkKind = Literal["channel", "datagram"]
 
 
+LOOPBACK_DATAGRAM = 16_384
+USUAL_DATAGRAM = 1_400
+
+
 class ConfigurationError(UsageError):
     """The configuration cannot work; the text names the setting."""
 
@@ -65,6 +69,9 @@ class NodeConfig:
     trace: str | Path | None = None
     """A file for the node's trace, `.jsonl` or `.parquet`."""
 
+    datagram_size: int | None = None
+    """Bytes that the path carries in one UDP datagram; None: 16,384 on loopback and 1,400 elsewhere."""
+
     join_timeout: float = 30.0
     """Seconds that joining the network or a community may take."""
 
@@ -93,6 +100,12 @@ class NodeConfig:
             raise ConfigurationError(
                 f"join_timeout must be more than 0 seconds, not {self.join_timeout}"
             )
+
+    @property
+    def datagram_bytes(self) -> int:
+        if self.datagram_size is not None:
+            return self.datagram_size
+        return LOOPBACK_DATAGRAM if Address.parse(self.listen).is_loopback else USUAL_DATAGRAM
 
     def parameters_of(self, topic: str) -> Parameters:
         return self.topic_parameters.get(topic, self.parameters)

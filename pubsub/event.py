@@ -71,15 +71,31 @@ class EventBody:
 @message(0x40)
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """An event on its way to a member of `community`."""
+    """An event on its way to a member of `community`.
 
-    community: str
+    Id and community come first, so that a duplicate is recognised in the bytes (see `copy_of`)."""
+
     id: bytes
+    community: str
     hops: int
     upward: bool
     """It crosses from a community to its super-community."""
     body: bytes
     signature: bytes
+
+
+GOSSIP_PREFIX = b"\x97\x40\xc4\x10"
+"""How every `Gossip` begins on the wire: an array of seven, the code, and 16 bytes of id."""
+
+
+def copy_of(encoded: bytes) -> tuple[bytes, bytes]:
+    """Id and community of an encoded `Gossip` that begins with the prefix; the community as UTF-8.
+
+    Bytes that only begin like one give some other pair, or one that is too short; they do no harm."""
+    head = encoded[20:22]
+    if head and head[0] < 0xC0:
+        return encoded[4:20], encoded[21 : 21 + (head[0] & 0x1F)]
+    return encoded[4:20], encoded[22 : 22 + head[-1]] if head else b""
 
 
 def pack_data(data: Any) -> bytes:

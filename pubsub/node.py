@@ -231,7 +231,7 @@ class Node:
         if self.config.signatures:
             signature = sign_body(self._attached().identity, encoded)
         receipt = Receipt(event_id, topic.name, joined.sequence, joined_now)
-        gossip = Gossip(topic.name, event_id, 0, False, encoded, signature)
+        gossip = Gossip(event_id, topic.name, 0, False, encoded, signature)
         with self._link.counting(receipt):
             spread = joined.community.publish(gossip, body)
         receipt.targets = len(spread.members)

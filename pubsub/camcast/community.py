@@ -34,6 +34,10 @@ MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
 
 
+SIZE_SECONDS = 1.0
+"""How long an estimate of the community's size is used for events."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What a process's communities use of the world around them."""
@@ -95,6 +99,7 @@ class Community:
         self._dissemination = services.dissemination(self)
         self._waiting: list[Callable[[], None]] = []
         self._joined = self._warmed = self._searched = self._stopped = False
+        self._size, self._size_until = 1.0, 0.0
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
@@ -129,7 +134,16 @@ class Community:
 
     @property
     def fanout(self) -> int:
-        return self._parameters.fanout(self.size)
+        return self._parameters.fanout(self._steady_size)
+
+    @property
+    def _steady_size(self) -> float:
+        """The size as of the last second: an estimate that every event need not draw anew."""
+        now = self._context.now()
+        if now >= self._size_until:
+            self._size_until = now + SIZE_SECONDS
+            self._size = self.size
+        return self._size
 
     # Joining and leaving.
 
@@ -181,11 +195,13 @@ class Community:
             warmed(True)
 
     def member_added(self, contact: Contact) -> None:
+        self._size_until = 0.0
         self._record("table", peer=contact.id, detail="added")
         self._services.watch(contact)
         self._leases.warm(contact, self.name, _ignore)
 
     def member_removed(self, contact: Contact) -> None:
+        self._size_until = 0.0
         self._record("table", peer=contact.id, detail="removed")
         if not self._stopped:
             self._services.unwatch(contact)
@@ -240,6 +256,18 @@ class Community:
             self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
         self._take(gossip, body, (sender.id, body.publisher), from_outside=gossip.upward)
 
+    def drops_duplicate(self, event_id: bytes) -> bool:
+        """Drop a copy before it is decoded, if it is a duplicate and nobody wants to see it."""
+        if (
+            event_id not in self._heard
+            or self._observer is not None
+            or self._dissemination.learns_from_duplicates
+        ):
+            return False
+        self._received.value += 1
+        self._duplicates.value += 1
+        return True
+
     def receive_own(self, gossip: Gossip, body: EventBody) -> None:
         """An event that reached this process in a subtopic's community: it is its own link."""
         if gossip.id not in self._heard:
@@ -249,7 +277,7 @@ class Community:
         self, gossip: Gossip, body: EventBody, known_to: tuple[PeerId, ...], from_outside: bool
     ) -> Spread:
         self._heard.add(gossip.id, self._context.now())
-        onward = Gossip(self.name, gossip.id, gossip.hops + 1, False, gossip.body, gossip.signature)
+        onward = Gossip(gossip.id, self.name, gossip.hops + 1, False, gossip.body, gossip.signature)
         upward = self._send_upward(onward, body, from_outside)
         members = self._dissemination.spread(onward, known_to)
         self.deliver(gossip, body)
@@ -264,13 +292,13 @@ class Community:
             drawn = draw_upward(
                 table.contacts,
                 self._parameters,
-                self.size,
+                self._steady_size,
                 self.random,
                 from_outside=from_outside,
                 probability=body.upward,
             )
             up = Gossip(
-                table.topic.name, onward.id, onward.hops, True, onward.body, onward.signature
+                onward.id, table.topic.name, onward.hops, True, onward.body, onward.signature
             )
             tried = {contact.id: None for contact in drawn}
             for contact in drawn:

@@ -25,7 +25,7 @@ from pubsub.camcast.messages import (
     SuperFound,
 )
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import EventBody, Gossip
+from pubsub.event import EventBody, Gossip, copy_of
 from pubsub.topic import Topic, included
 
 QUESTIONS_REMEMBERED = 1024
@@ -39,6 +39,7 @@ class Process:
         self.services = services
         self.parameters = parameters or Parameters()
         self.communities: dict[str, Community] = {}
+        self._by_encoded_name: dict[bytes, Community] = {}
         self._leaving: dict[str, Timer] = {}
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
@@ -93,6 +94,7 @@ class Process:
             deliver,
             lambda gossip, body: self._hand_up(topic.name, gossip, body),
         )
+        self._by_encoded_name[topic.name.encode()] = community
         for other in self.communities.values():
             other.super_tables.prune()
         community.start()
@@ -101,6 +103,7 @@ class Process:
     def leave(self, topic: str) -> None:
         """Leave a community: the goodbyes go out now, and membership ends with the last lease."""
         community = self.communities.pop(topic)
+        del self._by_encoded_name[topic.encode()]
         community.stop()
         wait = self.leases.granted_until(topic) - self._context.now()
         if wait > 0:
@@ -116,6 +119,7 @@ class Process:
         for timer in self._leaving.values():
             timer.cancel()
         self.communities.clear()
+        self._by_encoded_name.clear()
         self._leaving.clear()
         self.leases.close()
 
@@ -154,6 +158,12 @@ class Process:
         for name, community in list(self.communities.items()):
             if name != topic and included(name, body.topic, body.lineage):
                 community.receive_own(gossip, body)
+
+    def drops_duplicate(self, encoded: bytes) -> bool:
+        """Look at a `Gossip` as it came, and drop it if it is a mere duplicate."""
+        event_id, name = copy_of(encoded)
+        community = self._by_encoded_name.get(name)
+        return community is not None and community.drops_duplicate(event_id)
 
     def receive_gossip(self, sender: Contact, gossip: Gossip) -> None:
         """A copy of an event; what `receive` does with one, without a detour."""

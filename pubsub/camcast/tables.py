@@ -78,7 +78,7 @@ class SuperTables:
 
     def linked(self) -> list[SuperTable]:
         """The tables to send to: for each parent its own, or those that bridge it."""
-        if not self._tables:
+        if not any(self._tables.values()):
             return []
         return [self._tables[t.name] for t in self._walk() if self._tables.get(t.name)]
 

@@ -13,9 +13,11 @@ from overlay.contact import PeerId
 from overlay.wire import WireError, encode
 from pubsub.event import (
     DATA_LIMIT,
+    GOSSIP_PREFIX,
     DataError,
     EventBody,
     Gossip,
+    copy_of,
     pack_body,
     pack_data,
     unpack_body,
@@ -31,7 +33,7 @@ PUBLISHER = PeerId(bytes(20))
 
 def gossip(community: str = "/a", topic: str = "/a", **changes: Any) -> Gossip:
     body = EventBody(bytes(16), topic, changes.get("lineage", ()), PUBLISHER, 1, None, b"\xc0")
-    return Gossip(community, changes.get("id", bytes(16)), 1, False, pack_body(body), b"")
+    return Gossip(changes.get("id", bytes(16)), community, 1, False, pack_body(body), b"")
 
 
 @settings(max_examples=50, deadline=None)
@@ -78,9 +80,19 @@ def test_an_event_is_taken_only_where_its_topic_belongs() -> None:
             unpack_body(gossip(community, topic))
 
 
+@given(st.text(min_size=1, max_size=254), st.binary(min_size=16, max_size=16))
+def test_id_and_community_are_found_in_the_bytes(name: str, event_id: bytes) -> None:
+    community = "/" + "".join(c for c in name if c not in "/*" and c.isprintable())[:60]
+    encoded = encode(Gossip(event_id, community, 3, True, bytes(300), b""))
+    assert encoded.startswith(GOSSIP_PREFIX)
+    assert copy_of(encoded) == (event_id, community.encode())
+    for length in range(4, 40):
+        copy_of(encoded[:length])
+
+
 def test_a_body_that_is_another_events_or_none_is_rejected() -> None:
     with pytest.raises(WireError, match="malformed_event"):
         unpack_body(gossip(id=bytes(15) + b"x"))
     for body in (b"", b"\xff", encode(gossip())):
         with pytest.raises(WireError):
-            unpack_body(Gossip("/a", bytes(16), 1, False, body, b""))
+            unpack_body(Gossip(bytes(16), "/a", 1, False, body, b""))

@@ -149,7 +149,7 @@ def test_an_event_in_a_community_that_does_not_include_it_is_dropped_and_counted
     member = troupe.add("/chess")
     body = EventBody(bytes(16), "/soccer", (), member.contact.id, 1, None, b"\xc0")
     member.process.receive(
-        member.contact, Gossip("/chess", bytes(16), 1, False, pack_body(body), b"")
+        member.contact, Gossip(bytes(16), "/chess", 1, False, pack_body(body), b"")
     )
     assert member.drops("wrong_community") == 1
     assert member.delivered == {"/chess": []}

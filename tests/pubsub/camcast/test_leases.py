@@ -60,7 +60,7 @@ def test_a_stale_copy_is_rejected_counted_and_answered() -> None:
     goodbyes: list[object] = []
     troupe.stage.observe(lambda _, __, to, message: goodbyes.append((to, message)))
     stranger.process.receive(
-        sender.contact, Gossip("/soccer", bytes(16), 1, False, pack_body(body), b"")
+        sender.contact, Gossip(bytes(16), "/soccer", 1, False, pack_body(body), b"")
     )
     assert stranger.drops("parasite") == 1
     assert len(goodbyes) == 1

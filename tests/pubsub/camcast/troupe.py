@@ -211,7 +211,7 @@ class Actor:
             fields.get("upward"),
             pack_data(data),
         )
-        gossip = Gossip(topic.name, event_id, 0, False, pack_body(body), b"")
+        gossip = Gossip(event_id, topic.name, 0, False, pack_body(body), b"")
         self.process.communities[topic.name].publish(gossip, body)
         return event_id
 
