@@ -78,6 +78,11 @@ class Channels:
         """The channel to a peer; nothing is sent, and no memory held, until it is used."""
         channel = self._live.get(contact.id)
         if channel is not None:
+            known = channel.contact
+            if contact.port != known.port or contact.host != known.host:
+                self._table.to(
+                    contact, self._loop.time()
+                )  # takes the address unless it knows better
             return channel
         channel = self._handles.get(contact.id)
         if channel is None:
@@ -91,6 +96,11 @@ class Channels:
         """When a peer last gave proof of life, on the loop's clock; None if that is not known."""
         core = self._table.get(peer)
         return None if core is None else core.heard_at
+
+    @property
+    def held(self) -> int:
+        """Bytes received and not yet handed up, or of incomplete messages, over all channels."""
+        return sum(core.receiver.inbox.held for core in self._table.cores)
 
     def on_message(self, handler: MessageHandler) -> None:
         """Hand every message to `handler(sender, message)`; there is one handler."""
@@ -143,6 +153,7 @@ class Channels:
             raise ClosedError("the channels of this node are closed: nothing can be sent any more")
         core = channel.core = self._table.to(channel.contact, self._loop.time())
         self._live[channel.contact.id] = channel
+        self._release_dropped()
         return core
 
     def touch(self, channel: Channel) -> None:
@@ -157,30 +168,41 @@ class Channels:
     def _receive(self, sender: Contact, packet: bytes) -> None:
         if self.is_closed:
             return
+        table = self._table
         messages: list[bytes] = []
+        now = self._loop.time()
         try:
-            messages = self._table.receive(sender, packet, self._loop.time())
+            messages = table.receive(sender, packet, now)
         except Refused as refusal:
             self._refused.add(refusal.reason)
-        channel = self._live.get(sender.id) or self._adopt(sender.id)
-        if channel is not None:
-            self.touch(channel)
-        if self._table.replies:
-            for to, reply in self._table.replies:
+        if table.dropped:
+            self._release_dropped()
+        core = table.get(sender.id)
+        if core is not None:
+            channel = self._live.get(sender.id) or self._adopt(core)
+            if core.gone:
+                self._flush_one(channel, now)
+            else:
+                self.touch(channel)
+        if table.replies:
+            for to, reply in table.replies:
                 self._endpoint.send(to.address, Kind.CHANNEL, reply)
-            self._table.replies.clear()
+            table.replies.clear()
         if messages:
             self._hand_up(sender, messages)
 
-    def _adopt(self, peer: PeerId) -> Channel | None:
-        """The handle of a channel that a peer has just begun to open; None if there is no channel."""
-        core = self._table.get(peer)
-        if core is None:
-            return None
+    def _adopt(self, core: ChannelCore) -> Channel:
+        """The handle of a channel that a peer has just begun to open."""
         channel = self.to(core.contact)
         channel.core = core
-        self._live[peer] = channel
+        self._live[core.contact.id] = channel
         return channel
+
+    def _release_dropped(self) -> None:
+        dropped = list(self._table.dropped)
+        self._table.dropped.clear()
+        for core in dropped:
+            self._flush_one(self._live[core.contact.id], self._loop.time())
 
     def _hand_up(self, sender: Contact, messages: list[bytes]) -> None:
         self._received.value += len(messages)

@@ -33,7 +33,8 @@ class ChannelConfig:
     """Peers with a channel at one time; one more is refused."""
 
     max_half_open: int = 256
-    """Channels opened by peers that have not yet shown that they hear us; the oldest makes way."""
+    """Channels opened by peers that have not yet shown that they hear us; one more is refused, unless the
+    oldest began `close_after` ago and makes way."""
 
     initial_rto: float = 0.5
     """The retransmission time-out before the first measurement of the round trip."""

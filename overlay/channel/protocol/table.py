@@ -26,10 +26,13 @@ class ChannelTable:
         """Whether new channels begin paused."""
         self.replies: list[tuple[Contact, bytes]] = []
         """Packets that belong to no channel, for the owner to send."""
+        self.dropped: list[ChannelCore] = []
+        """Channels that had to make way and are gone, for the owner to release."""
         self._max_body = max_body
         self._random = random
         self._cores: dict[PeerId, ChannelCore] = {}
-        self._opened_by_peers: dict[PeerId, None] = {}
+        self._opened_by_peers: dict[PeerId, float] = {}
+        """When peers began to open, oldest first; those that finished are taken out when space is needed."""
 
     def __len__(self) -> int:
         return len(self._cores)
@@ -51,7 +54,7 @@ class ChannelTable:
         return core
 
     def remove(self, core: ChannelCore) -> None:
-        """Let go of a channel that is gone."""
+        """Let go of a channel, as its owner must as soon as it is gone."""
         peer = core.contact.id
         if self._cores.get(peer) is core:
             del self._cores[peer]
@@ -84,11 +87,14 @@ class ChannelTable:
             if kind != PacketType.RESET:
                 self.replies.append((sender, PACKET_HEAD.pack(PacketType.RESET, mine, theirs)))
             raise Refused("unknown_session")
+        full = len(self._opened_by_peers) >= self.config.max_half_open
         try:
+            if full and not self._make_space(now):
+                raise Refused("too_many_half_open")
             core = self._add(sender, now)
         except TooManyChannels:
             raise Refused("too_many_channels") from None
-        self._opened_by_peers[sender.id] = None
+        self._opened_by_peers[sender.id] = now
         return core
 
     def _check_address(self, core: ChannelCore, sender: Contact) -> None:
@@ -101,9 +107,8 @@ class ChannelTable:
             self.replies.append((sender, core.challenge()))
 
     def _add(self, contact: Contact, now: float) -> ChannelCore:
-        if len(self._opened_by_peers) >= self.config.max_half_open:
-            self._drop_oldest_half_open()
-        if len(self._cores) >= self.config.max_channels and not self._drop_oldest_half_open():
+        full = len(self._cores) >= self.config.max_channels
+        if full and not (self._make_space(now) and len(self._cores) < self.config.max_channels):
             raise TooManyChannels(
                 f"there are channels to {len(self._cores)} peers already, and max_channels is no more"
             )
@@ -114,16 +119,23 @@ class ChannelTable:
         self._cores[contact.id] = core
         return core
 
-    def _drop_oldest_half_open(self) -> bool:
-        """Forget peers that finished opening; drop the first that did not, if there is one."""
-        for peer in list(self._opened_by_peers):
+    def _make_space(self, now: float) -> bool:
+        """Whether there are fewer half-open channels now: some finished opening, or the oldest was dropped.
+
+        One that began a moment ago is kept: its peer may have been answered and be sending already, whereas
+        a newcomer that is refused has sent nothing and tries again.
+        """
+        before = len(self._opened_by_peers)
+        for peer, began_at in list(self._opened_by_peers.items()):
             core = self._cores[peer]
-            del self._opened_by_peers[peer]
-            if core.is_half_open:
+            if not core.is_half_open:
+                del self._opened_by_peers[peer]
+            elif now >= began_at + self.config.close_after:
                 core.abandon()
-                del self._cores[peer]
-                return True
-        return False
+                self.remove(core)
+                self.dropped.append(core)
+                break
+        return len(self._opened_by_peers) < before
 
     def _draw_session(self) -> int:
         return self._random.getrandbits(64) or 1

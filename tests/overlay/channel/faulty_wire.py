@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class Faults:
     loss: float = 0.0
     duplicate: float = 0.0
     delay: tuple[float, float] = (0.01, 0.01)
+    tick: float = 0.0
+    """Packets arrive at multiples of this only, so that many arrive before a node answers the first."""
 
 
 class Node:
@@ -49,6 +52,7 @@ class Node:
     def begin(self) -> None:
         self.table = ChannelTable(self.wire.config, self.wire.max_body, self.wire.random)
         self.incarnation += 1
+        self.touched: dict[ChannelCore, None] = {}
 
     def write(self, to: Node, message: bytes) -> bool:
         def settle(arrived: bool) -> None:
@@ -79,8 +83,23 @@ class Node:
         for to, reply in self.table.replies:
             self.wire.carry(self, to, reply)
         self.table.replies.clear()
+        for core in self.table.dropped:
+            self.flush(core)
+        self.table.dropped.clear()
         core = self.table.get(sender.id)
         if core is not None:
+            self.touch(core)
+
+    def touch(self, core: ChannelCore) -> None:
+        """Flush within this moment: at once if the channel is gone, else after all that arrives in it."""
+        if core.gone:
+            self.flush(core)
+        elif core not in self.touched:
+            self.touched[core] = None
+            self.wire.at(self.wire.now, lambda: self._flush_touched(core))
+
+    def _flush_touched(self, core: ChannelCore) -> None:
+        if self.touched.pop(core, core) is None and not core.gone:
             self.flush(core)
 
     def flush(self, core: ChannelCore) -> None:
@@ -143,9 +162,11 @@ class Wire:
         link = (self.nodes.index(source), self.nodes.index(target))
         copies = 2 if self.random.random() < self.faults.duplicate else 1
         for _ in range(copies):
-            delay = self.random.uniform(*self.faults.delay)
+            arrival = self.now + self.random.uniform(*self.faults.delay)
+            if self.faults.tick:
+                arrival = math.ceil(arrival / self.faults.tick) * self.faults.tick
             if link not in self.cut and self.random.random() >= self.faults.loss:
-                self.at(self.now + delay, lambda: target.receive(source.contact, packet))
+                self.at(arrival, lambda: target.receive(source.contact, packet))
 
     def wake(self, node: Node, core: ChannelCore) -> None:
         due = max(core.next_timer(), self.now)

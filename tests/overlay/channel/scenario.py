@@ -144,7 +144,8 @@ def random_scenario(seed: int, crashes: bool) -> Scenario:
     """A scenario with up to 40 % loss in each direction."""
     rng = random.Random(seed)
     delay = rng.uniform(0.001, 0.1)
-    faults = Faults(rng.uniform(0, 0.4), rng.uniform(0, 0.3), (delay, delay * rng.uniform(1, 10)))
+    delays = (delay, delay * rng.uniform(1, 10))
+    faults = Faults(rng.uniform(0, 0.4), rng.uniform(0, 0.3), delays, (0, 0.02, 0.1, 0)[seed % 4])
     actions: list[Action] = []
     nodes = rng.choice([2, 2, 3])
     for _ in range(rng.randrange(1, 40)):

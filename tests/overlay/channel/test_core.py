@@ -189,6 +189,24 @@ def test_an_idle_channel_is_dissolved_by_agreement_and_opens_again() -> None:
     assert b.delivered == [b"one", b"two"]
 
 
+def test_a_large_message_is_finished_before_the_channel_is_dissolved() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    large = bytes(SMALL.max_message)
+    a.write(b, large)
+    assert a.table.to(b.contact, 1).transmitter.buffer.is_cutting
+    core = b.table.to(a.contact, 1)
+    core._active_at = core._idle_at = -SMALL.idle_after
+    core.handle_timer(1)
+    b.flush(core)
+    assert core.phase is Phase.CLOSING
+    wire.run(10)
+    assert b.delivered == [b"first", large]
+    assert a.outcomes[large]
+    assert len(a.table) == len(b.table) == 0
+
+
 def test_pings_keep_a_channel_from_becoming_idle() -> None:
     wire, a, b = pair(idle_after=5.0)
     a.write(b, b"one")
@@ -231,7 +249,19 @@ def test_peers_that_only_begin_to_open_cannot_fill_the_table() -> None:
     _, _, b = pair()
     for number in range(100):
         b.receive(contact(number), opening(number + 1))
-    assert len(b.table) <= SMALL.max_half_open
+    assert len(b.table) == SMALL.max_half_open
+    assert b.refused == {"too_many_half_open": 100 - SMALL.max_half_open}
+
+
+def test_a_peer_that_never_finished_opening_makes_way_after_a_while() -> None:
+    wire, _, b = pair()
+    for number in range(SMALL.max_half_open):
+        b.receive(contact(number), opening(number + 1))
+    wire.run(SMALL.close_after)
+    b.receive(contact(99), opening(99))
+    assert len(b.table) == SMALL.max_half_open
+    assert b.table.get(contact(99).id)
+    assert not b.table.get(contact(0).id)
 
 
 def test_one_channel_too_many_is_refused_with_the_limit() -> None:

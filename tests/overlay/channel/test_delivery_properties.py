@@ -33,7 +33,7 @@ crashes = st.builds(Crash, times, nodes)
 delays = st.floats(0.001, 0.3).flatmap(
     lambda least: st.tuples(st.just(least), st.floats(least, 0.5))
 )
-faults = st.builds(Faults, chances, chances, delays)
+faults = st.builds(Faults, chances, chances, delays, st.sampled_from([0.0, 0.02, 0.1]))
 
 
 def scenarios(*actions: st.SearchStrategy[Action]) -> st.SearchStrategy[Scenario]:
@@ -88,16 +88,9 @@ def test_after_crashes_messages_pass_again_in_both_directions(seed: int) -> None
         assert target_node.delivered.count(message) == 1
 
 
-@pytest.mark.parametrize("seed", [8, 40, 64])
-def test_a_large_message_is_finished_before_the_channel_is_dissolved(seed: int) -> None:
-    """These seeds once lost a message of which a part was sent when the peer asked to dissolve."""
-    assert Run(random_scenario(seed, crashes=False), seed).violations() == []
-
-
-@pytest.mark.parametrize("seed", [383, 415])
-def test_the_rest_of_a_crashed_peers_large_message_is_not_kept(seed: int) -> None:
-    """These seeds once kept an incomplete message, and its channel, for ever."""
-    assert Run(random_scenario(seed, crashes=True), seed).leftovers() == []
+def test_the_rest_of_a_crashed_peers_large_message_is_not_kept() -> None:
+    """This seed once kept an incomplete message, and its channel, for ever."""
+    assert Run(random_scenario(657, crashes=True), 657).leftovers() == []
 
 
 @pytest.mark.sweep
