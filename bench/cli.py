@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import bench.commands
+import bench.fanout.command
 import pubsub.cli
 from overlay.errors import CamcastError
 
@@ -41,9 +42,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Run experiments, aggregate their results, and report.",
         epilog="example: camcast bench run quick",
     )
-    bench.commands.add_commands(
-        benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
-    )
+    inner = benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
+    bench.commands.add_commands(inner)
+    bench.fanout.command.add_command(inner)
     return parser
 
 

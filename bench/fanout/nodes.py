@@ -1,0 +1,87 @@
+"""The fan-out by nodes of this project."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from multiprocessing.connection import Connection
+
+from bench.fanout.result import PublisherReport, SubscriberReport
+from bench.fanout.work import Work, age, publish_all
+from overlay import loops
+from pubsub import Node, Subscription
+
+TOPIC = "/bench/fanout"
+QUEUE = 2_000_000
+SETTLING_SECONDS = 5.0
+"""Until every topic table is complete."""
+
+
+def _node(mode: str, first: str | None) -> Node:
+    if mode == "unstructured":
+        return Node(mode=mode, gateways={TOPIC: [first]} if first else {})
+    return Node(mode=mode, bootstrap=[first] if first else [])
+
+
+def subscriber(pipe: Connection, mode: str, first: str | None) -> None:
+    loops.run(_subscribe(pipe, mode, first))
+
+
+async def _subscribe(pipe: Connection, mode: str, first: str | None) -> None:
+    async with _node(mode, first) as node, node.subscribe(TOPIC, queue=QUEUE) as events:
+        pipe.send(str(node.address))
+        while True:
+            work = await asyncio.to_thread(pipe.recv)
+            if work is None:
+                return
+            pipe.send("ready")
+            pipe.send(await _receive(node, events, work))
+
+
+async def _receive(node: Node, events: Subscription, work: Work) -> SubscriberReport:
+    counters = node.metrics.as_dict
+    before, cpu = counters(), time.process_time()
+    latencies: list[float] = []
+    received, first, last = 0, 0.0, 0.0
+    try:
+        while received < work.events:
+            async with asyncio.timeout(work.patience):
+                event = await anext(events)
+            if not received:
+                first = time.monotonic()
+            received += 1
+            if work.rate is not None:
+                latencies.append(age(event.data))
+    except TimeoutError:
+        pass  # the rest is lost, and counted as such
+    last = time.monotonic()
+    after = counters()
+    return SubscriberReport(
+        received,
+        first,
+        last,
+        time.process_time() - cpu,
+        int(after["bytes_sent"]) - int(before["bytes_sent"]),  # type: ignore[arg-type]
+        int(after["events_received"]) - int(before["events_received"]),  # type: ignore[arg-type]
+        tuple(latencies),
+    )
+
+
+def publisher(pipe: Connection, mode: str, first: str | None) -> None:
+    loops.run(_publish(pipe, mode, first))
+
+
+async def _publish(pipe: Connection, mode: str, first: str | None) -> None:
+    async with _node(mode, first) as node:
+        await node.publish(TOPIC, b"")
+        await asyncio.sleep(SETTLING_SECONDS)
+        pipe.send("ready")
+        while True:
+            work = await asyncio.to_thread(pipe.recv)
+            if work is None:
+                return
+            before, cpu, began = node.metrics.as_dict(), time.process_time(), time.monotonic()
+            await publish_all(work, lambda event: node.publish(TOPIC, event))
+            cpu = time.process_time() - cpu
+            sent = int(node.metrics.as_dict()["bytes_sent"]) - int(before["bytes_sent"])  # type: ignore[arg-type]
+            pipe.send(PublisherReport(work.events, began, cpu, sent))
