@@ -40,9 +40,8 @@ def abandon(loop: VirtualLoop, task: VirtualTask, reason: str) -> None:
 
 
 def _end(loop: VirtualLoop, task: VirtualTask, crashed: HostCrashed) -> None:
-    if (
-        asyncio.current_task(loop) is task
-    ):  # it brought the crash about, and is not done until it awaits
+    if asyncio.current_task(loop) is task:
+        # It brought the crash about, and cannot end before it awaits.
         loop.call_soon(_end, loop, task, crashed, context=Context())
     elif not task.done():
         asyncio.Future.set_exception(task, crashed)

@@ -102,7 +102,7 @@ def test_the_sources_are_given_back_after_a_failure_too() -> None:
     assert sources == (os.urandom, time.time, time.monotonic, random.getstate())
 
 
-def hash_of(sizes: list[int], pause: float = 0.0, port: int = 5000) -> str:
+def hash_of(sizes: list[int], pause: float = 0.0, port: int = 5000, loss: float = 0.0) -> str:
     async def main() -> None:
         one, two = await listen("127.0.0.2", 4000), await listen("127.0.0.3", port)
         for size in sizes:
@@ -110,7 +110,7 @@ def hash_of(sizes: list[int], pause: float = 0.0, port: int = 5000) -> str:
             await asyncio.sleep(pause)
         await asyncio.sleep(1)
 
-    net = Network(seed=1)
+    net = Network(seed=1, loss=loss)
     net.run(main())
     return net.trace_hash
 
@@ -123,6 +123,8 @@ def test_the_trace_tells_apart_sizes_order_times_and_addresses() -> None:
         hash_of([10, 20], port=5001),
         hash_of([10, 20, 1]),
         hash_of([]),
+        hash_of([10, 20], loss=1.0),
+        hash_of([10, 20], loss=1.0, pause=1e-9),
     ]
     assert len(set(hashes)) == len(hashes)
     assert hash_of([10, 20]) == hashes[0]

@@ -58,6 +58,19 @@ def test_a_full_receive_buffer_loses_what_is_too_much() -> None:
     assert net.stats.lost == net.stats.lost_by["overflow"] == 40
 
 
+def test_what_was_handed_over_makes_room() -> None:
+    async def main() -> int:
+        one, two = await listen(ONE), await listen(TWO)
+        for _ in range(50):
+            one.transport.sendto(PAYLOAD, tuple(two.address))
+            await asyncio.sleep(1.01)
+        return len(two.received)
+
+    net = Network(seed=1, receive_buffer=20_000)
+    net.limit(TWO, bandwidth=1000)
+    assert net.run(main()) == 50
+
+
 def test_a_slow_host_overflows_too() -> None:
     net = Network(seed=1, receive_buffer=20_000)
     net.slow(TWO, factor=10)
