@@ -17,6 +17,7 @@ LATE = 1.25
 """An in-view entry outlives its holder's promised period by this factor, and by `patience` heartbeats."""
 
 MOST_PERIOD_SECONDS = 3600.0
+"""A period that is longer, or no number, counts as none."""
 
 
 class Heartbeats:
@@ -64,7 +65,7 @@ class Heartbeats:
         """A member holds this process."""
         community = self._community
         now, config = community.context.now(), community.config
-        period = min(max(message.period, 0.0), MOST_PERIOD_SECONDS)
+        period = message.period if 0 <= message.period < MOST_PERIOD_SECONDS else 0.0
         slack = config.patience * config.heartbeat_seconds
         if not community.holders.heard(sender, message.term, now + LATE * period + slack):
             community.dropped.add("in_view_full")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from overlay.membership.interface import TopicDirectory
-from overlay.membership.scamp.config import MOST_LEASE_SECONDS
 from overlay.membership.scamp.messages import Subscribe, Welcome
 from overlay.membership.scamp.state import Community
 
@@ -78,8 +77,8 @@ class Joining:
         if self._copies is not None:
             self._finish()
             return
-        lease = min(welcome.lease, MOST_LEASE_SECONDS) - community.config.grace_seconds
-        community.renew_at = community.context.now() + max(lease, 0.0)
+        lease = max(welcome.lease - community.config.grace_seconds, 0.0)
+        community.renew_at = community.context.now() + lease
         self._expected = welcome.copies
         self._timer = community.context.call_later(
             SETTLE_FRACTION * community.config.answer_seconds, self._settled

@@ -18,7 +18,7 @@ from typing import Any
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.membership.interface import MembershipListener, TopicDirectory
-from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp.config import MOST_LEASE_SECONDS, ScampConfig
 from overlay.membership.scamp.forwarding import Forwarding
 from overlay.membership.scamp.heartbeat import Heartbeats
 from overlay.membership.scamp.indirection import Indirection
@@ -211,7 +211,7 @@ class ScampMembership:
 
     def _on_welcome(self, sender: Contact, message: Welcome) -> None:
         contact = message.contact
-        if contact.subscriber.id != sender.id:
+        if contact.subscriber.id != sender.id or not 0 < message.lease <= MOST_LEASE_SECONDS:
             self._community.dropped.add("unsound_subscription")
         elif self._community.is_sound(contact):
             self._joining.welcome(message)

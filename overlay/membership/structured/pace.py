@@ -22,7 +22,7 @@ class Pace:
     def __init__(self, config: StructuredConfig, now: float) -> None:
         self._config = config
         self._drawn_at = now
-        self._interval = config.shortest_redraw_seconds
+        self._interval = config.shortest_redraw_seconds / 2  # the next may be twice as long
         self._rate: float | None = None
         self._changes = 0
 

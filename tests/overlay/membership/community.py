@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 
-from overlay.contact import Contact
-from overlay.membership.interface import Found
+from overlay.contact import Address, Contact, PeerId
+from overlay.context import Context
+from overlay.membership.gateways import Gateways
+from overlay.membership.interface import Found, Membership, TopicDirectory
 from overlay.membership.scamp.config import ScampConfig
 from overlay.membership.scamp.service import ScampMembership
 from overlay.metrics import Metrics
@@ -20,38 +22,29 @@ class AllKnowing:
     """A directory for tests: it knows who announced itself, and answers at once."""
 
     def __init__(self, seed: int) -> None:
-        self.members: dict[Contact, None] = {}
         self._random = random.Random(f"{seed} directory")
+        self._members: dict[Contact, None] = {}
+        self._listed: list[Contact] | None = None
+
+    def __len__(self) -> int:
+        return len(self._members)
 
     def of(self, me: Contact) -> MyDirectory:
         return MyDirectory(self, me)
 
+    def announce(self, member: Contact) -> None:
+        self._members[member] = None
+        self._listed = None
+
+    def withdraw(self, member: Contact) -> None:
+        self._members.pop(member, None)
+        self._listed = None
+
     def sample(self, me: Contact, count: int) -> tuple[Contact, ...]:
-        others = [contact for contact in self.members if contact != me]
-        return tuple(self._random.sample(others, min(count, len(others))))
-
-    def some(self, me: Contact, count: int) -> tuple[Contact, ...]:
-        """As `sample`, but cheap: for communities of thousands."""
-        members = self._listed()
-        chosen = {self._random.choice(members): None for _ in range(count)} if members else {}
-        chosen.pop(me, None)
-        return tuple(chosen)
-
-    def _listed(self) -> list[Contact]:
-        if len(self._list) != len(self.members) or self._changed:
-            self._list, self._changed = list(self.members), False
-        return self._list
-
-    _list: list[Contact] = []  # noqa: RUF012
-    _changed = True
-
-    def announce(self, me: Contact) -> None:
-        self.members[me] = None
-        self._changed = True
-
-    def withdraw(self, me: Contact) -> None:
-        self.members.pop(me, None)
-        self._changed = True
+        if self._listed is None:
+            self._listed = list(self._members)
+        drawn = self._random.sample(self._listed, min(count + 1, len(self._listed)))
+        return tuple([contact for contact in drawn if contact != me][:count])
 
 
 class MyDirectory:
@@ -68,13 +61,13 @@ class MyDirectory:
         self._all.withdraw(self._me)
 
     def contacts(self, topic: str, count: int, found: Found) -> None:
-        found(self._all.some(self._me, count))
+        found(self._all.sample(self._me, count))
 
     def sample(self, topic: str, count: int, found: Found) -> None:
         found(self._all.sample(self._me, count))
 
     def size(self, topic: str, found: Callable[[float], None]) -> None:
-        found(float(len(self._all.members)))
+        found(float(len(self._all)))
 
 
 class Listener:
@@ -96,36 +89,53 @@ class Listener:
 
 
 class ScampCommunity:
-    """Members that run SCAMP; contacts come from an all-knowing directory unless one is given."""
+    """Members that run SCAMP, with contacts from an all-knowing directory or from `gateways` gateways."""
 
     def __init__(
-        self, seed: int, config: ScampConfig | None = None, network: StageConfig | None = None
+        self,
+        seed: int,
+        config: ScampConfig | None = None,
+        network: StageConfig | None = None,
+        gateways: int = 0,
     ) -> None:
         self.stage = Stage(seed, network)
         self.config = config or ScampConfig()
         self.directory = AllKnowing(seed)
+        self.gateways = [numbered_contact(number) for number in range(gateways)]
         self.random = random.Random(f"{seed} script")
         self.members: dict[Contact, ScampMembership] = {}
         self.listeners: dict[Contact, Listener] = {}
-        self.metrics: dict[Contact, Metrics] = {}
+        self.metrics = Metrics()
         self._made = 0
 
     def join(self) -> Contact:
         contact = numbered_contact(self._made)
         self._made += 1
-        self.listeners[contact], self.metrics[contact] = Listener(), Metrics()
+        context = self.stage.context(contact)
+        self.listeners[contact] = Listener()
         member = ScampMembership(
             TOPIC,
-            self.stage.context(contact),
-            self.directory.of(contact),
+            context,
+            self._directory(contact, context),
             self.listeners[contact],
             self.config,
-            self.metrics[contact],
+            self.metrics,
         )
         self.stage.attach(contact, member.receive)
         self.members[contact] = member
         member.start()
         return contact
+
+    def _directory(self, contact: Contact, context: Context) -> TopicDirectory:
+        if not self.gateways:
+            return self.directory.of(contact)
+        addresses = {gateway.address: gateway for gateway in self.gateways}
+
+        def resolve(address: Address, answer: Callable[[Contact | None], None]) -> None:
+            gateway = addresses[address]
+            answer(gateway if gateway in self.members else None)
+
+        return Gateways(context, {TOPIC: tuple(addresses)}, resolve)
 
     def leave(self, contact: Contact) -> None:
         """A clean goodbye; what is sent to the leaver afterwards reaches nobody."""
@@ -146,12 +156,23 @@ class ScampCommunity:
     def anyone(self) -> Contact:
         return self.random.choice(list(self.members))
 
+    def crash_some(self, part: float) -> None:
+        for contact in self.random.sample(list(self.members), round(part * len(self.members))):
+            self.crash(contact)
+
     @property
-    def graph(self) -> dict[Contact, tuple[Contact, ...]]:
-        return {contact: member.table for contact, member in self.members.items()}
+    def graph(self) -> Graph:
+        return graph_of(self.members)
 
 
-Graph = dict[Contact, tuple[Contact, ...]]
+Graph = dict[PeerId, tuple[PeerId, ...]]
+"""Who holds whom; views may name members that are gone."""
+
+
+def graph_of(tables: Mapping[Contact, Membership]) -> Graph:
+    return {
+        contact.id: tuple([peer.id for peer in member.table]) for contact, member in tables.items()
+    }
 
 
 def view_sizes(graph: Graph) -> tuple[float, float]:
@@ -161,26 +182,22 @@ def view_sizes(graph: Graph) -> tuple[float, float]:
 
 
 def in_degrees(graph: Graph) -> list[int]:
-    counts = dict.fromkeys(graph, 0)
-    for view in graph.values():
-        for contact in view:
-            if contact in counts:
-                counts[contact] += 1
-    return list(counts.values())
+    return [len(holders) for holders in reversed_graph(graph).values()]
 
 
-def reached(graph: Graph, start: Contact, fanout: int | None, source: random.Random) -> int:
+def reached(graph: Graph, start: PeerId, fanout: int | None, source: random.Random) -> int:
     """Members that gossip from `start` reaches, each telling `fanout` random members of its view once."""
-    seen, frontier = {start: None}, [start]
+    seen, frontier = {start}, [start]
     while frontier:
         following = []
-        for contact in frontier:
-            view = [peer for peer in graph[contact]]
-            chosen = view if fanout is None else source.sample(view, min(fanout, len(view)))
-            for peer in chosen:
-                if peer in graph and peer not in seen:
-                    seen[peer] = None
-                    following.append(peer)
+        for peer in frontier:
+            view: Sequence[PeerId] = graph[peer]
+            if fanout is not None and fanout < len(view):
+                view = source.sample(view, fanout)
+            for target in view:
+                if target in graph and target not in seen:
+                    seen.add(target)
+                    following.append(target)
         frontier = following
     return len(seen)
 
@@ -196,27 +213,26 @@ def coverage(graph: Graph, fanout: int, runs: int, seed: int) -> float:
 
 def is_strongly_connected(graph: Graph) -> bool:
     """Whether gossip to whole views reaches everyone from everywhere."""
-    start = next(iter(graph))
-    source = random.Random(0)
-    return reached(graph, start, None, source) == len(graph) == reached(
-        reversed_graph(graph), start, None, source
-    )
+    start, source = next(iter(graph)), random.Random(0)
+    forth = reached(graph, start, None, source)
+    back = reached(reversed_graph(graph), start, None, source)
+    return forth == back == len(graph)
 
 
 def is_connected(graph: Graph) -> bool:
     """Whether the graph is in one piece when arcs may be followed either way."""
     back = reversed_graph(graph)
-    both = {contact: graph[contact] + back[contact] for contact in graph}
+    both = {peer: graph[peer] + back[peer] for peer in graph}
     return reached(both, next(iter(graph)), None, random.Random(0)) == len(graph)
 
 
 def reversed_graph(graph: Graph) -> Graph:
-    back: dict[Contact, list[Contact]] = {contact: [] for contact in graph}
-    for contact, view in graph.items():
-        for peer in view:
-            if peer in back:
-                back[peer].append(contact)
-    return {contact: tuple(holders) for contact, holders in back.items()}
+    back: dict[PeerId, list[PeerId]] = {peer: [] for peer in graph}
+    for peer, view in graph.items():
+        for target in view:
+            if target in back:
+                back[target].append(peer)
+    return {peer: tuple(holders) for peer, holders in back.items()}
 
 
 def wrong_arcs(members: dict[Contact, ScampMembership]) -> tuple[int, int]:
@@ -224,7 +240,3 @@ def wrong_arcs(members: dict[Contact, ScampMembership]) -> tuple[int, int]:
     arcs = {(i, j) for i, member in members.items() for j in member.table if j in members}
     known = {(i, j) for j, member in members.items() for i in member.holders if i in members}
     return len(arcs - known), len(known - arcs)
-
-
-def live(contacts: Iterable[Contact], community: ScampCommunity) -> list[Contact]:
-    return [contact for contact in contacts if contact in community.members]

@@ -1,0 +1,296 @@
+"""The structured service on a directory that knows everyone, truthfully or late."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.contact import Contact
+from overlay.errors import UsageError
+from overlay.membership.structured.config import StructuredConfig
+from overlay.membership.structured.messages import Confirm, Drawn, Farewell
+from overlay.membership.structured.pace import Pace
+from overlay.membership.structured.service import StructuredMembership
+from overlay.metrics import Metrics
+from overlay.virtual.stage import Stage, StageConfig, numbered_contact
+from tests.overlay.membership.community import (
+    TOPIC,
+    AllKnowing,
+    Graph,
+    Listener,
+    coverage,
+    graph_of,
+    in_degrees,
+    is_strongly_connected,
+    reached,
+)
+
+
+class StructuredCommunity:
+    """Members that draw their tables from one directory."""
+
+    def __init__(self, seed: int, network: StageConfig | None = None) -> None:
+        self.stage = Stage(seed, network)
+        self.directory = AllKnowing(seed)
+        self.config = StructuredConfig()
+        self.members: dict[Contact, StructuredMembership] = {}
+        self.listeners: dict[Contact, Listener] = {}
+        self.metrics = Metrics()
+        self._made = 0
+
+    def join(self) -> Contact:
+        contact = numbered_contact(self._made)
+        self._made += 1
+        self.listeners[contact] = Listener()
+        member = StructuredMembership(
+            TOPIC,
+            self.stage.context(contact),
+            self.directory.of(contact),
+            self.listeners[contact],
+            self.config,
+            self.metrics,
+        )
+        self.members[contact] = member
+        self.stage.attach(contact, member.receive)
+        member.start()
+        return contact
+
+    def grow(self, count: int, interval: float) -> None:
+        for _ in range(count):
+            self.join()
+            self.stage.run_for(interval)
+
+    def crash(self, contact: Contact) -> None:
+        """The directory goes on naming it."""
+        self.stage.crash(contact)
+        del self.members[contact]
+
+    @property
+    def graph(self) -> Graph:
+        return graph_of(self.members)
+
+
+def community_of(count: int, seed: int) -> StructuredCommunity:
+    community = StructuredCommunity(seed)
+    community.grow(count, interval=0.05)
+    community.stage.run_for(60)
+    return community
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.sweep)])
+def test_tables_have_one_size_and_are_uniform(count: int) -> None:
+    community = community_of(count, seed=61)
+    size = math.floor(math.log(count) + 5)
+    assert {len(member.table) for member in community.members.values()} == {size}
+    assert {member.size for member in community.members.values()} == {count}
+    degrees = in_degrees(community.graph)
+    # In-degrees of uniform tables are binomial: their variance is close to their mean.
+    assert statistics.pvariance(degrees) == pytest.approx(size, rel=0.35)
+    assert coverage(community.graph, 4, runs=20, seed=1) > 0.97
+
+
+def test_a_newcomer_is_held_by_a_tableful_of_members_when_it_has_joined() -> None:
+    community = community_of(100, seed=62)
+    newcomer = community.join()
+    while not community.listeners[newcomer].has_joined:
+        community.stage.run_for(0.01)
+    holders = sum(newcomer in member.table for member in community.members.values())
+    assert holders >= community.config.table_size(100)
+    sizes = {len(member.table) for member in community.members.values()}
+    assert sizes == {community.config.table_size(100)}, "it replaced others"
+
+
+def test_a_leaver_is_forgotten_by_everyone_at_once() -> None:
+    community = community_of(100, seed=63)
+    leaver = next(iter(community.members))
+    assert any(leaver in member.table for member in community.members.values())
+    community.members.pop(leaver).stop()
+    community.stage.run_for(0.1)
+    assert not any(leaver in member.table for member in community.members.values())
+
+
+def test_the_crashed_that_the_directory_still_names_enter_no_table() -> None:
+    community = community_of(100, seed=64)
+    for contact in list(community.members)[:30]:
+        community.crash(contact)
+    community.stage.run_for(400)
+    assert all(peer in community.members for m in community.members.values() for peer in m.table)
+    assert is_strongly_connected(community.graph)
+
+
+def test_a_suspected_member_is_removed_and_the_next_drawing_comes_sooner() -> None:
+    community = community_of(100, seed=65)
+    community.stage.run_for(1000)
+    member = next(iter(community.members.values()))
+    victims = member.table[:4]
+    for victim in victims:
+        community.crash(victim)
+        member.suspect(victim.id)
+    assert not set(victims) & set(member.table)
+    community.stage.run_for(20)
+    assert len(member.table) == community.config.table_size(100)
+
+
+def test_drawings_are_rare_when_nothing_changes_and_frequent_under_churn() -> None:
+    community = community_of(60, seed=66)
+
+    def drawings(seconds: float) -> float:
+        asked = 0
+
+        def count(time: float, sender: Contact, to: Contact, message: object) -> None:
+            nonlocal asked
+            asked += isinstance(message, Drawn)
+
+        community.stage.observe(count)
+        community.stage.run_for(seconds)
+        return asked / seconds / len(community.members) / community.config.table_size(60)
+
+    community.stage.run_for(900)
+    idle = drawings(600)
+    assert idle < 1.5 / community.config.longest_redraw_seconds
+
+    def replace_one() -> None:
+        leaver = next(iter(community.members))
+        community.members.pop(leaver).stop()
+        community.join()
+
+    for second in range(300):  # one member of sixty leaves and one joins, every other second
+        community.stage.call_at(community.stage.now + 2 * second, replace_one)
+    assert drawings(600) > 5 * idle
+    assert is_strongly_connected(community.graph)
+
+
+def test_the_interval_follows_the_rate_of_change() -> None:
+    config = StructuredConfig(change=0.1, shortest_redraw_seconds=10, longest_redraw_seconds=600)
+    pace, now = Pace(config, 0.0), 0.0
+    for _ in range(12):
+        now += pace.interval
+        pace.drawn(now, table_size=10)
+    assert pace.interval == 600
+    start, intervals = now, []
+    due = now + pace.interval
+    for change in range(1, 200):  # a tenth of the table in 50 seconds
+        now = start + 50 * change
+        while due < now:
+            pace.drawn(due, table_size=10)
+            intervals.append(pace.interval)
+            due += pace.interval
+        sooner = pace.changed(now, table_size=10)
+        due = due if sooner is None else now + sooner
+    assert 25 < statistics.median(intervals) < 100
+
+
+def test_a_burst_of_changes_brings_the_next_drawing_forward_but_not_too_near() -> None:
+    pace = Pace(StructuredConfig(), 0.0)
+    for time in (1.0, 16.0, 46.0, 106.0):
+        pace.drawn(time, table_size=10)
+    assert pace.interval > 100
+    assert pace.changed(107.0, table_size=10) is None
+    assert pace.changed(107.0, table_size=10) is None
+    assert pace.changed(107.0, table_size=10) == pytest.approx(14.0)
+
+
+def test_the_first_participant_is_alone_and_found_by_the_next() -> None:
+    community = StructuredCommunity(67)
+    first = community.join()
+    assert community.listeners[first].has_joined == 1
+    assert community.members[first].size == 1
+    second = community.join()
+    community.stage.run_for(1)
+    assert community.members[first].table == (second,)
+    assert community.members[second].table == (first,)
+
+
+def test_two_first_participants_find_each_other_when_the_directory_knows_them() -> None:
+    community = StructuredCommunity(68)
+    first = community.join()
+    community.directory.withdraw(first)
+    second = community.join()
+    community.directory.announce(first)
+    community.stage.run_for(20)
+    assert community.members[first].table == (second,)
+    assert community.members[second].table == (first,)
+
+
+def test_loss_without_acknowledgements_still_converges() -> None:
+    community = StructuredCommunity(69, StageConfig(loss=0.2, duplicate=0.1, check_wire=True))
+    community.grow(60, interval=0.1)
+    community.stage.run_for(120)
+    assert all(listener.has_joined == 1 for listener in community.listeners.values())
+    assert is_strongly_connected(community.graph)
+    sizes = [len(member.table) for member in community.members.values()]
+    assert statistics.fmean(sizes) > 0.85 * community.config.table_size(60)
+
+
+def test_a_healed_partition_becomes_one_community_again() -> None:
+    community = community_of(60, seed=70)
+    side = list(community.members)[:30]
+    community.stage.partition(side)
+    for member in community.members.values():
+        for peer in member.table:
+            if (peer in side) != (member in [community.members[one] for one in side]):
+                member.suspect(peer.id)
+    community.stage.run_for(60)
+    start = side[0].id
+    assert reached(community.graph, start, None, random.Random(0)) < 60
+    community.stage.heal()
+    community.stage.run_for(300)
+    assert is_strongly_connected(community.graph)
+
+
+def test_after_everybody_left_nothing_runs() -> None:
+    community = community_of(20, seed=71)
+    for member in community.members.values():
+        member.stop()
+    community.stage.run_for(1)
+    before = community.stage.sent
+    community.stage.run_for(2000)
+    assert community.stage.sent == before
+    assert len(community.directory) == 0
+
+
+MESSAGES = st.one_of(
+    st.builds(Drawn, st.just(TOPIC), st.floats(), st.booleans()),
+    st.builds(Confirm, st.just(TOPIC), st.floats()),
+    st.builds(Farewell, st.just(TOPIC)),
+    st.just("hello"),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), MESSAGES, st.floats(0, 30)), max_size=30))
+@settings(max_examples=30, deadline=None)
+def test_whatever_peers_say_the_table_is_sound_and_nothing_raises(
+    said: list[tuple[int, object, float]],
+) -> None:
+    community = StructuredCommunity(72)
+    community.grow(5, interval=0.1)
+    me, member = next(iter(community.members.items()))
+    for number, message, pause in said:
+        member.receive(numbered_contact(number), message)
+        community.stage.run_for(pause)
+    assert me not in member.table
+    assert len(set(member.table)) == len(member.table) <= community.config.table_size(6) + 1
+    assert set(community.listeners[me].table) == set(member.table)
+    community.stage.run_for(5000)
+    assert len(member.holders) <= 5, "those who made themselves up are forgotten"
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"c": -1.0}, "c must"),
+        ({"change": 0.0}, "change"),
+        ({"shortest_redraw_seconds": 0.0}, "shortest_redraw_seconds"),
+        ({"longest_redraw_seconds": 1.0}, "longest_redraw_seconds"),
+        ({"settle_seconds": -1.0}, "settle_seconds"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(changes: dict[str, float], field: str) -> None:
+    with pytest.raises(UsageError, match=field):
+        dataclasses.replace(StructuredConfig(), **changes)
