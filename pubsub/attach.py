@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from overlay.channel import ChannelConfig, OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
+from overlay.dht import Dht, DhtConfig
 from overlay.endpoint import EndpointConfig
+from overlay.failure import FailureConfig
+from overlay.errors import NetworkError
 from overlay.identity import Identity
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
@@ -23,11 +27,16 @@ from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
+from pubsub.dht_directory import DhtDirectory
 from pubsub.event import DATA_LIMIT, GOSSIP_PREFIX, Gossip
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 
 LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
 """Bytes: an event's data, and all that travels around it."""
+
+SIGN_OF_LIFE_SECONDS = 5.0
+"""A silent member is asked for a sign of life so often; a crash is noticed within about 8 s. Gossip goes
+around those who have crashed anyway, so asking more often would cost more than it is worth."""
 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""
@@ -48,15 +57,41 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
                 datagram_size=config.datagram_bytes,
             ),
             ChannelConfig(max_message=LARGEST_MESSAGE),
+            FailureConfig(interval=SIGN_OF_LIFE_SECONDS),
         ),
         config.identity,
         metrics,
     )
     try:
-        return NetworkAttachment(config, runtime, _gateways(config, runtime))
+        if not Mode.named(config.mode).uses_dht:
+            return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
+        dht = await Dht.start(runtime.endpoint, DhtConfig())
     except BaseException:
         await runtime.close()
         raise
+    try:
+        async with asyncio.timeout(config.join_timeout):
+            await dht.join([Address.parse(address) for address in config.bootstrap])
+    except BaseException as error:
+        await dht.close()
+        await runtime.close()
+        if isinstance(error, TimeoutError):
+            raise NetworkError(
+                f"no node of {', '.join(config.bootstrap)} answered within {config.join_timeout:g} s: "
+                "check the addresses and the network key"
+            ) from None
+        raise
+    directory = DhtDirectory(dht, runtime.metrics)
+
+    async def leave() -> None:
+        await directory.close(LEAVING_SECONDS)
+        await dht.close()
+
+    return NetworkAttachment(config, runtime, directory, leave)
+
+
+async def _nothing() -> None:
+    """Gateways run nothing that would have to end."""
 
 
 def _gateways(config: NodeConfig, runtime: Runtime) -> TopicDirectory:
@@ -74,10 +109,18 @@ def _gateways(config: NodeConfig, runtime: Runtime) -> TopicDirectory:
 class NetworkAttachment:
     """A node on a runtime, with a directory of whichever kind."""
 
-    def __init__(self, config: NodeConfig, runtime: Runtime, directory: TopicDirectory) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        runtime: Runtime,
+        directory: TopicDirectory,
+        leave: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`leave`: withdraw from the directory and end what it runs."""
         self._mode = Mode.named(config.mode)
         self._runtime = runtime
         self._directory = directory
+        self._leave = leave
         self._over_channels = config.links == "channel"
         self._sends = 0
         self.control: Context = runtime.context("channel")
@@ -141,12 +184,16 @@ class NetworkAttachment:
 
     async def close(self) -> None:
         try:
-            async with asyncio.timeout(LEAVING_SECONDS):
-                await self._runtime.channels.drained()
-        except TimeoutError:
-            pass  # who has not answered by now may have gone as well
+            await asyncio.gather(self._leave(), self._drain())
         finally:
             await self._runtime.close()
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(
+            TimeoutError
+        ):  # who has not answered by then may have gone as well
+            async with asyncio.timeout(LEAVING_SECONDS):
+                await self._runtime.channels.drained()
 
 
 MEMBERSHIP_MESSAGES = (
