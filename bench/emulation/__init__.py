@@ -1,0 +1,1 @@
+"""Populations of real nodes on the virtual network, for the emulated tier."""

@@ -1,0 +1,170 @@
+"""A hierarchy of communities made of real nodes, each on a host of its own and in one topic.
+
+The bottom community is in the longest topic, the last one in `/`. In the unstructured mode the first two members
+of each community are its gateways; in the other modes everyone bootstraps from the first node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from bench.experiment import Experiment
+from bench.traces import CommunityMembers
+from overlay.virtual import Network, nth_host
+from pubsub import Node, Parameters
+
+PORT = 4000
+GATEWAYS = 2
+JOINS_AT_ONCE = 16
+"""Nodes that join at a time, once there is someone to join."""
+
+
+@dataclasses.dataclass(slots=True)
+class Resident:
+    """A node, where it is, and what ends its subscription."""
+
+    node: Node
+    host: str
+    level: int
+    stack: AsyncExitStack
+
+
+def topics(levels: int) -> list[str]:
+    """The topics of a chain of communities, bottom first: `/1/2`, `/1`, `/`."""
+    names = ["/" + "/".join(str(n) for n in range(1, depth + 1)) for depth in range(levels)]
+    return names[::-1]
+
+
+def parameters(experiment: Experiment) -> Parameters:
+    """The experiment's parameters; all is left to chance, as in the paper's figures."""
+    return Parameters(
+        c=experiment.c, g=experiment.g, a=experiment.a, z=experiment.z, sure_links=False
+    )
+
+
+class Population:
+    """Nodes that live until the block ends, or until they are crashed or asked to leave."""
+
+    def __init__(self, experiment: Experiment, network: Network, directory: Path) -> None:
+        self._experiment = experiment
+        self._network = network
+        self._directory = directory
+        self.topics = topics(len(experiment.sizes))
+        self._residents: dict[str, Resident] = {}
+        self._ever: list[set[str]] = [set() for _ in experiment.sizes]
+        self._hosts = 0
+        self._seeds: list[str] = []
+        self._gateways: dict[str, list[str]] = {}
+
+    async def __aenter__(self) -> Population:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for resident in list(self._residents.values()):
+            await resident.stack.aclose()
+
+    async def start(self) -> None:
+        """Join everyone, the root community first so that each finds its super-community."""
+        for level in reversed(range(len(self._experiment.sizes))):
+            count = self._experiment.sizes[level]
+            for _ in range(min(GATEWAYS, count)):
+                await self.join(level)
+            remaining = count - min(GATEWAYS, count)
+            while remaining:
+                batch = min(JOINS_AT_ONCE, remaining)
+                await asyncio.gather(*(self.join(level) for _ in range(batch)))
+                remaining -= batch
+
+    async def join(self, level: int) -> None:
+        """One more node in the community of `level`."""
+        host = nth_host(self._hosts)
+        self._hosts += 1
+        address = f"{host}:{PORT}"
+        stack = AsyncExitStack()
+        node = Node(
+            listen=address,
+            mode=self._experiment.mode,
+            links="datagram" if self._experiment.loss else "channel",
+            parameters=parameters(self._experiment),
+            trace=self._directory / f"{self._hosts}.jsonl",
+            **self._known(),
+        )
+        if not self._seeds:
+            self._seeds.append(address)
+        gateways = self._gateways.setdefault(self.topics[level], [])
+        if len(gateways) < GATEWAYS:
+            gateways.append(address)
+        await stack.enter_async_context(node)
+        events = await stack.enter_async_context(node.subscribe(self.topics[level], queue=1))
+        del events  # what arrives is read from the trace
+        self._residents[host] = Resident(node, host, level, stack)
+        self._ever[level].add(node.id.hex())
+
+    def _known(self) -> dict[str, Any]:
+        if self._experiment.mode == "unstructured":
+            return {"gateways": {topic: tuple(a) for topic, a in self._gateways.items()}}
+        return {"bootstrap": tuple(self._seeds)}
+
+    def crash(self, share: float, chance: random.Random) -> None:
+        """Crash a share of each community, at least one process of each being left."""
+        for level in range(len(self.topics)):
+            hosts = [host for host, r in self._residents.items() if r.level == level]
+            for host in chance.sample(hosts, min(round(share * len(hosts)), len(hosts) - 1)):
+                self.crash_one(host)
+
+    def crash_one(self, host: str) -> None:
+        del self._residents[host]
+        self._network.crash(host)
+
+    async def leave(self, host: str) -> None:
+        """Let a node go with a goodbye."""
+        await self._residents.pop(host).stack.aclose()
+
+    def hosts(self) -> list[tuple[str, int]]:
+        """Every live node's host and level."""
+        return [(host, resident.level) for host, resident in self._residents.items()]
+
+    async def publish(self, level: int, p_sel: float | None, chance: random.Random) -> None:
+        """Publish an event of the community of `level`, from one of its members."""
+        members = [r for r in self._residents.values() if r.level == level]
+        await chance.choice(members).node.publish(self.topics[level], "event", upward=p_sel)
+
+    def members(self) -> list[CommunityMembers]:
+        """Who is in each community now, and how large their tables are."""
+        found = []
+        for level, topic in enumerate(self.topics):
+            nodes = [r.node for r in self._residents.values() if r.level == level]
+            sizes = [_table_entries(node, topic) for node in nodes]
+            found.append(
+                CommunityMembers(
+                    topic,
+                    self._experiment.sizes[level],
+                    frozenset(node.id.hex() for node in nodes),
+                    frozenset(self._ever[level]),
+                    sum(sizes) / len(sizes),
+                    max(sizes),
+                )
+            )
+        return found
+
+    def still_there(self, before: Sequence[CommunityMembers]) -> list[CommunityMembers]:
+        """The communities as they were, without those who have gone since."""
+        now = self.members()
+        return [
+            dataclasses.replace(old, alive=old.alive & new.alive, ever=new.ever)
+            for old, new in zip(before, now, strict=True)
+        ]
+
+    def traces(self) -> list[Path]:
+        return [self._directory / f"{number}.jsonl" for number in range(1, self._hosts + 1)]
+
+
+def _table_entries(node: Node, topic: str) -> int:
+    community = node.status()["communities"][topic]
+    return len(community["table"]) + sum(len(t) for t in community["super_tables"].values())

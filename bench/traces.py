@@ -1,0 +1,157 @@
+"""What traces say of events: who had them, in how many hops, how often too many.
+
+The emulated and the live tier, and the audit of a deployment, read traces (docs/traces.md) and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.results import CommunityResult
+from overlay.errors import UsageError
+
+Row = Mapping[str, Any]
+
+
+class TraceFileError(UsageError):
+    """A file that is no trace; the text names it and the line."""
+
+
+@dataclass(slots=True)
+class Copies:
+    """The copies of one event in one community."""
+
+    had: dict[str, int] = field(default_factory=dict)
+    """By node: the hops after which it first had the event, 0 for its publisher."""
+    inside: int = 0
+    upward: int = 0
+    useful: int = 0
+    duplicates: int = 0
+    last: float = float("-inf")
+    """When the last node had it."""
+
+
+@dataclass(slots=True)
+class EventHistory:
+    """Everything that happened to one event."""
+
+    published: float
+    topic: str
+    publisher: str
+    communities: dict[str, Copies] = field(default_factory=dict)
+    hops: list[tuple[int, str, str, str]] = field(default_factory=list)
+    """(hops, from node, to node, community) of every first reception."""
+
+
+def read_trace(path: Path) -> list[dict[str, Any]]:
+    """The rows of a trace file, JSON lines or Parquet by its ending."""
+    try:
+        if path.suffix == ".parquet":
+            import pyarrow.parquet as parquet
+
+            rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+            return rows
+        with path.open(encoding="utf-8") as lines:
+            return [_json_row(path, number, line) for number, line in enumerate(lines, 1)]
+    except (OSError, ValueError) as error:
+        if isinstance(error, TraceFileError):
+            raise
+        raise TraceFileError(f"{path} is no trace: {error}") from None
+
+
+def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        raise TraceFileError(f"{path}, line {number}, is no JSON") from None
+    if not isinstance(row, dict) or not {"time", "node", "kind", "topic"} <= row.keys():
+        raise TraceFileError(f"{path}, line {number}, has no time, node, kind and topic")
+    return row
+
+
+def histories(rows: Iterable[Row]) -> dict[str, EventHistory]:
+    """What happened to each event, in the order of publication; rows may come in any order."""
+    found: dict[str, EventHistory] = {}
+    later: list[Row] = []
+    for row in rows:
+        if row["kind"] == "publish":
+            history = EventHistory(row["time"], row["topic"], row["node"])
+            copies = history.communities.setdefault(row["topic"], Copies())
+            copies.had[row["node"]] = 0
+            copies.last = row["time"]
+            found[row["event"]] = history
+        elif row.get("event") is not None:
+            later.append(row)
+    for row in later:
+        if row["event"] in found:
+            _note(found[row["event"]], row)
+    return dict(sorted(found.items(), key=lambda item: item[1].published))
+
+
+def _note(history: EventHistory, row: Row) -> None:
+    copies = history.communities.setdefault(row["topic"], Copies())
+    kind = row["kind"]
+    if kind == "send":
+        copies.inside += 1
+    elif kind == "upward":
+        copies.upward += 1
+    elif kind == "duplicate":
+        copies.duplicates += 1
+    elif kind == "receive":
+        copies.useful += 1
+        copies.had[row["node"]] = row["hops"]
+        copies.last = max(copies.last, row["time"])
+        history.hops.append((row["hops"], row["peer"], row["node"], row["topic"]))
+
+
+@dataclass(frozen=True, slots=True)
+class CommunityMembers:
+    """Who is in a community when an event is published."""
+
+    topic: str
+    processes: int
+    alive: frozenset[str]
+    """The nodes that could receive."""
+    ever: frozenset[str]
+    """Every node that was in the community at any time: a reception elsewhere is a parasite."""
+    table_entries: float | None = None
+    largest_table: float | None = None
+
+
+def community_results(
+    history: EventHistory, repetition: int, members: Sequence[CommunityMembers]
+) -> list[CommunityResult]:
+    """One event's result in each community, bottom first."""
+    published_at = next(i for i, m in enumerate(members) if m.topic == history.topic)
+    return [
+        _community_result(history, repetition, level, own, wanted=level >= published_at)
+        for level, own in enumerate(members)
+    ]
+
+
+def _community_result(
+    history: EventHistory, repetition: int, level: int, members: CommunityMembers, *, wanted: bool
+) -> CommunityResult:
+    copies = history.communities.get(members.topic, Copies())
+    reached = [node for node in copies.had if node in members.alive]
+    return CommunityResult(
+        repetition=repetition,
+        community=level,
+        processes=members.processes,
+        alive=len(members.alive),
+        reached=len(reached) if wanted else None,
+        everyone=float(len(reached) == len(members.alive)) if wanted else None,
+        messages_inside=copies.inside,
+        messages_upward=copies.upward,
+        useful=copies.useful,
+        duplicates=copies.duplicates,
+        parasites=sum(node not in members.ever for node in copies.had),
+        rounds=max((copies.had[node] for node in reached), default=None),
+        seconds=copies.last - history.published if reached else None,
+        table_entries=members.table_entries,
+        largest_table=members.largest_table,
+    )
