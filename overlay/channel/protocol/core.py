@@ -150,9 +150,14 @@ class ChannelCore:
         if selective_bytes:
             start += selective_bytes
             selective = int.from_bytes(packet[PROGRESS.size : start], "little")
-        self._heard(now)
-        self.transmitter.allow(limit)
-        if self.transmitter.acknowledge(upto, selective, now):
+        self.heard_at = now
+        if self.state is ChannelState.CLOSED:
+            self._try_again()
+        transmitter = self.transmitter
+        transmitter.allow(limit)
+        if (selective or upto > transmitter.flight.oldest) and transmitter.acknowledge(
+            upto, selective, now
+        ):
             self._retry_at = None
             self._answered()
             if self.phase is Phase.DRAINING and self._finish_draining():
@@ -181,7 +186,7 @@ class ChannelCore:
             is_first = self.phase is Phase.OPENING
             if theirs != self._peer or mine != self._session:
                 self._meet(theirs, mine)
-            self._heard(now)
+            self.heard_at = now
             self._answered()
             if kind == PacketType.CLOSE:
                 self._receive_close()
@@ -247,11 +252,6 @@ class ChannelCore:
         self.transmitter.rtt.answered()
         self._unanswered_since = None
         self._set_state(ChannelState.OPEN)
-
-    def _heard(self, now: float) -> None:
-        self.heard_at = now
-        if self.state is ChannelState.CLOSED:
-            self._try_again()
 
     def _answered(self) -> None:
         self._unanswered_since = None

@@ -29,21 +29,19 @@ def bundle_room(segment: int) -> int:
 
 def encode_bundle(messages: Sequence[bytes]) -> bytes:
     count = len(messages)
-    return b"".join((_lengths(count).pack(count, *map(len, messages)), *messages))
+    return b"".join((_layout(count).pack(count, *map(len, messages)), *messages))
 
 
 def decode_bundle(segment: bytes) -> list[bytes]:
     """The messages of a bundle; `Refused` unless they fill it exactly."""
     if len(segment) < BUNDLE_HEAD_BYTES:
         raise Refused("malformed")
-    layout = _lengths(segment[0] << 8 | segment[1])
+    layout = _layout(segment[0] << 8 | segment[1])
     start = layout.size
     if start > len(segment):
         raise Refused("malformed")
     messages = []
-    lengths = iter(layout.unpack_from(segment))
-    next(lengths)
-    for length in lengths:
+    for length in layout.unpack_from(segment)[1:]:
         end = start + length
         messages.append(segment[start:end])
         start = end
@@ -67,5 +65,6 @@ def decode_fragment(segment: bytes, max_message: int) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _lengths(count: int) -> struct.Struct:
+def _layout(count: int) -> struct.Struct:
+    """The count and so many lengths."""
     return struct.Struct(f"!{count + 1}H")

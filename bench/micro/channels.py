@@ -1,0 +1,232 @@
+"""Messages of 256 bytes between two processes on loopback: reliable channels against plain datagrams.
+
+Three programs in one run, each a sender at full speed and a receiver that counts what reaches it, for the
+same time: blocking sockets (what the system calls allow) and asyncio-dgram on the fastest loop, both with one
+message a datagram and no acknowledgement; and channels, where everything arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import asyncio_dgram
+
+from bench.micro.measurement import Measurement
+from overlay.channel import ChannelConfig, Channels
+from overlay.contact import Contact
+from overlay.endpoint import Endpoint, EndpointConfig
+from overlay.identity import Identity
+from overlay.loops import run
+from overlay.metrics import Metrics
+
+MESSAGE = bytes(256)
+END = b"end"
+SECONDS = 1.5
+"""How long each sender sends."""
+
+ROUNDS = 3
+"""The fastest of so many rounds counts: the others were disturbed."""
+
+PATH_DATAGRAM = 1400
+LOOPBACK_DATAGRAM = 32_768
+"""Bytes of a datagram: the default, and what suits loopback, whose packets are that large."""
+
+HOST = "127.0.0.1"
+SENDS_A_TURN = 32
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a receiver saw: messages, and seconds from the first to the last; seconds of its processor."""
+
+    messages: int
+    seconds: float
+    processor: float
+
+    @property
+    def rate(self) -> float:
+        return self.messages / self.seconds
+
+
+class Count:
+    """Counts messages until the end is announced."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self._began = self._processor = 0.0
+
+    def take(self, message: bytes) -> bool:
+        """Whether this was the end."""
+        if len(message) == len(END):
+            return True
+        if not self.messages:
+            self._began = time.perf_counter()
+            self._processor = time.process_time()
+        self.messages += 1
+        return False
+
+    def outcome(self) -> Outcome:
+        seconds = time.perf_counter() - self._began
+        return Outcome(self.messages, seconds, time.process_time() - self._processor)
+
+
+Receiver = Callable[[Connection, int], None]
+Sender = Callable[[Any, int], None]
+
+
+def measure() -> list[Measurement]:
+    """Takes about half a minute."""
+    blocking = _best(_receive_blocking, _send_blocking)
+    plain = _best(_receive_plain, _send_plain)
+    small = _best(_receive_by_channel, _send_by_channel, PATH_DATAGRAM)
+    large = _best(_receive_by_channel, _send_by_channel, LOOPBACK_DATAGRAM)
+    return [
+        _figure("blocking sockets, one a datagram", blocking),
+        _figure("asyncio-dgram, one a datagram", plain),
+        _figure(f"channel, datagrams of {PATH_DATAGRAM}", small),
+        _figure(f"channel, datagrams of {LOOPBACK_DATAGRAM}", large),
+        _ratio(f"channel of {PATH_DATAGRAM} against asyncio-dgram", small, plain, ""),
+        _ratio("channel against asyncio-dgram", large, plain, "goal: at least 3"),
+        _ratio("channel against blocking sockets", large, blocking, "the limit of one a datagram"),
+    ]
+
+
+def _figure(name: str, outcome: Outcome) -> Measurement:
+    cost = outcome.processor / outcome.messages * 1e6
+    return Measurement(name, outcome.rate, "messages/s", f"receiver {cost:.2f} us/message")
+
+
+def _ratio(name: str, one: Outcome, other: Outcome, note: str) -> Measurement:
+    return Measurement(name, one.rate / other.rate, "x", note)
+
+
+def _best(receive: Receiver, send: Sender, datagram: int = 0) -> Outcome:
+    return max((_race(receive, send, datagram) for _ in range(ROUNDS)), key=lambda o: o.rate)
+
+
+def _race(receive: Receiver, send: Sender, datagram: int) -> Outcome:
+    processes = multiprocessing.get_context("spawn")
+    here, there = processes.Pipe()
+    receiver = processes.Process(target=receive, args=(there, datagram), daemon=True)
+    receiver.start()
+    place = here.recv()
+    sender = processes.Process(target=send, args=(place, datagram), daemon=True)
+    sender.start()
+    outcome: Outcome = here.recv()
+    for process in (receiver, sender):
+        process.join()
+    return outcome
+
+
+# Blocking sockets.
+
+
+def _receive_blocking(parent: Connection, _: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind((HOST, 0))
+        parent.send(sock.getsockname())
+        count = Count()
+        while not count.take(sock.recv(2048)):
+            pass
+        parent.send(count.outcome())
+
+
+def _send_blocking(place: tuple[str, int], _: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        until = time.perf_counter() + SECONDS
+        while time.perf_counter() < until:
+            for _turn in range(SENDS_A_TURN):
+                sock.sendto(MESSAGE, place)
+        _announce_end(place)
+
+
+def _announce_end(place: tuple[str, int]) -> None:
+    """Datagrams are lost while the receiver is busy: say it until it must have been heard."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _ in range(50):
+            sock.sendto(END, place)
+            time.sleep(0.01)
+
+
+# asyncio-dgram.
+
+
+def _receive_plain(parent: Connection, _: int) -> None:
+    async def main() -> None:
+        stream = await asyncio_dgram.bind((HOST, 0))
+        parent.send(stream.sockname)
+        count = Count()
+        while not count.take((await stream.recv())[0]):
+            pass
+        parent.send(count.outcome())
+        stream.close()
+
+    run(main())
+
+
+def _send_plain(place: tuple[str, int], _: int) -> None:
+    async def main() -> None:
+        stream = await asyncio_dgram.connect(place)
+        until = time.perf_counter() + SECONDS
+        while time.perf_counter() < until:
+            for _turn in range(SENDS_A_TURN):
+                await stream.send(MESSAGE)
+            await asyncio.sleep(0)
+        stream.close()
+
+    run(main())
+    _announce_end(place)
+
+
+# Channels.
+
+
+async def _open_channels(datagram: int) -> tuple[Endpoint, Channels]:
+    config = EndpointConfig(f"{HOST}:0", datagram_size=datagram)
+    endpoint = await Endpoint.open(config, Identity.create(), Metrics())
+    return endpoint, Channels(endpoint, ChannelConfig())
+
+
+def _receive_by_channel(parent: Connection, datagram: int) -> None:
+    async def main() -> None:
+        endpoint, channels = await _open_channels(datagram)
+        count = Count()
+        end = asyncio.Event()
+
+        def receive(sender: Contact, message: bytes) -> None:
+            if count.take(message):
+                end.set()
+
+        channels.on_message(receive)
+        parent.send(endpoint.contact)
+        await end.wait()
+        parent.send(count.outcome())
+        await asyncio.sleep(0.1)  # for the last acknowledgement
+        await channels.close()
+        await endpoint.close()
+
+    run(main())
+
+
+def _send_by_channel(place: Contact, datagram: int) -> None:
+    async def main() -> None:
+        endpoint, channels = await _open_channels(datagram)
+        channel = channels.to(place)
+        until = time.perf_counter() + SECONDS
+        while time.perf_counter() < until:
+            for _turn in range(SENDS_A_TURN):
+                await channel.send(MESSAGE)
+        await channel.drained()
+        await channel.send(END)
+        await channel.drained()
+        await channels.close()
+        await endpoint.close()
+
+    run(main())
