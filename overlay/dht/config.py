@@ -44,7 +44,7 @@ class DhtConfig:
     """Seconds for which a contact is shunned after a malformed reply; doubled for each one after."""
 
     lookup_budget: int = 12
-    """Requests that one lookup may make, in multiples of k."""
+    """Requests that one lookup may make, in multiples of k, or of the count asked for if greater."""
 
     lookup_deadline: float = 15.0
     """Seconds after which a lookup returns what it has."""
@@ -76,7 +76,7 @@ class DhtConfig:
     check_interval: float = 10.0
     """Seconds between two rounds of upkeep, +-20 % by chance."""
 
-    check_period: float = 900.0
+    check_period: float = 300.0
     """Seconds in which every contact is heard or checked once: table x interval / period checks a round."""
 
     refresh_interval: float = 3600.0

@@ -55,7 +55,7 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
         self._loop = asyncio.get_running_loop()
         self._calls: dict[Contact, Call] = {}
         self._over: asyncio.Future[None] = self._loop.create_future()
-        budget = config.lookup_budget * config.k
+        budget = config.lookup_budget * max(count, config.k)
         self.shortlist = Shortlist(target.long_id, count, min(config.alpha, count), budget)
         if config.serve:
             self.shortlist.add_self(protocol.source_node)
@@ -131,7 +131,7 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
         possible = [peer for peer in peers if peer.can_exist]
         sound = self.protocol.sound(possible)
         if len(sound) < len(possible):
-            self.shortlist.rule_out([peer for peer in possible if peer not in sound])
+            self.shortlist.rule_out([peer for peer in possible if peer not in sound], introducer)
         self.shortlist.add(sound, introduced_by=introducer)
 
 

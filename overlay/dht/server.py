@@ -134,6 +134,7 @@ class DhtServer(Server):  # type: ignore[misc]
 
     async def republish(self) -> None:
         """Replaces lines 98-100, where to publish again is to begin a new life, over anything newer."""
+        self.storage.cull()
         for key, record in self.storage.iter_older_than(self.config.republish_interval):
             self.storage.mark_heard(key)
             if record.time_to_live > DYING:

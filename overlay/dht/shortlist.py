@@ -7,12 +7,16 @@ in the window, and further candidates are asked in its stead. The lookup is over
 candidates that did not fail have all answered: under any loss and any number of crashed nodes,
 these are the k nearest live ones as far as anybody asked knows any.
 
-Where some of the near ones are dead, those who do not know it yet name them, and so leave out as many live
-ones at the end of their replies. So with F dead or overdue ones nearer than the k-th of the others, the
-nearest peers are asked (again, if they were before) to name k + F contacts.
+Where some of the near ones are dead, those who do not know it yet name them, and so leave out as many
+live ones at the end of their replies. So with F dead or overdue ones nearer than the k-th of the others,
+the nearest peers are asked (again, if they were before) to name k + F contacts.
 
-Bounded whatever peers reply: `budget` requests in all, the contacts asked for taken from each reply,
-four addresses tried for one id (a peer that names a wrong address for an id must not keep the right one
+A peer vouches for those it names. It has a little credit, which grows by one with each of them that answers
+and shrinks by one with each that is overdue. A candidate for whom nobody with credit vouches is left out: who
+invents nodes wastes a few requests, and hides nobody whom others name too.
+
+Bounded whatever peers reply: `budget` requests in all, the contacts asked for taken from each reply, four
+addresses tried for one id (a peer that names a wrong address for an id must not keep the right one
 from being tried).
 """
 
@@ -27,6 +31,11 @@ from overlay.dht.peer import Peer
 
 ADDRESSES_AN_ID = 4
 
+VOUCHERS = 8
+"""Peers that can vouch for one candidate: the first to name it."""
+
+FIRST_CREDIT = 4
+
 MOST_REACH = 64
 """Contacts that one reply may be asked for."""
 
@@ -40,9 +49,19 @@ class _State(Enum):
 
 
 class _Candidate:
-    __slots__ = ("addresses", "distance", "hops", "peer", "reach", "state", "tried")
+    __slots__ = (
+        "addresses",
+        "credit",
+        "distance",
+        "hops",
+        "peer",
+        "reach",
+        "state",
+        "tried",
+        "vouchers",
+    )
 
-    def __init__(self, peer: Peer, distance: int, hops: int) -> None:
+    def __init__(self, peer: Peer, distance: int, hops: int, voucher: _Candidate | None) -> None:
         self.peer = peer
         self.distance = distance
         self.hops = hops
@@ -50,6 +69,18 @@ class _Candidate:
         self.addresses = [peer]
         self.tried = 0
         self.reach = 0
+        self.credit = FIRST_CREDIT
+        self.vouchers = [] if voucher is None else [voucher]
+
+    @property
+    def is_credible(self) -> bool:
+        """Somebody with credit vouches for it, or this node knows it itself."""
+        vouchers = self.vouchers
+        return not vouchers or any(voucher.credit > 0 for voucher in vouchers)
+
+    def reward_vouchers(self, credit: int) -> None:
+        for voucher in self.vouchers:
+            voucher.credit += credit
 
 
 class Shortlist:
@@ -70,36 +101,38 @@ class Shortlist:
 
     def add(self, peers: Sequence[Peer], introduced_by: Peer | None = None) -> None:
         """Candidates from this node's own table, or from the reply of one of them, nearest first."""
-        introducer = None if introduced_by is None else self._by_id.get(introduced_by.id)
-        hops, most = (1, self._k) if introducer is None else (introducer.hops + 1, introducer.reach)
+        voucher = None if introduced_by is None else self._by_id.get(introduced_by.id)
+        hops, most = (1, self._k) if voucher is None else (voucher.hops + 1, voucher.reach)
         for peer in peers[:most]:
             known = self._by_id.get(peer.id)
             if known is None:
-                self._insert(_Candidate(peer, peer.long_id ^ self._target, hops))
-            elif known.peer is not peer:
+                self._insert(_Candidate(peer, peer.long_id ^ self._target, hops, voucher))
+                continue
+            if voucher is not None and 0 < len(known.vouchers) < VOUCHERS:
+                known.vouchers.append(voucher)
+            if known.peer is not peer:
                 self._add_address(known, peer)
 
     def add_self(self, peer: Peer) -> None:
         """This node takes part in the DHT, and need not be asked."""
-        candidate = _Candidate(peer, peer.long_id ^ self._target, 0)
+        candidate = _Candidate(peer, peer.long_id ^ self._target, 0, None)
         candidate.state = _State.ANSWERED
         candidate.reach = MOST_REACH
         self._insert(candidate)
 
-    def rule_out(self, peers: Sequence[Peer]) -> None:
+    def rule_out(self, peers: Sequence[Peer], introduced_by: Peer) -> None:
         """These were named by a reply, and are known to be dead."""
+        voucher = self._by_id.get(introduced_by.id)
         for peer in peers[:MOST_REACH]:
             if peer.id not in self._by_id:
-                candidate = _Candidate(peer, peer.long_id ^ self._target, 0)
+                candidate = _Candidate(peer, peer.long_id ^ self._target, 0, voucher)
                 candidate.tried = 1
-                candidate.state = _State.OUT
                 self._by_id[peer.id] = candidate
-                insort(self._dead, candidate.distance)
+                self._leave(candidate)
 
     def next_to_ask(self) -> list[tuple[Peer, int]]:
         """Whom to ask now, and for how many contacts; they count as asked."""
-        sound = self._sound()
-        reach = self._needed_reach(sound)
+        sound, reach = self._sound()
         if all(candidate.state is _State.ANSWERED for candidate in sound):
             for candidate in self._too_short(sound, reach):
                 candidate.state = _State.NEW
@@ -118,6 +151,7 @@ class Shortlist:
         if candidate is not None:
             self._leave_window(candidate)
             candidate.state = _State.ANSWERED
+            candidate.reward_vouchers(+1)
 
     def overdue(self, peer: Peer) -> None:
         """`peer` should have answered by now; it is still waited for."""
@@ -125,6 +159,7 @@ class Shortlist:
         if candidate is not None and candidate.state is _State.ASKED:
             self._leave_window(candidate)
             candidate.state = _State.OVERDUE
+            candidate.reward_vouchers(-1)
 
     def failed(self, peer: Peer) -> None:
         """`peer` is given up: another address of the same id is tried, or the id is out."""
@@ -137,20 +172,19 @@ class Shortlist:
             candidate.peer = candidate.addresses[candidate.tried]
             candidate.state = _State.NEW
         else:
-            candidate.state = _State.OUT
             index = bisect_left(self._distances, candidate.distance)
             del self._candidates[index], self._distances[index]
-            insort(self._dead, candidate.distance)
+            self._leave(candidate)
 
     @property
     def is_finished(self) -> bool:
         """Nothing that may still come can change the result."""
         if self.asked >= self._budget:
             return self._in_window == 0
-        nearest = self._candidates[: self._k]
-        if any(candidate.state is not _State.ANSWERED for candidate in nearest):
+        sound, reach = self._sound()
+        if any(candidate.state is not _State.ANSWERED for candidate in sound):
             return False
-        return not self._too_short(nearest, self._needed_reach(nearest))
+        return not self._too_short(sound, reach) and not self._awaited(sound)
 
     def result(self) -> list[Peer]:
         """The k nearest that have answered so far, nearest first."""
@@ -162,27 +196,42 @@ class Shortlist:
         answered = (c.hops for c in self._candidates if c.state is _State.ANSWERED)
         return next(answered, 0)
 
-    def _sound(self) -> list[_Candidate]:
-        """The k nearest that are not overdue."""
-        return [c for c in self._candidates if c.state is not _State.OVERDUE][: self._k]
-
-    def _needed_reach(self, sound: list[_Candidate]) -> int:
-        """k, and one more for each dead or overdue one nearer than the last of the sound ones."""
-        if len(sound) < self._k:
-            missing = len(self._dead) + len(self._candidates) - len(sound)
-        else:
-            limit = sound[-1].distance
-            overdue = bisect_left(self._distances, limit) - (self._k - 1)
-            missing = bisect_left(self._dead, limit) + overdue
-        return min(self._k + missing, MOST_REACH)
+    def _sound(self) -> tuple[list[_Candidate], int]:
+        """The k nearest that are credible and not overdue, and how many contacts to ask them for."""
+        sound: list[_Candidate] = []
+        overdue = 0
+        for candidate in self._candidates:
+            if candidate.is_credible:
+                if candidate.state is _State.OVERDUE:
+                    overdue += 1
+                else:
+                    sound.append(candidate)
+                    if len(sound) == self._k:
+                        dead = bisect_left(self._dead, candidate.distance)
+                        return sound, min(self._k + overdue + dead, MOST_REACH)
+        return sound, min(self._k + overdue + len(self._dead), MOST_REACH)
 
     def _too_short(self, sound: list[_Candidate], reach: int) -> list[_Candidate]:
         """Those of the nearest who were asked for too few, when fewer were known to be dead."""
         return [candidate for candidate in sound[: self._alpha] if candidate.reach < reach]
 
+    def _awaited(self, sound: list[_Candidate]) -> bool:
+        """Whether somebody overdue would belong to the result, if he still answered."""
+        for candidate in self._candidates:
+            if len(sound) == self._k and candidate.distance > sound[-1].distance:
+                return False
+            if candidate.state is _State.OVERDUE and candidate.is_credible:
+                return True
+        return False
+
     def _leave_window(self, candidate: _Candidate) -> None:
         if candidate.state is _State.ASKED:
             self._in_window -= 1
+
+    def _leave(self, candidate: _Candidate) -> None:
+        candidate.state = _State.OUT
+        if candidate.is_credible:
+            insort(self._dead, candidate.distance)
 
     def _insert(self, candidate: _Candidate) -> None:
         index = bisect_left(self._distances, candidate.distance)
@@ -199,5 +248,7 @@ class Shortlist:
         if candidate.state is _State.OUT:
             candidate.peer = peer
             candidate.state = _State.NEW
-            del self._dead[bisect_left(self._dead, candidate.distance)]
+            index = bisect_left(self._dead, candidate.distance)
+            if self._dead[index : index + 1] == [candidate.distance]:
+                del self._dead[index]
             self._insert(candidate)

@@ -121,7 +121,7 @@ def test_contacts_known_to_be_dead_count_without_being_asked() -> None:
     shortlist = start(0, [peer(9)])
     assert shortlist.next_to_ask() == [(peer(9), K)]
     shortlist.answered(peer(9))
-    shortlist.rule_out([peer(1), peer(2)])
+    shortlist.rule_out([peer(1), peer(2)], introduced_by=peer(9))
     shortlist.add([peer(7), peer(8)], introduced_by=peer(9))
     assert all(count == K + 2 for _, count in shortlist.next_to_ask())
 

@@ -1,0 +1,115 @@
+"""A new node gets the records that it should hold, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any
+
+from kademlia.node import Node
+
+from overlay.dht.config import DhtConfig
+from overlay.dht.messages import Record
+from overlay.virtual import Latency, Network, nth_host
+from tests.overlay.dht.both import on_both
+from tests.overlay.dht.stock import open_stock
+from tests.overlay.dht.swarm import Swarm, key, open_member
+
+Observe = Callable[[Network], Coroutine[Any, Any, tuple[set[bytes], set[bytes]]]]
+Verdict = AbstractContextManager[Any]
+SMALL = DhtConfig(k=1, alpha=1, read_quorum=1)
+KEYS = [key(n) for n in range(40)]
+
+
+def closer(a: bytes, b: bytes, place: bytes) -> bool:
+    """Whether `a` is closer to `place` than `b`."""
+    return Node(a).distance_to(Node(place)) < Node(b).distance_to(Node(place))
+
+
+async def handed_over(net: Network) -> tuple[set[bytes], set[bytes]]:
+    """Three nodes, k=1: what a new one gets from the first, and what it should get from it."""
+    first, second, new = [await open_member(nth_host(n), SMALL) for n in (2, 3, 4)]
+    await first.protocol.call_ping(second.contact)
+    for place in KEYS:
+        first.protocol.storage.offer(place, Record(1, b"v", 600.0))
+    await first.protocol.call_ping(new.contact)
+    await asyncio.sleep(5)
+    one, two, three = (m.contact.id for m in (first, second, new))
+    due = {k for k in KEYS if closer(three, two, k) and closer(one, two, k)}
+    return {k for k, _ in new.protocol.storage}, due
+
+
+async def handed_over_stock(net: Network) -> tuple[set[bytes], set[bytes]]:
+    first, second, new = [await open_stock(nth_host(n), key(("node", n)), 1) for n in (2, 3, 4)]
+    await first.bootstrap([(nth_host(3), 4000)])
+    for place in KEYS:
+        first.storage[place] = b"v"
+    await first.protocol.call_ping(Node(new.node.id, nth_host(4), 4000))
+    await asyncio.sleep(5)
+    one, two, three = (server.node.id for server in (first, second, new))
+    due = {k for k in KEYS if closer(three, two, k) and closer(one, two, k)}
+    return set(new.storage.data), due
+
+
+@on_both(handed_over, handed_over_stock)
+def test_keys_go_to_the_nodes_that_are_close_to_them(
+    subject: Observe, verdict: Verdict, seed: int
+) -> None:
+    net = Network(seed)
+    with verdict:
+        got, due = net.run(subject(net))
+        assert due
+        assert got == due
+
+
+def test_values_follow_the_network_as_it_grows(seed: int) -> None:
+    """Of nodes that join after a value was put, those closest to it hold it too."""
+    net = Network(seed, latency=Latency.uniform(0.005, 0.02), loss=0.05)
+
+    async def main() -> None:
+        swarm = Swarm(net, DhtConfig(k=4, read_quorum=1))
+        await swarm.grow(6)
+        for n in range(20):
+            await swarm.run_on(
+                swarm.members[n % 6], swarm.members[n % 6].dht.put(key(n), b"v", 1, 900.0)
+            )
+        await swarm.grow(18, at_once=1)
+        await asyncio.sleep(5)
+        holders = {member.contact: dict(member.protocol.storage) for member in swarm.members}
+        closest = [swarm.closest(key(n), 1)[0] for n in range(20)]
+        held = sum(key(n) in holders[contact] for n, contact in enumerate(closest))
+        assert held >= 19, f"the closest node holds only {held} of 20 values"
+
+    net.run(main())
+
+
+def test_a_dying_record_is_not_handed_on(seed: int) -> None:
+    net = Network(seed)
+
+    async def main() -> None:
+        first, new = await open_member(nth_host(2)), await open_member(nth_host(3))
+        first.protocol.storage.offer(key("dying"), Record(1, b"v", 3.0))
+        first.protocol.storage.offer(key("living"), Record(1, b"v", 30.0))
+        await first.protocol.call_ping(new.contact)
+        await asyncio.sleep(1)
+        assert [k for k, _ in new.protocol.storage] == [key("living")]
+
+    net.run(main())
+
+
+def test_a_new_node_that_vanishes_costs_nothing_more(seed: int) -> None:
+    net = Network(seed)
+
+    async def main() -> None:
+        first, new = await open_member(nth_host(2)), await open_member(nth_host(3))
+        for place in KEYS * 10:
+            first.protocol.storage.offer(place, Record(1, b"v", 300.0))
+        await first.protocol.call_ping(new.contact)
+        await new.close()
+        await asyncio.sleep(20)
+        assert len(first.protocol.exchange) == 0
+        assert first.dht._server.hand_off._worker is None
+        await first.close()
+
+    net.run(main())

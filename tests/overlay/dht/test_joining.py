@@ -1,0 +1,133 @@
+"""Joining: alone, with patience, from memory, and not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from pathlib import Path
+
+import pytest
+
+from overlay.contact import Address
+from overlay.dht import DhtConfig, NoBootstrapAnswer
+from overlay.dht.contacts_file import load_contacts
+from overlay.dht.joining import LONGEST_BACKOFF, backoff
+from overlay.virtual import Latency, Network, nth_host
+from tests.overlay.dht.swarm import Swarm, key, open_member
+
+
+def test_the_first_node_needs_no_bootstrap(seed: int) -> None:
+    net = Network(seed)
+
+    async def main() -> None:
+        first = await open_member(nth_host(2))
+        await first.dht.join([])
+        await first.dht.join([first.contact.address])
+        assert await first.dht.closest(key("x")) == [first.contact]
+        assert (await first.dht.put(key("x"), b"v", 1, 60.0)).replicas == 1
+        assert (await first.dht.get(key("x"))) is not None
+
+    net.run(main())
+
+
+def test_nobody_answering_is_an_error_after_retries_that_are_announced(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = Network(seed)
+
+    async def main() -> float:
+        member = await open_member(nth_host(2), DhtConfig(join_attempts=3))
+        with (
+            caplog.at_level(logging.WARNING),
+            pytest.raises(NoBootstrapAnswer, match=r"127\.0\.0\.77:4000"),
+        ):
+            await member.dht.join([Address("127.0.0.77", 4000)])
+        assert len(member.protocol.exchange) == 0
+        return net.now
+
+    assert net.run(main()) > 0.75
+    assert sum("trying again" in record.message for record in caplog.records) == 2
+
+
+def test_joining_succeeds_when_a_bootstrap_node_comes_up_late(seed: int) -> None:
+    net = Network(seed)
+
+    async def main() -> None:
+        member = await open_member(nth_host(2))
+        joining = asyncio.ensure_future(member.dht.join([Address(nth_host(3), 4000)]))
+        await asyncio.sleep(6)
+        other = await open_member(nth_host(3))
+        await joining
+        assert member.dht.known_contacts() == [other.contact]
+
+    net.run(main())
+
+
+def test_back_off_doubles_up_to_a_limit() -> None:
+    draw = random.Random(1)
+    for attempt in range(12):
+        expected = min(0.5 * 2**attempt, LONGEST_BACKOFF)
+        pauses = [backoff(0.5, attempt, draw) for _ in range(50)]
+        assert all(0.5 * expected <= pause <= 1.5 * expected for pause in pauses)
+        assert max(pauses) > min(pauses)
+
+
+def test_known_contacts_are_used_at_the_next_start(seed: int, tmp_path: Path) -> None:
+    net = Network(seed)
+    file = tmp_path / "contacts"
+    config = DhtConfig(contacts_file=file)
+
+    async def main() -> None:
+        swarm = Swarm(net)
+        await swarm.grow(8)
+        member = await swarm.add(config)
+        await member.close()
+        saved = load_contacts(file)
+        assert sorted(saved, key=str) == sorted((m.contact for m in swarm.members[:8]), key=str)
+        swarm.members.remove(member)
+        for gone in swarm.members[:4]:
+            swarm.crash(gone)
+        again = await open_member(nth_host(50), config)
+        await again.dht.join([])
+        assert len(again.dht.known_contacts()) == 4
+        at_last = await open_member(nth_host(51), config)
+        await at_last.dht.join([Address("127.0.0.77", 4000)])
+        assert len(at_last.dht.known_contacts()) >= 4
+
+    net.run(main())
+
+
+def test_contacts_are_saved_now_and_then(seed: int, tmp_path: Path) -> None:
+    net = Network(seed)
+    file = tmp_path / "contacts"
+
+    async def main() -> None:
+        swarm = Swarm(net)
+        await swarm.grow(2)
+        await swarm.add(DhtConfig(contacts_file=file))
+        assert load_contacts(file) == []
+        await asyncio.sleep(700)
+        assert len(load_contacts(file)) == 2
+
+    net.run(main())
+
+
+def test_a_joined_node_knows_its_neighbours_and_they_know_it(seed: int) -> None:
+    net = Network(seed, latency=Latency.uniform(0.005, 0.05), loss=0.1)
+
+    async def main() -> None:
+        swarm = Swarm(net, DhtConfig(k=6))
+        await swarm.grow(30)
+        await asyncio.sleep(2)
+        for member in swarm.members:
+            others = [c for c in swarm.closest(member.contact.id, 7) if c != member.contact]
+            assert member.dht.neighbours()[:3] == others[:3]
+        newest = swarm.members[-1].contact
+        nearest = swarm.closest(newest.id, 4)[1:]
+        knowing = [
+            m for m in swarm.members if m.contact in nearest and newest in m.dht.known_contacts()
+        ]
+        assert len(knowing) == 3
+
+    net.run(main())
