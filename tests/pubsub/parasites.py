@@ -25,6 +25,10 @@ class ParasiteWatch:
     def add(self, node: Node) -> None:
         self.nodes[node.address] = node
 
+    def forget(self, node: Node) -> None:
+        """A crashed node is no node any more."""
+        self.nodes.pop(node.address, None)
+
     def __call__(self, packet: Packet) -> None:
         for kind, body in split_frames(packet.data, HEADER_BYTES):
             for message in self._messages(kind, body):

@@ -13,6 +13,7 @@ from overlay.virtual import Network, nth_host
 from pubsub import Event, Node, Subscription
 from tests.pubsub.parasites import ParasiteWatch
 
+PORT = 4000
 MODES = ["unstructured", "semi-structured", "structured"]
 
 
@@ -30,13 +31,36 @@ class Playground:
 
     async def node(self, **settings: Any) -> Node:
         """One more node, which knows the first one, or the gateways that there are so far."""
-        host = nth_host(len(self.nodes))
+        node = await self._start(len(self.nodes), PORT, settings)
+        self.nodes.append(node)
+        return node
+
+    async def replace(self, node: Node) -> Node:
+        """Close a node, and start another on its host."""
+        number = self.nodes.index(node)
+        await node.close()
+        self.nodes[number] = await self._start(number, 0, {})
+        return self.nodes[number]
+
+    def crash(self, number: int) -> None:
+        """Stop a node where it stands, together with its host."""
+        self.watch.forget(self.nodes[number])
+        self.network.crash(nth_host(number))
+
+    async def restart_subscriber(self, number: int, topic: str) -> Subscription:
+        """Begin anew on the host of a crashed node, at the same address."""
+        self.network.restart(nth_host(number))
+        node = self.nodes[number] = await self._start(number, PORT, {})
+        return await self.stack.enter_async_context(node.subscribe(topic))
+
+    async def _start(self, number: int, port: int, settings: dict[str, Any]) -> Node:
         known: dict[str, Any] = {"gateways": dict(self._gateways)}
         if self.mode != "unstructured":
             known = {"bootstrap": [str(n.address) for n in self.nodes[:1]]}
-        node = Node(listen=f"{host}:0", mode=self.mode, **{**known, **self.settings, **settings})
-        await self.stack.enter_async_context(node)
-        self.nodes.append(node)
+        settings = {**known, **self.settings, **settings}
+        node = Node(listen=f"{nth_host(number)}:{port}", mode=self.mode, **settings)
+        entering = self.stack.enter_async_context(node)
+        await self.network.spawn(nth_host(number), entering)
         self.watch.add(node)
         return node
 

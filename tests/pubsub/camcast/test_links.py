@@ -80,7 +80,7 @@ def test_the_upward_load_is_spread_over_the_super_community() -> None:
     supers = troupe.add_many(10, "/soccer")
     italians = troupe.add_many(60, "/soccer/italy")
     troupe.stage.run_for(30)
-    for number in range(200):
+    for number in range(100):
         italians[number % 60].publish("/soccer/italy")
         troupe.stage.run_for(0.5)
     loads = [troupe.upward.get((actor.contact.id, "/soccer"), 0) for actor in supers]
@@ -112,14 +112,14 @@ def test_a_healed_partition_is_linked_again() -> None:
 
 
 def test_no_parasite_and_full_delivery_under_churn() -> None:
-    for seed in range(3):
+    for seed in range(2):
         troupe = Troupe(seed, StageConfig(duplicate=0.05), Parameters(lease=5))
         troupe.add_many(5, "/")
         troupe.add_many(10, "/soccer")
         troupe.add_many(40, "/soccer/italy")
         random = troupe.stage.context(next(iter(troupe.actors.values())).contact, "churn").random
         troupe.stage.run_for(10)
-        for _ in range(60):
+        for _ in range(40):
             _churn(troupe, random.choice)
             publisher = random.choice(troupe.members("/soccer/italy"))
             publisher.publish("/soccer/italy")
