@@ -216,6 +216,7 @@ class ChannelCore:
             self._lose_peer()
         elif rejected == self._suitor:
             self._suitor = NO_SESSION
+            self._accept_due = False
             if self.is_half_open:
                 self._end()
 
@@ -255,6 +256,7 @@ class ChannelCore:
 
     def _answered(self) -> None:
         self._unanswered_since = None
+        self._suitor = NO_SESSION  # the session we know is alive, so the other one is not
         if self.state is ChannelState.CLOSED:
             self.transmitter.rtt.answered()
             self._retry_at = None
