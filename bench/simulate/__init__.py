@@ -1,0 +1,21 @@
+"""The dissemination rule alone, in synchronous rounds, up to tens of millions of processes.
+
+CAMCAST and the three gossip alternatives of the paper, over uniform or SCAMP-built tables, with
+crashed processes, weakly consistent views and lossy channels (sections 3.5, 4.2 and 6.1).
+"""
+
+from bench.simulate.result import CommunityResult, SimulationResult
+from bench.simulate.settings import Failure, Protocol, SimulationSettings, Tables
+from bench.simulate.simulator import simulate, simulate_independently, simulate_together
+
+__all__ = [
+    "CommunityResult",
+    "Failure",
+    "Protocol",
+    "SimulationResult",
+    "SimulationSettings",
+    "Tables",
+    "simulate",
+    "simulate_independently",
+    "simulate_together",
+]

@@ -1,0 +1,159 @@
+"""One round of one group: everyone newly reached forwards the event, once (paper, figure 8).
+
+The group's processes are numbered from 0. `queue` holds those reached so far, in order; those between
+`head` and `end` were reached in the last round and forward in this one, and whom they reach is
+queued from `tail` on. The functions return the new tail, the messages sent, and those that arrived at
+a live process.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.simulate.compiled import compiled
+from bench.simulate.outbox import (
+    CRASHED,
+    REACHED,
+    WAITING,
+    Queue,
+    State,
+    Words,
+    deliver,
+    drop,
+    fill_sliced,
+)
+from bench.simulate.randomness import (
+    ENTRIES,
+    GOLDEN,
+    LINKS,
+    LOSSES,
+    SELECTIONS,
+    SUPER_TABLES,
+    SUSPICIONS,
+    TABLES,
+    UPWARD_LOSSES,
+    UPWARD_SUSPICIONS,
+    Keys,
+    draw,
+    sequence,
+    signed,
+)
+from bench.simulate.rows import LANES, Block, draw_row, select_row, slice_width
+
+
+@compiled
+def gossip(
+    state: State,
+    queue: Queue,
+    head: int,
+    end: int,
+    tail: int,
+    fanout: int,
+    keys: Keys,
+    loss: np.uint64,
+    suspicion: np.uint64,
+    block: Block,
+    words: Words,
+    view_starts: npt.NDArray[np.int64],
+    views: npt.NDArray[np.uint32],
+    room: npt.NDArray[np.uint32],
+) -> tuple[int, int, int]:
+    """Forward inside the group to `fanout` different processes: uniformly drawn, or out of views.
+
+    `view_starts` says where each process's view starts in `views`; it is empty for uniform tables.
+    `room` has room for the longest of them.
+    A table entry appears crashed to its owner with chance `suspicion`, and is then not sent to.
+    """
+    size = state.size - 1
+    width = slice_width(fanout, size - 1)
+    plain = width > 0 and suspicion == 0 and view_starts.size == 0
+    sent = 0
+    received = 0
+    while head < end:
+        senders = queue[head : min(head + LANES, end)]
+        if plain:
+            fill_sliced(
+                block, senders, fanout, width, size, keys[TABLES], keys[LOSSES], loss, words
+            )
+            sent += senders.size * fanout
+        else:
+            _address(block, senders, fanout, size, keys, view_starts, views, room)
+            sent += drop(block, senders, fanout, size, keys[SUSPICIONS], suspicion)
+            drop(block, senders, fanout, size, keys[LOSSES], loss)
+        tail, arrived = deliver(block, senders.size, fanout, state, queue, tail)
+        received += arrived
+        head += senders.size
+    return tail, sent, received
+
+
+@compiled
+def _address(
+    block: Block,
+    senders: Queue,
+    fanout: int,
+    size: int,
+    keys: Keys,
+    view_starts: npt.NDArray[np.int64],
+    views: npt.NDArray[np.uint32],
+    room: npt.NDArray[np.uint32],
+) -> None:
+    """Fill the block with the senders' targets, and with nowhere where a table is too small."""
+    for lane in range(senders.size):
+        who = signed(senders[lane])
+        if view_starts.size > 0:
+            view = views[view_starts[who] : view_starts[who + 1]]
+            drawn = select_row(block, lane, fanout, keys[SELECTIONS], who, view, room)
+        else:
+            drawn = draw_row(block, lane, fanout, keys[TABLES], who, who + 1, size - 1, size)
+        for entry in range(drawn, fanout):
+            block[entry, lane] = size
+
+
+@compiled
+def climb(
+    queue: Queue,
+    head: int,
+    end: int,
+    state: State,
+    super_queue: Queue,
+    tail: int,
+    entries: int,
+    keys: Keys,
+    link_chance: np.uint64,
+    entry_chance: np.uint64,
+    loss: np.uint64,
+    suspicion: np.uint64,
+    block: Block,
+) -> tuple[int, int, int]:
+    """Forward upward: each process with `link_chance`, to each of its `entries` with `entry_chance`.
+
+    `state`, `super_queue` and `tail` are those of the super-community.
+    """
+    sent = 0
+    received = 0
+    size = state.size - 1
+    for place in range(head, end):
+        who = np.uint64(queue[place])
+        if sequence(keys[LINKS], who) >= link_chance:
+            continue
+        drawn = draw_row(block, 0, entries, keys[SUPER_TABLES], signed(who), 0, size, size)
+        choice = sequence(keys[ENTRIES], who)
+        doubt = sequence(keys[UPWARD_SUSPICIONS], who)
+        lost = sequence(keys[UPWARD_LOSSES], who)
+        for entry in range(drawn):
+            choice += GOLDEN
+            doubt += GOLDEN
+            lost += GOLDEN
+            if draw(choice) >= entry_chance or draw(doubt) < suspicion:
+                continue
+            sent += 1
+            target = block[entry, 0]
+            if draw(lost) < loss or state[target] == CRASHED:
+                continue
+            received += 1
+            if state[target] == WAITING:
+                state[target] = REACHED
+                super_queue[tail] = target
+                tail += 1
+    return tail, sent, received

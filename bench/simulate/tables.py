@@ -1,0 +1,57 @@
+"""Topic tables as the kernels take them: drawn on the way, or stored views; and how large they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.simulate.randomness import VIEWS, stream_keys
+from bench.simulate.scamp import scamp_views
+from bench.simulate.settings import Protocol, SimulationSettings, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class TopicTables:
+    """Where each process's view starts, the views, and room for the longest; empty if uniform."""
+
+    starts: npt.NDArray[np.int64]
+    views: npt.NDArray[np.uint32]
+    room: npt.NDArray[np.uint32]
+
+    def entries(self, processes: int, fanout: int) -> int:
+        """Entries of all tables; uniform ones have as many as an event is forwarded to."""
+        return len(self.views) if len(self.starts) else processes * fanout
+
+
+UNIFORM = TopicTables(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.uint32))
+
+
+def topic_tables(settings: SimulationSettings, group_sizes: list[int], part: int) -> TopicTables:
+    """The tables of groups that are numbered through, one after the other; `part` tells hierarchies apart."""
+    if settings.tables is Tables.UNIFORM:
+        return UNIFORM
+    starts, views = [np.zeros(1, np.int64)], []
+    for group, size in enumerate(group_sizes):
+        key = stream_keys(settings.seed, settings.tables_from, part + group)[VIEWS]
+        begin, view = scamp_views(size, settings.scamp_copies, key)
+        starts.append(begin[1:] + starts[-1][-1])
+        views.append(view)
+    together = np.concatenate(starts)
+    longest = int(np.diff(together).max(initial=0))
+    return TopicTables(together, np.concatenate(views), np.empty(longest, np.uint32))
+
+
+def further_entries(settings: SimulationSettings, level: int) -> int:
+    """Entries that one process of a community keeps beside the table of its own group.
+
+    CAMCAST: the super-topic table, which the root has none of. Multicast: the tables of all lower
+    communities.
+    """
+    sizes = settings.community_sizes
+    if settings.protocol is Protocol.CAMCAST and level + 1 < len(sizes):
+        return min(settings.z, sizes[level + 1])
+    if settings.protocol is Protocol.MULTICAST:
+        return sum(settings.fanout(size) for size in sizes[:level])
+    return 0
