@@ -42,6 +42,8 @@ class CommunityRun:
         self.words = np.zeros(3 * LANES, np.uint64)
         self.loss = chance32(settings.loss)
         self.suspicion = chance32(settings.suspicion)
+        self.link_chance = chance64(settings.link_probability(size))
+        self.entry_chance = chance32(settings.a / settings.z)
         self.alive = crash(self.state, self.keys[CRASHES], chance64(settings.stillborn))
         self.head = self.end = self.tail = 0
         self.infections: list[int] = []
@@ -89,8 +91,7 @@ class CommunityRun:
 
     def climb(self, above: CommunityRun) -> None:
         """Forward to the super-community."""
-        link = self.settings.link_probability(len(self.state) - 1)
-        if self.head == self.end or link == 0:
+        if self.head == self.end:
             return
         above.tail, sent, received = climb(
             self.queue,
@@ -101,8 +102,8 @@ class CommunityRun:
             above.tail,
             self.settings.z,
             self.keys,
-            chance64(link),
-            chance32(self.settings.a / self.settings.z),
+            self.link_chance,
+            self.entry_chance,
             self.loss,
             self.suspicion,
             self.block,
