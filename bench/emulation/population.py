@@ -1,8 +1,4 @@
-"""A hierarchy of communities made of real nodes, each on a host of its own and in one topic.
-
-The bottom community is in the longest topic, the last one in `/`. In the unstructured mode the first two members
-of each community are its gateways; in the other modes everyone bootstraps from the first node.
-"""
+"""A hierarchy of communities made of real nodes, each on a host of its own and in one topic."""
 
 from __future__ import annotations
 
@@ -12,17 +8,14 @@ import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 from bench.experiment import Experiment
+from bench.hierarchy import Introductions, join_order, parameters, tables_of, topics
 from bench.traces import CommunityMembers
 from overlay.virtual import Network, nth_host
-from pubsub import Node, Parameters
+from pubsub import Node
 
 PORT = 4000
-GATEWAYS = 2
-JOINS_AT_ONCE = 16
-"""Nodes that join at a time, once there is someone to join."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -33,19 +26,6 @@ class Resident:
     host: str
     level: int
     stack: AsyncExitStack
-
-
-def topics(levels: int) -> list[str]:
-    """The topics of a chain of communities, bottom first: `/1/2`, `/1`, `/`."""
-    names = ["/" + "/".join(str(n) for n in range(1, depth + 1)) for depth in range(levels)]
-    return names[::-1]
-
-
-def parameters(experiment: Experiment) -> Parameters:
-    """The experiment's parameters; all is left to chance, as in the paper's figures."""
-    return Parameters(
-        c=experiment.c, g=experiment.g, a=experiment.a, z=experiment.z, sure_links=False
-    )
 
 
 class Population:
@@ -59,8 +39,7 @@ class Population:
         self._residents: dict[str, Resident] = {}
         self._ever: list[set[str]] = [set() for _ in experiment.sizes]
         self._hosts = 0
-        self._seeds: list[str] = []
-        self._gateways: dict[str, list[str]] = {}
+        self._introductions = Introductions(experiment.mode)
 
     async def __aenter__(self) -> Population:
         return self
@@ -71,15 +50,8 @@ class Population:
 
     async def start(self) -> None:
         """Join everyone, the root community first so that each finds its super-community."""
-        for level in reversed(range(len(self._experiment.sizes))):
-            count = self._experiment.sizes[level]
-            for _ in range(min(GATEWAYS, count)):
-                await self.join(level)
-            remaining = count - min(GATEWAYS, count)
-            while remaining:
-                batch = min(JOINS_AT_ONCE, remaining)
-                await asyncio.gather(*(self.join(level) for _ in range(batch)))
-                remaining -= batch
+        for level, count in join_order(self._experiment.sizes):
+            await asyncio.gather(*(self.join(level) for _ in range(count)))
 
     async def join(self, level: int) -> None:
         """One more node in the community of `level`."""
@@ -93,23 +65,14 @@ class Population:
             links="datagram" if self._experiment.loss else "channel",
             parameters=parameters(self._experiment),
             trace=self._directory / f"{self._hosts}.jsonl",
-            **self._known(),
+            **self._introductions.settings(),
         )
-        if not self._seeds:
-            self._seeds.append(address)
-        gateways = self._gateways.setdefault(self.topics[level], [])
-        if len(gateways) < GATEWAYS:
-            gateways.append(address)
+        self._introductions.add(self.topics[level], address)
         await stack.enter_async_context(node)
         events = await stack.enter_async_context(node.subscribe(self.topics[level], queue=1))
         del events  # what arrives is read from the trace
         self._residents[host] = Resident(node, host, level, stack)
         self._ever[level].add(node.id.hex())
-
-    def _known(self) -> dict[str, Any]:
-        if self._experiment.mode == "unstructured":
-            return {"gateways": {topic: tuple(a) for topic, a in self._gateways.items()}}
-        return {"bootstrap": tuple(self._seeds)}
 
     def crash(self, share: float, chance: random.Random) -> None:
         """Crash a share of each community, at least one process of each being left."""
@@ -140,7 +103,7 @@ class Population:
         found = []
         for level, topic in enumerate(self.topics):
             nodes = [r.node for r in self._residents.values() if r.level == level]
-            sizes = [_table_entries(node, topic) for node in nodes]
+            sizes = [len(tables_of(node, topic)) for node in nodes]
             found.append(
                 CommunityMembers(
                     topic,
@@ -163,8 +126,3 @@ class Population:
 
     def traces(self) -> list[Path]:
         return [self._directory / f"{number}.jsonl" for number in range(1, self._hosts + 1)]
-
-
-def _table_entries(node: Node, topic: str) -> int:
-    community = node.status()["communities"][topic]
-    return len(community["table"]) + sum(len(t) for t in community["super_tables"].values())
