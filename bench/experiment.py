@@ -24,6 +24,8 @@ MODES_OF_TIER = {
     "live": MODES[1:],
 }
 """The simulator takes uniform or SCAMP-built tables; real nodes always run a membership service."""
+CLUSTERS = 10
+"""C: the clusters that hierarchical gossip broadcast splits the system into, whatever the interests."""
 FAILURES = ("stillborn", "weak", "churn")
 
 

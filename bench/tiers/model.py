@@ -7,7 +7,7 @@ reach a live one; that is what stands here, and for none lost it is the paper's.
 
 from __future__ import annotations
 
-from bench.experiment import Experiment
+from bench.experiment import CLUSTERS, Experiment
 from bench.model.community import Community
 from bench.model.epidemic import effective_fanout, everyone_reached, final_size
 from bench.model.latency import broadcast_latency, camcast_average_latency, group_latency
@@ -136,8 +136,8 @@ def _multicast(experiment: Experiment) -> list[CommunityResult]:
 
 
 def _hierarchical(experiment: Experiment) -> list[CommunityResult]:
-    clusters = len(experiment.sizes)
     processes = sum(experiment.sizes)
+    clusters = min(CLUSTERS, processes)
     within = max(1, processes // clusters)
     interested = sum(experiment.sizes[experiment.publish_level :])
     parasites = hierarchical_parasites(
