@@ -64,7 +64,7 @@ class Channel:
     @property
     def heard_at(self) -> float | None:
         """When the peer last gave proof of life, on the loop's clock; None if that is not known."""
-        return None if self.core is None else self.core.heard_at
+        return None if self.core is None else self.core.patience.heard_at
 
     def try_send(self, message: bytes, on_ack: OnAck | None = None) -> bool:
         """Buffer a message, or say False when the send buffer is full.

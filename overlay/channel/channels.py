@@ -95,7 +95,7 @@ class Channels:
     def heard_at(self, peer: PeerId) -> float | None:
         """When a peer last gave proof of life, on the loop's clock; None if that is not known."""
         core = self._table.get(peer)
-        return None if core is None else core.heard_at
+        return None if core is None else core.patience.heard_at
 
     @property
     def held(self) -> int:

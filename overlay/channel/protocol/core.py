@@ -25,6 +25,7 @@ from overlay.channel.protocol.packet import (
     PacketType,
     Refused,
 )
+from overlay.channel.protocol.patience import Patience
 from overlay.channel.protocol.receiver import Receiver
 from overlay.channel.protocol.state import ChannelEvent, ChannelState, OnAck, PeerRestarted
 from overlay.channel.protocol.transmitter import Transmitter
@@ -64,16 +65,13 @@ class ChannelCore:
         """What happened, oldest first, for the owner to take and report."""
         self.gone = False
         """Nothing is kept any more; the owner should let go of this object."""
-        self.heard_at: float | None = None
-        """When the peer last gave proof of life."""
+        self.patience = Patience(config, now)
         self.transmitter = Transmitter(config, max_body)
         self.receiver = Receiver(config, budget)
         self.write: Callable[[bytes, OnAck | None], bool] = self.transmitter.buffer.add
         """Accept a message, or say False when the send buffer is full; see `SendBuffer.add`."""
         self._max_body = max_body
         self._draw_session = draw_session
-        self._active_at = now
-        self._idle_at = now + config.idle_after
         self._suitor = NO_SESSION
         """The session of a peer that asked to open, and may be long gone."""
         self._resets: dict[tuple[int, int], None] = {}
@@ -85,10 +83,9 @@ class ChannelCore:
         self._session = self._draw_session()
         self._peer = NO_SESSION
         self._ask_due = self._accept_due = False
-        self._retry_at: float | None = None
         self._asked_at: float | None = None
         """When the one OPEN was sent; None when there was none, or more than one."""
-        self._unanswered_since: float | None = None
+        self.patience.restart()
         self.transmitter.rtt.answered()
 
     @property
@@ -106,7 +103,7 @@ class ChannelCore:
 
     def ping(self, now: float) -> None:
         """Ask the peer for a sign of life."""
-        self._active_at = now
+        self.patience.active_at = now
         self._ask_due = True
 
     def pause(self) -> None:
@@ -150,15 +147,14 @@ class ChannelCore:
         if selective_bytes:
             start += selective_bytes
             selective = int.from_bytes(packet[PROGRESS.size : start], "little")
-        self.heard_at = now
-        if self.state is ChannelState.CLOSED:
-            self._try_again()
+        if self.patience.heard(now) and self.state is ChannelState.CLOSED:
+            self._try_again()  # only when a silence ends: two ends could drive each other
         transmitter = self.transmitter
         transmitter.allow(limit)
         if (selective or upto > transmitter.flight.oldest) and transmitter.acknowledge(
             upto, selective, now
         ):
-            self._retry_at = None
+            self.patience.retry_at = None
             self._answered()
             if self.phase is Phase.DRAINING and self._finish_draining():
                 return NOTHING
@@ -166,7 +162,7 @@ class ChannelCore:
             self._answered()
         if kind == PacketType.ACK:
             return NOTHING
-        self._active_at = now
+        self.patience.active_at = now
         if kind == PacketType.PING:
             self.receiver.ack_due = True
             return NOTHING
@@ -186,7 +182,7 @@ class ChannelCore:
             is_first = self.phase is Phase.OPENING
             if theirs != self._peer or mine != self._session:
                 self._meet(theirs, mine)
-            self.heard_at = now
+            self.patience.heard(now)
             self._answered()
             if kind == PacketType.CLOSE:
                 self._receive_close()
@@ -249,17 +245,16 @@ class ChannelCore:
         self._peer = theirs
         self._suitor = NO_SESSION
         self._accept_due = self._ask_due = False
-        self._retry_at = None
+        self.patience.restart()
         self.transmitter.rtt.answered()
-        self._unanswered_since = None
         self._set_state(ChannelState.OPEN)
 
     def _answered(self) -> None:
-        self._unanswered_since = None
+        self.patience.unanswered_since = None
         self._suitor = NO_SESSION  # the session we know is alive, so the other one is not
         if self.state is ChannelState.CLOSED:
             self.transmitter.rtt.answered()
-            self._retry_at = None
+            self.patience.retry_at = None
             self._set_state(ChannelState.OPEN)
 
     # How a session ends.
@@ -311,12 +306,13 @@ class ChannelCore:
             asks = self._send_handshake(out, now)
         else:
             asks = self._send_progress(out, now)
-        if asks and self._unanswered_since is None:
-            self._unanswered_since = now
+        patience = self.patience
+        if asks:
+            patience.asked(now)
         if not self._awaits_answer:
-            self._retry_at = None
-        elif self._retry_at is None:
-            self._retry_at = now + self.transmitter.rtt.timeout
+            patience.retry_at = None
+        elif patience.retry_at is None:
+            patience.retry_at = now + self.transmitter.rtt.timeout
         return out
 
     def _send_handshake(self, out: list[bytes], now: float) -> bool:
@@ -325,11 +321,11 @@ class ChannelCore:
             head = (PacketType.ACCEPT, self._session, self._suitor)
             out.append(ACCEPTANCE.pack(*head, self.receiver.inbox.limit))
             return self.transmitter.buffer.has_unsent
-        has_begun = self._retry_at is not None
+        has_begun = self.patience.retry_at is not None
         if not self._ask_due and (has_begun or not self.transmitter.buffer.has_unsent):
             return False
         self._ask_due = False
-        self._asked_at = now if self._unanswered_since is None else None
+        self._asked_at = now if self.patience.unanswered_since is None else None
         out.append(PACKET_HEAD.pack(PacketType.OPEN, self._session, NO_SESSION))
         return True
 
@@ -349,7 +345,7 @@ class ChannelCore:
             head = PROGRESS.pack(segment.kind, *ends, segment.number, *heard, len(bits))
             out.append(b"".join((head, bits, segment.payload)))
         if asks:
-            self._active_at = now
+            self.patience.active_at = now
             receiver.acknowledged()
         if self._ask_due:
             asks = True
@@ -378,42 +374,31 @@ class ChannelCore:
 
     def next_timer(self) -> float:
         """When to call `handle_timer` next."""
-        config = self.config
-        due = self._idle_at
-        ack_at = self.receiver.ack_at
+        due = self.patience.next_timer(self.state is ChannelState.CLOSED)
+        ack_at, look_again_at = self.receiver.ack_at, self.transmitter.look_again_at
         if ack_at is not None and ack_at < due:
             due = ack_at
-        look_again_at = self.transmitter.look_again_at
         if look_again_at is not None and look_again_at < due:
             due = look_again_at
-        if self._retry_at is not None and self._retry_at < due:
-            due = self._retry_at
-        if self._unanswered_since is not None:
-            closed = self.state is ChannelState.CLOSED
-            patience = config.forget_after if closed else config.close_after
-            due = min(due, self._unanswered_since + patience)
         return due
 
     def handle_timer(self, now: float) -> None:
         """Do what is due; `packets` then has what is to be sent."""
+        patience = self.patience
         self.receiver.handle_timer(now)
-        look_again_at = self.transmitter.look_again_at
-        if look_again_at is not None and now >= look_again_at:
-            self.transmitter.find_lost(now)
-        if self._retry_at is not None and now >= self._retry_at:
+        self.transmitter.handle_timer(now)
+        if patience.retry_is_due(now):
             self.transmitter.rtt.timed_out()
             self._try_again()
-        since = self._unanswered_since
-        if since is not None:
-            if now >= since + self.config.forget_after:
-                self._forget()
-            elif now >= since + self.config.close_after:
-                self._set_state(ChannelState.CLOSED)
-        if now >= self._idle_at:
-            self._check_idle(now)
+        if patience.is_unanswered_for(self.config.forget_after, now):
+            self._forget()
+        elif patience.is_unanswered_for(self.config.close_after, now):
+            self._set_state(ChannelState.CLOSED)
+        if patience.idle_is_due(now):
+            self._idle(now)
 
     def _try_again(self) -> None:
-        self._retry_at = None
+        self.patience.retry_at = None
         if self.transmitter.flight:
             self.transmitter.time_out()
         elif self._awaits_answer:
@@ -425,15 +410,10 @@ class ChannelCore:
         self._suitor = NO_SESSION
         self._leave_session()
 
-    def _check_idle(self, now: float) -> None:
-        quiet_until = self._active_at + self.config.idle_after
-        if now < quiet_until:
-            self._idle_at = quiet_until
-            return
-        self._idle_at = now + self.config.idle_after
+    def _idle(self, now: float) -> None:
         busy = self.transmitter.flight or self._is_needed
         if self.phase is Phase.ESTABLISHED and not busy:
             self.phase = Phase.CLOSING
             self._ask_due = True
-        elif self.is_half_open and now >= self._active_at + self.config.forget_after:
+        elif self.is_half_open and self.patience.is_unused_for(self.config.forget_after, now):
             self._end()

@@ -91,10 +91,14 @@ class Transmitter:
             self.rtt.sample(now - newest.sent_at)
         self.rtt.answered()
         self.window.acknowledged(size, newest.transmission, was_full)
-        self.find_lost(now)
+        self._find_lost(now)
         return True
 
-    def find_lost(self, now: float) -> None:
+    def handle_timer(self, now: float) -> None:
+        if self.look_again_at is not None and now >= self.look_again_at:
+            self._find_lost(now)
+
+    def _find_lost(self, now: float) -> None:
         """Have overtaken segments sent again, or set `look_again_at`."""
         latest, self.look_again_at = self.flight.find_lost(now, self.rtt.patience)
         if latest:

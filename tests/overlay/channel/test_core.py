@@ -197,7 +197,7 @@ def test_a_large_message_is_finished_before_the_channel_is_dissolved() -> None:
     a.write(b, large)
     assert a.table.to(b.contact, 1).transmitter.buffer.is_cutting
     core = b.table.to(a.contact, 1)
-    core._active_at = core._idle_at = -SMALL.idle_after
+    core.patience.active_at = core.patience._idle_at = -SMALL.idle_after
     core.handle_timer(1)
     b.flush(core)
     assert core.phase is Phase.CLOSING
@@ -216,8 +216,8 @@ def test_pings_keep_a_channel_from_becoming_idle() -> None:
         core.ping(wire.now)
         a.flush(core)
     assert a.events == b.events == [ChannelState.OPEN]
-    assert core.heard_at is not None
-    assert core.heard_at > 27.5
+    assert core.patience.heard_at is not None
+    assert core.patience.heard_at > 27.5
 
 
 def test_a_paused_receiver_holds_its_sender_back_and_loses_nothing() -> None:

@@ -73,11 +73,10 @@ def reset_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def idle_channel_forgotten_without_agreement(patch: pytest.MonkeyPatch) -> None:
     def forget(self: ChannelCore, now: float) -> None:
-        self._idle_at = now + self.config.idle_after
-        if now >= self._active_at + self.config.idle_after and not self.transmitter.flight:
+        if not self.transmitter.flight:
             self._end()
 
-    patch.setattr(ChannelCore, "_check_idle", forget)
+    patch.setattr(ChannelCore, "_idle", forget)
 
 
 def fragments_kept_for_the_next_session(patch: pytest.MonkeyPatch) -> None:
