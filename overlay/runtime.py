@@ -11,6 +11,7 @@ cannot be decoded, or has no handler, is counted (`messages_dropped_in`) and dro
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -59,6 +60,8 @@ class Runtime:
         self.channels = Channels(endpoint, config.channel)
         self.failure = FailureDetector(self.contact.id, self.channels, config.failure, self.metrics)
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        """Where timers run, whoever sets them: on a virtual network, what a host does dies with it."""
         self._handlers: dict[type, MessageHandler] = {}
         self._timers: dict[RuntimeTimer, None] = {}
         self._closed = False
@@ -152,7 +155,7 @@ class Runtime:
         """
         data = self._encoded(message)
         if to.id == self.contact.id:
-            self._loop.call_soon(self._deliver_here, message, on_ack)
+            self._deliver_here_soon(message, on_ack)
             return True
         try:
             accepted = self.channels.to(to).try_send(data, on_ack)
@@ -170,7 +173,7 @@ class Runtime:
         """Send without acknowledgement: it may be lost, repeated or overtaken."""
         data = self._encoded(message)
         if to.id == self.contact.id:
-            self._loop.call_soon(self._deliver_here, message, None)
+            self._deliver_here_soon(message, None)
         elif len(data) > self.endpoint.max_body:
             self._dropped_out.add("too_large")
         else:
@@ -198,6 +201,9 @@ class Runtime:
             self._last_encoded = (message, data)
         return data
 
+    def _deliver_here_soon(self, message: object, on_ack: OnAck | None) -> None:
+        self._loop.call_soon(self._deliver_here, message, on_ack, context=self._context)
+
     def _deliver_here(self, message: object, on_ack: OnAck | None) -> None:
         if not self._closed:
             self._dispatch(self.contact, message)
@@ -216,7 +222,7 @@ class Runtime:
         """Run `action` once, unless the runtime is closed before."""
         timer = RuntimeTimer(self._timers, action)
         if not self._closed:
-            timer.start(self._loop.call_later(delay, timer.fire))
+            timer.start(self._loop.call_later(delay, timer.fire, context=self._context))
         return timer
 
 

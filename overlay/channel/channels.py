@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import weakref
 from collections.abc import Callable, Sequence
@@ -40,6 +41,8 @@ class Channels:
         self.config = config
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        """Where callbacks run, whoever causes them: on a virtual network, what a host does dies with it."""
         self._endpoint = endpoint
         self._table = ChannelTable(config, endpoint.max_body, entropy())
         self._live: dict[PeerId, Channel] = {}
@@ -161,7 +164,7 @@ class Channels:
         self._touched[channel] = None
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush, context=self._context)
 
     # What the network does.
 
@@ -258,7 +261,7 @@ class Channels:
                 return
             channel.timer.cancel()
         channel.timer_at = due
-        channel.timer = self._loop.call_at(due, self._ring, channel)
+        channel.timer = self._loop.call_at(due, self._ring, channel, context=self._context)
 
     def _ring(self, channel: Channel) -> None:
         channel.timer = None

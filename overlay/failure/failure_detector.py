@@ -15,6 +15,7 @@ crashed for ever, and the protocol above excludes it as if it had been.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,10 +47,13 @@ class FailureDetector:
         self, me: PeerId, channels: Channels, config: FailureConfig, metrics: Metrics
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
         self._channels = channels
         self._detector = Detector(me, config, channels.heard_at)
         self._subscriptions: dict[_Subscription, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        # Not asked of the timer: uvloop's has no `when` once its time has come.
+        self._rings_at = 0.0
         self._closed = False
         self._asked = metrics.counter("failure_asked", "Signs of life asked for")
         self._suspected = metrics.counter("failure_suspected", "Suspicions raised")
@@ -100,12 +104,13 @@ class FailureDetector:
     def _arm(self) -> None:
         due = self._detector.next_timer()
         if self._timer is not None:
-            if due is not None and self._timer.when() <= due:
+            if due is not None and self._rings_at <= due:
                 return
             self._timer.cancel()
             self._timer = None
         if due is not None and not self._closed:
-            self._timer = self._loop.call_at(due, self._ring, due)
+            self._rings_at = due
+            self._timer = self._loop.call_at(due, self._ring, due, context=self._context)
 
     def _ring(self, due: float) -> None:
         self._timer = None

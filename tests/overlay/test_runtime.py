@@ -281,6 +281,28 @@ def test_timers_fire_once_unless_cancelled_or_closed() -> None:
     assert net.run(main()) == ["once"]
 
 
+def test_whoever_called_it_nothing_of_a_node_outlives_a_crash_of_its_host() -> None:
+    net = Network(15)
+
+    async def main() -> list[str]:
+        a, b = await open_runtime(net, 1), await open_runtime(net, 2)
+        alive: list[str] = []
+        a.context("channel").call_later(5, lambda: alive.append("timer"))
+        a.failure.watch(b.contact)
+        a.failure.subscribe(lambda peer: alive.append("suspicion"))
+        a.channels.on_state(lambda peer, state: alive.append(state.name))
+        a.send(b.contact, Ping(1))
+        await asyncio.sleep(1)
+        assert alive == ["OPEN"]
+        a.send(b.contact, Ping(2))
+        net.crash(nth_host(1))
+        net.crash(nth_host(2))
+        await asyncio.sleep(60)
+        return alive
+
+    assert net.run(main()) == ["OPEN"]
+
+
 def test_each_context_has_its_own_stream_of_chance_and_the_same_clock() -> None:
     net = Network(11)
 
