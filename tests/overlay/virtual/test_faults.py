@@ -153,6 +153,17 @@ def test_a_partition_cuts_the_groups_apart_until_it_heals() -> None:
     assert net.stats.lost == net.stats.lost_by["partition"] == 4
 
 
+def test_healing_leaves_the_links_as_they_are() -> None:
+    async def main() -> set[tuple[str, str]]:
+        net.link(ONE, TWO, loss=1.0, one_way=True)
+        net.partition([ONE], [THREE])
+        net.heal()
+        return await reach([await listen(host) for host in (ONE, TWO, THREE)])
+
+    net = Network(seed=1)
+    assert len(net.run(main())) == 8
+
+
 def test_three_groups_are_each_alone() -> None:
     async def main() -> set[tuple[str, str]]:
         net.partition([ONE], [TWO], [THREE])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import time
 from collections.abc import AsyncIterator
 
@@ -215,6 +216,26 @@ def test_a_crash_is_no_affair_of_other_hosts() -> None:
     net = Network(seed=1)
     net.run(main())
     assert ticks == [1, 1, 2, 3]
+
+
+def test_a_program_that_nobody_holds_does_not_go_with_the_garbage() -> None:
+    ended: list[str] = []
+
+    async def program() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    async def main() -> None:
+        net.spawn(TWO, program())
+        await asyncio.sleep(1)
+        gc.collect()
+        assert ended == []
+
+    net = Network(seed=1)
+    net.run(main())
+    assert ended == ["ended"]
 
 
 def test_a_slow_host_handles_datagrams_and_timers_late_and_one_by_one() -> None:

@@ -72,10 +72,11 @@ async def two_sockets_on_one_port() -> object:
     except OSError as refused:
         in_use = refused.errno
     first.transport.close()
+    at_once = list(first.calls), first.transport.is_closing()
     await until(lambda: first.calls == ["made", "lost"])
     again = await listen(HERE, first.address.port)
     again.transport.close()
-    return in_use, again.address.port == first.address.port
+    return in_use, at_once, again.address.port == first.address.port
 
 
 async def an_address_that_is_not_ours() -> object:
