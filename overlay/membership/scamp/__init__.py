@@ -1,4 +1,4 @@
-"""SCAMP: partial views of (c + 1) ln N members that grow with the community, which nobody knows in full.
+"""SCAMP: partial views that grow with the logarithm of the community, which nobody knows in full.
 
 One part of the protocol a file: `forwarding` (subscription), `indirection` (a near-uniform contact),
 `joining` (what a newcomer does), `heartbeat`, `unsubscription`, `census` (how many members there are), and

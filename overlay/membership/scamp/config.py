@@ -13,7 +13,12 @@ class ScampConfig:
     """One community's SCAMP; every member should run the same."""
 
     c: int = 1
-    """Extra copies of a newcomer's subscription; the mean view is (c + 1) ln N members. 0 to 16."""
+    """Extra copies of a newcomer's subscription: newcomers alone make views of (c + 1) ln N members on
+    average. 0 to 16."""
+
+    margin: float = 5.0
+    """A member sees to it that it is in ln N + margin views, or in everyone's where there are fewer; so
+    views settle at as many members. 0 or more."""
 
     heartbeat_seconds: float = 3.0
     """Each member sends one heartbeat to one member of its view this often, and gets one echo: 2 /
@@ -35,15 +40,13 @@ class ScampConfig:
     answer_seconds: float = 2.0
     """How long a subscriber waits for a contact's welcome before it tries again."""
 
-    least_view: int = 6
-    """Small communities know themselves better than (c + 1) ln N: at least this many, or everyone."""
-
     def __post_init__(self) -> None:
         if not 0 <= self.c <= 16:
             raise UsageError(f"c must be 0 to 16, not {self.c}")
-        for name in ("patience", "least_view"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if not 0 <= self.margin < math.inf:
+            raise UsageError(f"margin must be 0 or more, not {self.margin}")
+        if self.patience < 1:
+            raise UsageError(f"patience must be 1 or more, not {self.patience}")
         for name in ("heartbeat_seconds", "answer_seconds", "shortest_lease_seconds"):
             if not 0 < getattr(self, name) < math.inf:
                 raise UsageError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
@@ -55,7 +58,7 @@ class ScampConfig:
 
     def holders(self, size: float) -> float:
         """How many views a member of a community of `size` should be in, and how many it should hold."""
-        return min(size - 1, max((self.c + 1) * math.log(max(size, 1.0)), self.least_view))
+        return min(size - 1, math.log(max(size, 1.0)) + self.margin)
 
     def lease(self, size: float) -> float:
         """The most seconds from one renewal of a subscription to the next in a community of `size`."""

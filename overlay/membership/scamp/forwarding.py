@@ -6,9 +6,9 @@ view. Each newcomer so adds (mean view + c + 1) arcs, hence the mean view of (c 
 counting. The probability must fall with the view's size: with a constant one the mean is about the same, the
 views of old members swell, and gossip reaches fewer.
 
-A renewal asks for a number of copies instead, (c + 1) ln N less the one arc that its welcome makes: the rule
-for newcomers would add c arcs with each renewal of each member, without end. A member that already holds an
-older term of the subscription renews it, so that small communities do not forget each other.
+A renewal asks for a number of copies instead, so that ln N + margin members come to hold the subscriber: the
+rule for newcomers would add c arcs with each renewal of each member, without end. A member that already holds
+an older term of the subscription renews it, so that small communities do not forget each other.
 
 No copy walks for ever: after eight times the expected number of hops it is kept where it is.
 """

@@ -4,7 +4,8 @@ SCAMP alone can fall apart for good under concurrent joins and leaves. Against t
 itself with each heartbeat: when its lease ends it renews its subscription through a contact of the directory;
 when clearly fewer members hold it by this subscription than should, it subscribes for the missing ones; and
 when none does, it is isolated and goes back to the directory, again and again. Old holders keep it while the
-new ones are found, so a renewal that fails harms nobody.
+new ones are found, so a renewal that fails harms nobody. Newcomers make views of (c + 1) ln N with a wide
+spread; renewals settle them at ln N + margin: 11.9 at N = 1,000, with a spread of 2.5 (in-views: 2).
 
 Needs of its context: messages may be lost, duplicated and reordered. Over acknowledged channels all of the
 above is for crashes and partitions; with unacknowledged messages it makes up for loss as well.

@@ -8,6 +8,7 @@ import pytest
 
 from overlay.contact import Contact
 from overlay.membership.scamp import indirection
+from overlay.membership.scamp.config import ScampConfig
 from overlay.membership.scamp.indirection import Indirection
 from overlay.membership.scamp.messages import Subscribe, Subscription, Walk, Welcome
 from overlay.virtual.stage import numbered_contact
@@ -15,12 +16,22 @@ from tests.overlay.membership.community import TOPIC, ScampCommunity, in_degrees
 
 MEMBERS = 100
 WALKS = 4000
+NEVER = 80_000.0
+
+
+@pytest.fixture(autouse=True)
+def _length_for_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without heartbeats there is no census, and the gateway would take the community for a small one."""
+    steps = indirection.walk_length(MEMBERS)
+    assert steps == 10
+    monkeypatch.setattr(indirection, "walk_length", lambda size: steps)
 
 
 def community_with_one_gateway(seed: int) -> ScampCommunity:
-    community = ScampCommunity(seed, gateways=1)
-    community.grow(MEMBERS, interval=0.2)
-    community.stage.run_for(60)
+    """Views as newcomers make them, without the upkeep that evens them out."""
+    config = ScampConfig(heartbeat_seconds=NEVER, lease_seconds=NEVER, shortest_lease_seconds=NEVER)
+    community = ScampCommunity(seed, config, gateways=1)
+    community.grow(MEMBERS, interval=2.0)
     return community
 
 

@@ -311,7 +311,7 @@ def wrong(**changes: float) -> Callable[[], ScampConfig]:
         (wrong(patience=0), "patience"),
         (wrong(lease_seconds=1), "lease_seconds"),
         (wrong(answer_seconds=float("nan")), "answer_seconds"),
-        (wrong(least_view=0), "least_view"),
+        (wrong(margin=-1), "margin"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused(

@@ -96,7 +96,7 @@ def test_a_constant_keep_probability_is_found_out(monkeypatch: pytest.MonkeyPatc
 
 
 def test_upkeep_narrows_the_spread_and_tables_stay_near_their_size() -> None:
-    """Renewals and top-ups ask for (c + 1) ln N holders, so in-degrees have no thin tail."""
+    """Renewals and top-ups ask for ln N + margin holders, so in-degrees have no thin tail."""
     community = ScampCommunity(14, ScampConfig(shortest_lease_seconds=60, lease_seconds=60))
     community.grow(150, interval=0.05)
     community.stage.run_for(130)
