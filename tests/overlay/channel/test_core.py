@@ -9,6 +9,7 @@ import pytest
 from overlay.channel.protocol.config import ChannelConfig
 from overlay.channel.protocol.core import Phase
 from overlay.channel.protocol.packet import PACKET_HEAD, PROGRESS, PacketType, Refused
+from overlay.channel.protocol.segment import encode_fragment
 from overlay.channel.protocol.send_buffer import MessageTooLarge
 from overlay.channel.protocol.state import ChannelState, PeerRestarted
 from overlay.channel.protocol.table import ChannelTable, TooManyChannels
@@ -273,6 +274,21 @@ def test_one_channel_too_many_is_refused_with_the_limit() -> None:
         table.to(contact(99), 0.0)
     with pytest.raises(Refused, match="too_many_channels"):
         table.receive(contact(99), opening(1), 0.0)
+
+
+def test_a_peer_that_begins_many_messages_and_finishes_none_takes_bounded_memory() -> None:
+    wire, a, b = pair()
+    a.write(b, b"hello")
+    wire.run(1)
+    core = a.table.to(b.contact, wire.now)
+    for number in range(1, 200):
+        head = (PacketType.FRAGMENT, core._peer, core._session, number, 1, 1_000_000, 0)
+        fragment = encode_fragment(number, bytes(SMALL.max_message), 0, 1)
+        a.receive(b.contact, PROGRESS.pack(*head) + fragment)
+    assert a.table.budget.used <= SMALL.receive_buffer + SMALL.max_message
+    assert a.refused["receive_memory_full"] > 150
+    core.abandon()
+    assert a.table.budget.used == 0
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
