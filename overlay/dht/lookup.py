@@ -90,15 +90,10 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
     def _proceed(self) -> None:
         if self._is_finished():
             self._stop()
-        while not self._over.done():
-            chosen = self.shortlist.next_to_ask()
-            if not chosen:
-                return
-            for peer, count in chosen:
-                question = self._question(self.node.id, count)
-                self._calls[peer.contact] = self._request(
-                    peer, question, self._ended, self._overdue
-                )
+            return
+        for peer, count in self.shortlist.next_to_ask():
+            question = self._question(self.node.id, count)
+            self._calls[peer.contact] = self._request(peer, question, self._ended, self._overdue)
 
     def _stop(self) -> None:
         if not self._over.done():
@@ -126,8 +121,11 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
             self._proceed()
 
     def _consider(self, introducer: Peer, contacts: tuple[Contact, ...]) -> None:
+        fresh = self.shortlist.unknown(contacts, introducer)
+        if not fresh:
+            return
         own = self.protocol.source_node.id
-        peers = [peer_of(contact) for contact in contacts if contact.id != own]
+        peers = [peer_of(contact) for contact in fresh if contact.id != own]
         possible = [peer for peer in peers if peer.can_exist]
         sound = self.protocol.sound(possible)
         if len(sound) < len(possible):

@@ -22,11 +22,11 @@ from being tried).
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from overlay.contact import PeerId
+from overlay.contact import Contact, PeerId
 from overlay.dht.peer import Peer
 
 ADDRESSES_AN_ID = 4
@@ -78,10 +78,6 @@ class _Candidate:
         vouchers = self.vouchers
         return not vouchers or any(voucher.credit > 0 for voucher in vouchers)
 
-    def reward_vouchers(self, credit: int) -> None:
-        for voucher in self.vouchers:
-            voucher.credit += credit
-
 
 class Shortlist:
     """The state of one lookup; a core: it is told what happened and says whom to ask."""
@@ -95,9 +91,25 @@ class Shortlist:
         self._candidates: list[_Candidate] = []
         self._distances: list[int] = []
         self._dead: list[int] = []
+        self._discredited = 0
         self._by_id: dict[PeerId, _Candidate] = {}
         self.asked = 0
         """Requests so far."""
+
+    def unknown(self, contacts: Sequence[Contact], introduced_by: Peer) -> list[Contact]:
+        """Those of a reply's contacts that are no candidates yet; for the others the peer vouches as well."""
+        voucher = self._by_id[introduced_by.id]
+        fresh: list[Contact] = []
+        for contact in contacts[: voucher.reach]:
+            known = self._by_id.get(contact.id)
+            # Contacts from the wire are mostly one and the same object, and that is faster to tell.
+            if known is None or (
+                known.peer.contact is not contact and known.peer.contact != contact
+            ):
+                fresh.append(contact)
+            elif 0 < len(known.vouchers) < VOUCHERS:
+                known.vouchers.append(voucher)
+        return fresh
 
     def add(self, peers: Sequence[Peer], introduced_by: Peer | None = None) -> None:
         """Candidates from this node's own table, or from the reply of one of them, nearest first."""
@@ -107,10 +119,7 @@ class Shortlist:
             known = self._by_id.get(peer.id)
             if known is None:
                 self._insert(_Candidate(peer, peer.long_id ^ self._target, hops, voucher))
-                continue
-            if voucher is not None and 0 < len(known.vouchers) < VOUCHERS:
-                known.vouchers.append(voucher)
-            if known.peer is not peer:
+            else:
                 self._add_address(known, peer)
 
     def add_self(self, peer: Peer) -> None:
@@ -151,7 +160,7 @@ class Shortlist:
         if candidate is not None:
             self._leave_window(candidate)
             candidate.state = _State.ANSWERED
-            candidate.reward_vouchers(+1)
+            self._reward_vouchers(candidate, +1)
 
     def overdue(self, peer: Peer) -> None:
         """`peer` should have answered by now; it is still waited for."""
@@ -159,7 +168,7 @@ class Shortlist:
         if candidate is not None and candidate.state is _State.ASKED:
             self._leave_window(candidate)
             candidate.state = _State.OVERDUE
-            candidate.reward_vouchers(-1)
+            self._reward_vouchers(candidate, -1)
 
     def failed(self, peer: Peer) -> None:
         """`peer` is given up: another address of the same id is tried, or the id is out."""
@@ -198,18 +207,23 @@ class Shortlist:
 
     def _sound(self) -> tuple[list[_Candidate], int]:
         """The k nearest that are credible and not overdue, and how many contacts to ask them for."""
-        sound: list[_Candidate] = []
-        overdue = 0
-        for candidate in self._candidates:
-            if candidate.is_credible:
-                if candidate.state is _State.OVERDUE:
-                    overdue += 1
-                else:
-                    sound.append(candidate)
-                    if len(sound) == self._k:
-                        dead = bisect_left(self._dead, candidate.distance)
-                        return sound, min(self._k + overdue + dead, MOST_REACH)
-        return sound, min(self._k + overdue + len(self._dead), MOST_REACH)
+        credible = self._candidates
+        if self._discredited:
+            credible = [candidate for candidate in credible if candidate.is_credible]
+        sound = [c for c in credible[: self._k] if c.state is not _State.OVERDUE]
+        if len(sound) < len(credible[: self._k]):
+            sound = [c for c in credible if c.state is not _State.OVERDUE][: self._k]
+        if len(sound) < self._k:
+            missing = len(self._dead) + len(credible) - len(sound)
+        else:
+            last = sound[-1].distance
+            nearer = (
+                sum(candidate.distance <= last for candidate in credible)
+                if self._discredited
+                else bisect_right(self._distances, last)
+            )
+            missing = bisect_left(self._dead, last) + nearer - self._k
+        return sound, min(self._k + missing, MOST_REACH)
 
     def _too_short(self, sound: list[_Candidate], reach: int) -> list[_Candidate]:
         """Those of the nearest who were asked for too few, when fewer were known to be dead."""
@@ -223,6 +237,12 @@ class Shortlist:
             if candidate.state is _State.OVERDUE and candidate.is_credible:
                 return True
         return False
+
+    def _reward_vouchers(self, candidate: _Candidate, credit: int) -> None:
+        for voucher in candidate.vouchers:
+            before = voucher.credit
+            voucher.credit += credit
+            self._discredited += (voucher.credit <= 0) - (before <= 0)
 
     def _leave_window(self, candidate: _Candidate) -> None:
         if candidate.state is _State.ASKED:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.peer import Peer, peer_of
-from overlay.dht.shortlist import ADDRESSES_AN_ID, MOST_REACH, Shortlist
+from overlay.dht.shortlist import ADDRESSES_AN_ID, FIRST_CREDIT, MOST_REACH, Shortlist
 
 K, ALPHA, BUDGET = 4, 2, 60
 
@@ -52,7 +52,9 @@ class World:
                 overdue.append((asked, count))
             else:
                 shortlist.answered(asked)
-                shortlist.add(self.reply(asked, target, count), introduced_by=asked)
+                named = [node.contact for node in self.reply(asked, target, count)]
+                fresh = shortlist.unknown(named, asked)
+                shortlist.add([peer_of(contact) for contact in fresh], introduced_by=asked)
         return widest
 
 
@@ -188,3 +190,50 @@ def test_hops_count_who_introduced_whom() -> None:
     shortlist.next_to_ask()
     shortlist.answered(peer(1))
     assert shortlist.hops == 4
+
+
+def invented(number: int) -> list[Peer]:
+    return [peer(n, port=1 + number) for n in range(1 + 10 * number, 11 + 10 * number)]
+
+
+def test_who_invents_nodes_runs_out_of_credit() -> None:
+    honest = [peer(10_000 + n) for n in range(6)]
+    liar = peer(20_000)
+    shortlist = Shortlist(0, 10, ALPHA, 1000)
+    shortlist.add([liar, *honest])
+    wasted = 0
+    while not shortlist.is_finished:
+        chosen = shortlist.next_to_ask()
+        assert chosen, "a lookup that waits for invented nodes has been held up"
+        for asked, _ in chosen:
+            if asked is liar:
+                shortlist.answered(asked)
+                shortlist.add(invented(0), introduced_by=liar)
+            elif asked in honest:
+                shortlist.answered(asked)
+            else:
+                wasted += 1
+                shortlist.overdue(asked)
+    assert shortlist.result() == [*honest, liar]
+    assert wasted <= FIRST_CREDIT + ALPHA
+
+
+def test_a_node_that_others_name_too_is_not_hidden_by_a_liar() -> None:
+    shortlist = Shortlist(0, 10, ALPHA, 1000)
+    liar, honest = peer(20_000), peer(20_001)
+    shortlist.add([liar, honest])
+    shortlist.next_to_ask()
+    real = peer(10)
+    for voucher, named in ((liar, [*invented(0)[:9], real]), (honest, [real])):
+        shortlist.answered(voucher)
+        fresh = shortlist.unknown([p.contact for p in named], voucher)
+        shortlist.add([peer_of(contact) for contact in fresh], introduced_by=voucher)
+    answered = False
+    while not shortlist.is_finished:
+        for asked, _ in shortlist.next_to_ask():
+            if asked in (liar, honest, real):
+                answered |= asked is real
+                shortlist.answered(asked)
+            else:
+                shortlist.overdue(asked)
+    assert answered

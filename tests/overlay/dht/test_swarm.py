@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
-from overlay.dht.messages import FindNode, FindValue, Found, FoundValue, Ping, Pong, Record
+from overlay.dht.messages import FindNode, FindValue, Found, Ping, Pong
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.rogue import Rogue
 from tests.overlay.dht.swarm import Member, Swarm, key
@@ -110,15 +110,14 @@ def test_lookups_and_values_survive_the_death_of_a_third(seed: int) -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("run", [1, 2])
-def test_lookups_and_values_of_256_nodes_survive_the_death_of_a_third(run: int) -> None:
-    deaths(run, size=256, values=300, loss=0.0, limit=1.5)
+def test_lookups_and_values_of_256_nodes_survive_the_death_of_a_third(seed: int) -> None:
+    deaths(seed, size=256, values=300, loss=0.0, limit=1.5)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("loss", [0.1, 0.2])
 def test_the_same_under_loss_only_slower(loss: float, seed: int) -> None:
-    deaths(seed, size=96, values=60, loss=loss, limit=8.0)
+    deaths(seed, size=64, values=40, loss=loss, limit=8.0)
 
 
 @pytest.mark.parametrize("loss", [0.1, 0.2])
@@ -152,7 +151,7 @@ class Hostile:
             for _ in range(20):
                 near = int.from_bytes(goal, "big") ^ self._draw.getrandbits(100)
                 host = f"127.66.{self._draw.randrange(0, 250)}.{self._draw.randrange(1, 250)}"
-                contacts.append(Contact(key(0).__class__(near.to_bytes(20, "big")), host, 4000))
+                contacts.append(Contact(PeerId(near.to_bytes(20, "big")), host, 4000))
             return Found(b"t", tuple(contacts))
         return Pong(b"t")
 
@@ -169,12 +168,6 @@ class Hostile:
             return Pong(b"t")
         ghosts = [Contact(key(n), f"127.77.0.{n + 1}", 4000) for n in range(40)]
         return Found(b"t", tuple(ghosts))
-
-    def poisons(self, sender: Contact, request: object) -> object:
-        """Claims to hold the newest version of every value."""
-        if isinstance(request, FindValue):
-            return FoundValue(b"t", Record(2**63 - 1, b"poison", 60.0), ())
-        return self.invents(sender, request)
 
 
 @pytest.mark.parametrize("kind", ["invents", "silent", "malformed", "oversized"])
