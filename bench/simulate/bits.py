@@ -72,7 +72,7 @@ def draw_masks(
     for index in range(padded):
         masks[index] = _NONE if digits < _CERTAIN else ALL
         states[index] = mixed(place + np.uint64(index) * GOLDEN)
-    while _NONE < digits < _CERTAIN:
+    for _ in range(DIGITS // 4 if digits < _CERTAIN else 0):
         first = _NONE - (digits & ONE)  # all bits set where the digit is 1
         second = _NONE - (digits >> ONE & ONE)
         third = _NONE - (digits >> _2 & ONE)

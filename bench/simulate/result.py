@@ -54,13 +54,13 @@ class CommunityResult:
 
     @property
     def everyone(self) -> bool:
-        """No live process was missed."""
+        """No live process was missed; so also where none is alive."""
         return self.reached == self.alive
 
     @property
-    def reception(self) -> float:
-        """The share of the live processes that was reached; 1 where none is alive."""
-        return self.reached / self.alive if self.alive else 1.0
+    def reception(self) -> float | None:
+        """The share of the live processes that was reached; None where none is alive."""
+        return self.reached / self.alive if self.alive else None
 
     @property
     def duplicates(self) -> int:

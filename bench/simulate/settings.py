@@ -108,13 +108,15 @@ class SimulationSettings:
             raise UsageError(f"z must be 1 or more and a in [0, z], not {self.z!r} and {self.a!r}.")
         if self.scamp_copies < 0:
             raise UsageError(f"scamp_copies must be 0 or more, not {self.scamp_copies!r}.")
-        if not 1 <= self.clusters <= sum(self.community_sizes):
-            raise UsageError(f"clusters must be from 1 to all processes, not {self.clusters!r}.")
+        if self.clusters < 1:
+            raise UsageError(f"clusters must be 1 or more, not {self.clusters!r}.")
 
     def _check_sizes(self) -> None:
         sizes = self.community_sizes
         if not sizes or any(type(size) is not int or size < 1 for size in sizes):
             raise UsageError(f"community_sizes must be whole numbers of 1 or more, not {sizes!r}.")
+        if self.protocol is Protocol.HIERARCHICAL and self.clusters > sum(sizes):
+            raise UsageError(f"clusters must be at most the {sum(sizes)} processes there are.")
         if len(sizes) > MOST_COMMUNITIES or sum(sizes) >= MOST_PROCESSES:
             raise UsageError(
                 f"community_sizes must be at most {MOST_COMMUNITIES} communities "
