@@ -17,9 +17,9 @@ from bench.results import CommunityResult
 from bench.traces import CommunityMembers, community_results, histories, read_trace
 
 SETTLE_SECONDS = 25.0
-"""The most that tables may take to come to rest after the last join, and to be repaired after a crash."""
+"""The most that tables may take to fill after the last join, and to be repaired after a crash."""
 STEADY_SECONDS = 2.0
-"""Tables that have not changed for so long have come to rest."""
+"""Full tables that have not changed for so long have come to rest."""
 SPREAD_SECONDS = 10.0
 """The most that an event may take to spread before the next one is published."""
 SILENT_SECONDS = 0.75
@@ -56,7 +56,7 @@ def run(experiment: Experiment) -> list[CommunityResult]:
 def _events(
     experiment: Experiment, population: LivePopulation, chance: random.Random
 ) -> list[list[CommunityMembers]]:
-    population.wait_for_steady_tables(STEADY_SECONDS, SETTLE_SECONDS)
+    population.wait_for_full_tables(STEADY_SECONDS, SETTLE_SECONDS)
     if experiment.failed:
         population.crash()
         population.wait_for_repaired_tables(SETTLE_SECONDS)

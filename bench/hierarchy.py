@@ -1,0 +1,73 @@
+"""The chain of communities that real nodes form, the same on the virtual network and on a real one.
+
+The bottom community is in the longest topic, the last one in `/`. In the unstructured mode the first two
+members of each community are its gateways; in the other modes everyone bootstraps from the first node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bench.experiment import Experiment
+from pubsub import Node, Parameters
+
+GATEWAYS = 2
+JOINS_AT_ONCE = 16
+"""Nodes that join at a time, once there is someone to join."""
+
+
+def topics(levels: int) -> list[str]:
+    """The topics of a chain of communities, bottom first: `/1/2`, `/1`, `/`."""
+    names = ["/" + "/".join(str(n) for n in range(1, depth + 1)) for depth in range(levels)]
+    return names[::-1]
+
+
+def parameters(experiment: Experiment) -> Parameters:
+    """The experiment's parameters; all is left to chance, as in the paper's figures."""
+    return Parameters(
+        c=experiment.c, g=experiment.g, a=experiment.a, z=experiment.z, sure_links=False
+    )
+
+
+def join_order(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(level, how many at once): the root first so that each community finds the one above it."""
+    for level in reversed(range(len(sizes))):
+        first = min(GATEWAYS, sizes[level])
+        for _ in range(first):
+            yield level, 1
+        remaining = sizes[level] - first
+        while remaining:
+            batch = min(JOINS_AT_ONCE, remaining)
+            yield level, batch
+            remaining -= batch
+
+
+class Introductions:
+    """Whom a newcomer is told of."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._first: list[str] = []
+        self._gateways: dict[str, list[str]] = {}
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of `Node` by which a newcomer finds the others."""
+        if self._mode == "unstructured":
+            return {"gateways": {topic: tuple(known) for topic, known in self._gateways.items()}}
+        return {"bootstrap": tuple(self._first)}
+
+    def add(self, topic: str, address: str) -> None:
+        """A member of `topic` listens at `address`."""
+        if not self._first:
+            self._first.append(address)
+        gateways = self._gateways.setdefault(topic, [])
+        if len(gateways) < GATEWAYS:
+            gateways.append(address)
+
+
+def tables_of(node: Node, topic: str) -> list[str]:
+    """The contacts that a member keeps for the topic: its topic table and its super-topic tables."""
+    community = node.status()["communities"][topic]
+    supers: list[list[str]] = list(community["super_tables"].values())
+    return [*community["table"], *(contact for table in supers for contact in table)]

@@ -1,0 +1,214 @@
+"""A hierarchy of communities made of real nodes in a few processes, each node in one topic.
+
+Nodes that are to crash live in a process of their own, which is killed: a crash without a goodbye.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.experiment import Experiment
+from bench.hierarchy import Introductions, join_order, parameters, topics
+from bench.live.orders import Close, Count, Join, Look, Newcomer, Publish
+from bench.live.process import HolderProcess
+from bench.traces import CommunityMembers
+
+PROCESSES = 2
+"""Processes that stay; one more holds the nodes that are to crash."""
+LOOK_SECONDS = 0.25
+"""Between two looks at tables or counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A node that has joined."""
+
+    number: int
+    level: int
+    id: str
+    address: str
+
+
+class LivePopulation:
+    """Nodes that live until the block ends; whatever happens, no process is left behind."""
+
+    def __init__(self, experiment: Experiment, directory: Path, chance: random.Random) -> None:
+        self._experiment = experiment
+        self._directory = directory
+        self.topics = topics(len(experiment.sizes))
+        self._introductions = Introductions(experiment.mode)
+        self._doomed = _doomed(experiment, chance)
+        self._processes: list[HolderProcess] = []
+        self._residents: dict[int, Resident] = {}
+        self._ever: list[set[str]] = [set() for _ in experiment.sizes]
+        self._dead: set[str] = set()
+        """Addresses of crashed nodes."""
+        self._joined = 0
+
+    def __enter__(self) -> LivePopulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+
+    def start(self) -> None:
+        """Start the processes and join everyone."""
+        for _ in range(PROCESSES + bool(self._doomed)):
+            self._processes.append(HolderProcess())
+        for process in self._processes:
+            process.started()
+        for level, count in join_order(self._experiment.sizes):
+            self._join(level, count)
+
+    def _join(self, level: int, count: int) -> None:
+        """More nodes in the community of `level`, spread over the processes."""
+        settings = {
+            "mode": self._experiment.mode,
+            "parameters": parameters(self._experiment),
+            **self._introductions.settings(),
+        }
+        joining: dict[int, list[Newcomer]] = {}
+        for number in range(self._joined, self._joined + count):
+            newcomer = Newcomer(number, self.topics[level], str(self._trace(number)), settings)
+            joining.setdefault(self._home(number), []).append(newcomer)
+        self._joined += count
+        for home, newcomers in joining.items():
+            self._processes[home].tell(Join(tuple(newcomers)))
+        for home in joining:
+            for number, (identity, address) in self._processes[home].answer().items():
+                self._residents[number] = Resident(number, level, identity, address)
+                self._ever[level].add(identity)
+                self._introductions.add(self.topics[level], address)
+
+    def _home(self, number: int) -> int:
+        return PROCESSES if number in self._doomed else number % PROCESSES
+
+    def crash(self) -> None:
+        """Kill the process of those who are to crash."""
+        self._processes.pop().kill()
+        for number in self._doomed:
+            self._dead.add(self._residents.pop(number).address)
+
+    def publish(self, level: int, upward: float | None, chance: random.Random) -> None:
+        """Publish an event of the community of `level`, from one of its members."""
+        members = [r for r in self._residents.values() if r.level == level]
+        number = chance.choice(members).number
+        process = self._processes[self._home(number)]
+        process.tell(Publish(number, upward))
+        process.answer()
+
+    def members(self) -> list[CommunityMembers]:
+        """Who is in each community now, and how large their tables are."""
+        tables = self._tables()
+        found = []
+        for level, topic in enumerate(self.topics):
+            residents = [r for r in self._residents.values() if r.level == level]
+            sizes = [len(tables[resident.number]) for resident in residents]
+            found.append(
+                CommunityMembers(
+                    topic,
+                    self._experiment.sizes[level],
+                    frozenset(resident.id for resident in residents),
+                    frozenset(self._ever[level]),
+                    sum(sizes) / len(sizes),
+                    max(sizes),
+                )
+            )
+        return found
+
+    def wait_for_full_tables(self, quiet: float, at_most: float) -> None:
+        """Wait until the tables of every community are full on average and unchanged for `quiet` seconds."""
+        end = time.monotonic() + at_most
+        while not self._are_full(self._tables()) and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+        _wait_for_rest(self._tables, quiet, max(0.0, end - time.monotonic()))
+
+    def _are_full(self, tables: dict[int, list[str]]) -> bool:
+        held = [0] * len(self.topics)
+        for number, contacts in tables.items():
+            held[self._residents[number].level] += len(contacts)
+        sizes = self._experiment.sizes
+        return all(
+            held[level] >= sizes[level] * _full_tables(self._experiment, level)
+            for level in range(len(sizes))
+        )
+
+    def wait_for_repaired_tables(self, at_most: float) -> None:
+        """Wait until no table holds a crashed node."""
+        end = time.monotonic() + at_most
+        while self._someone_knows_the_dead() and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+
+    def wait_for_silence(self, quiet: float, at_most: float) -> None:
+        """Wait until no copy of an event has arrived anywhere for `quiet` seconds."""
+        _wait_for_rest(lambda: self._ask(Count()), quiet, at_most)
+
+    def close(self) -> list[Path]:
+        """Close all nodes; the complete traces of those who lived to the end."""
+        self._ask(Close())
+        for process in self._processes:
+            process.ended()
+        return [self._trace(number) for number in self._residents]
+
+    def _someone_knows_the_dead(self) -> bool:
+        return any(
+            contact.partition("@")[2] in self._dead
+            for contacts in self._tables().values()
+            for contact in contacts
+        )
+
+    def _tables(self) -> dict[int, list[str]]:
+        return {number: held for part in self._ask(Look()) for number, held in part.items()}
+
+    def _ask(self, order: Look | Count | Close) -> list[Any]:
+        for process in self._processes:
+            process.tell(order)
+        return [process.answer() for process in self._processes]
+
+    def _trace(self, number: int) -> Path:
+        return self._directory / f"{number}.jsonl"
+
+
+def _doomed(experiment: Experiment, chance: random.Random) -> set[int]:
+    """The numbers of those who are to crash: a share of each community, at least one being left."""
+    doomed: set[int] = set()
+    for numbers in _numbers(experiment.sizes):
+        crashing = min(round(experiment.failed * len(numbers)), len(numbers) - 1)
+        doomed.update(chance.sample(numbers, crashing))
+    return doomed
+
+
+def _numbers(sizes: Sequence[int]) -> list[list[int]]:
+    """The numbers of each community's nodes, in the order in which they join."""
+    found: list[list[int]] = [[] for _ in sizes]
+    number = 0
+    for level, count in join_order(sizes):
+        found[level] += range(number, number + count)
+        number += count
+    return found
+
+
+def _full_tables(experiment: Experiment, level: int) -> int:
+    """Contacts in a full topic table, floor(ln N + c) of the others, and in a full super-topic table."""
+    size = experiment.sizes[level]
+    own = min(size - 1, math.floor(math.log(size) + experiment.c))
+    above = experiment.sizes[level + 1 : level + 2]
+    return own + sum(min(experiment.z, others) for others in above)
+
+
+def _wait_for_rest(look: Callable[[], Any], quiet: float, at_most: float) -> None:
+    """Look again and again until `quiet` seconds have brought no change, or `at_most` have passed."""
+    began = changed = time.monotonic()
+    seen = look()
+    while time.monotonic() - changed < quiet and time.monotonic() - began < at_most:
+        time.sleep(LOOK_SECONDS)
+        now = look()
+        if now != seen:
+            seen, changed = now, time.monotonic()
