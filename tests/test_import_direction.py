@@ -13,6 +13,7 @@ IMPURE = {"asyncio", "socket", "time", "random", "asyncio_dgram", "uvloop", "sec
 CORES = [
     "overlay/channel/protocol",
     "overlay/context.py",
+    "overlay/directory",
     "overlay/failure/accrual.py",
     "overlay/failure/detector.py",
     "overlay/frame.py",

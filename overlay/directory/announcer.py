@@ -1,0 +1,183 @@
+"""Keep this process known as a member of its topics, and follow the tree as it splits and merges.
+
+Every period a member announces itself to the replicas of its leaf, and leaves a trace at one ancestor of it
+(see `held_shard`). Replicas answer with advice. A member told that its leaf has become interior
+moves one level down, and only then turns its record above into a trace; one told by an
+ancestor that it is a leaf again moves up there, and only then withdraws below. So a
+member that moves is never missing, and readers see it once (see `path`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from overlay.contact import Contact, PeerId
+from overlay.directory.config import DirectoryConfig
+from overlay.directory.explorer import Explorer
+from overlay.directory.locations import Locations
+from overlay.directory.messages import BAD_TOKEN, Announce, AnnounceReply, Withdraw
+from overlay.directory.path import Visit
+from overlay.directory.peers import Peers
+from overlay.directory.tree import MAX_DEPTH, Shard, point_of, shard_at
+from overlay.metrics import Metrics
+
+_JUST_NOW = 1.0
+"""Seconds: a lookup that recent is not repeated."""
+
+_LARGE_DEPTH = 4
+"""From this depth of its leaves on, a topic has so many newcomers that its root is kept at more nodes."""
+
+_WithToken = Callable[[bytes], object]
+
+
+@dataclass(slots=True)
+class Stay:
+    """A topic that this process is a member of: where it is announced."""
+
+    topic: PeerId
+    number: int
+    depth: int
+    traced: dict[int, float] = field(default_factory=dict)
+
+
+class Announcer:
+    """This process's memberships. The caller calls `refresh` again after the seconds that it returned."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        locations: Locations,
+        explorer: Explorer,
+        config: DirectoryConfig,
+        metrics: Metrics,
+    ) -> None:
+        self._peers = peers
+        self._locations = locations
+        self._explorer = explorer
+        self._config = config
+        self._stays: dict[PeerId, Stay] = {}
+        self._sent = metrics.counter("directory_announcements", "Announcements sent to replicas")
+        self._moves = metrics.family(
+            "directory_moves", "direction", "Moves of this process to another depth of a topic"
+        )
+
+    async def refresh(self, topic: PeerId) -> float:
+        """Announce, for the first time or again; the seconds until it has to be done again."""
+        stay = self._stays.get(topic)
+        if stay is None:
+            stay = self._stays[topic] = Stay(
+                topic, self._peers.random.getrandbits(32), await self._home(topic)
+            )
+        members = await self._settle(stay)
+        await self._leave_trace(stay, members)
+        return self._config.period * self._peers.random.uniform(0.8, 1.0)
+
+    async def withdraw(self, topic: PeerId) -> None:
+        """Leave a topic; every replica that answers has forgotten this process when it returns."""
+        stay = self._stays.pop(topic, None)
+        if stay is None:
+            return
+        now = self._peers.now()
+        depths = [stay.depth] + [
+            depth
+            for depth, when in stay.traced.items()
+            if now - when <= self._config.record_life and depth != stay.depth
+        ]
+        await self._peers.together([self._withdraw_at(stay, depth) for depth in depths])
+
+    async def _home(self, topic: PeerId) -> int:
+        visit = Visit(topic, self._peers.random.getrandbits(32), 0)
+        point = point_of(topic, self._peers.contact.id)
+        await self._explorer.introduce(visit, point)
+        path = await self._explorer.path(visit, point)
+        return path.home if path is not None else self._explorer.outline(topic).likely_depth()
+
+    async def _settle(self, stay: Stay) -> int:
+        """Announce at the leaf, and below as long as the replicas say so; how many members are there."""
+        left: list[int] = []
+        while True:
+            replies = await self._announce_at(stay, stay.depth, stay.depth)
+            if stay.depth == MAX_DEPTH or not _advise_deeper(replies):
+                break
+            left.append(stay.depth)
+            stay.depth += 1
+            self._moves.add("down")
+        for depth in left:
+            await self._announce_at(stay, depth, stay.depth)
+        counts = sorted(reply.members for reply in replies)
+        return counts[len(counts) // 2] if counts else 0
+
+    async def _leave_trace(self, stay: Stay, members: int) -> None:
+        depth = self._ancestor(stay, members)
+        if depth < 0:
+            return
+        replies = await self._announce_at(stay, depth, stay.depth)
+        if _advise_here(replies):
+            former, stay.depth = stay.depth, depth
+            self._moves.add("up")
+            await self._announce_at(stay, depth, depth)
+            await self._withdraw_at(stay, former)
+
+    def _ancestor(self, stay: Stay, members: int) -> int:
+        """k levels up with probability 2**-k; the parent if it is likely to merge; negative for none."""
+        depth = stay.depth - 1
+        if members > self._config.merge:
+            while depth >= 0 and self._peers.random.random() < 0.5:
+                depth -= 1
+        return depth
+
+    async def _announce_at(self, stay: Stay, depth: int, leaf_depth: int) -> list[AnnounceReply]:
+        if depth < leaf_depth:
+            stay.traced[depth] = self._peers.now()
+        shard = self._shard(stay, depth)
+        wide = depth == 0 and leaf_depth >= _LARGE_DEPTH
+        return await self._tell(
+            shard,
+            lambda token: Announce(stay.topic, depth, leaf_depth, stay.number, token),
+            self._config.root_replicas if wide else self._config.replicas,
+        )
+
+    async def _withdraw_at(self, stay: Stay, depth: int) -> None:
+        await self._tell(
+            self._shard(stay, depth),
+            lambda token: Withdraw(stay.topic, depth, stay.number, token),
+            self._config.replicas if depth else self._config.root_replicas,
+        )
+
+    async def _tell(self, shard: Shard, request: _WithToken, count: int) -> list[AnnounceReply]:
+        """Tell all replicas; where some are silent, look for them anew and tell whoever lacks it."""
+        replies: dict[Contact, AnnounceReply] = {}
+        for max_age in (self._config.location_life, _JUST_NOW):
+            replicas = (await self._locations.of(shard, max_age))[:count]
+            untold = [replica for replica in replicas if replica not in replies]
+            if not untold:
+                break
+            answers = await self._peers.together([self._tell_one(r, request) for r in untold])
+            for replica, reply in zip(untold, answers, strict=True):
+                if reply is not None:
+                    replies[replica] = reply
+        return list(replies.values())
+
+    async def _tell_one(self, replica: Contact, request: _WithToken) -> AnnounceReply | None:
+        """The reply; None for silence, and for want of a token, which a new lookup brings."""
+        self._sent.add()
+        reply = await self._peers.ask(replica, request(self._peers.token(replica)))
+        if not isinstance(reply, AnnounceReply) or reply.refused == BAD_TOKEN:
+            return None
+        return reply
+
+    def _shard(self, stay: Stay, depth: int) -> Shard:
+        return shard_at(stay.topic, depth, point_of(stay.topic, self._peers.contact.id))
+
+
+def _advise_deeper(replies: Sequence[AnnounceReply]) -> bool:
+    """Whether most replicas, of the settled ones if there are any, call the shard interior."""
+    voters = [reply for reply in replies if reply.settled] or replies
+    return 2 * sum(reply.interior for reply in voters) > len(voters)
+
+
+def _advise_here(replies: Sequence[AnnounceReply]) -> bool:
+    """Whether most replicas have been settled and call the ancestor a leaf again."""
+    leaves = sum(reply.settled and not reply.interior for reply in replies)
+    return 2 * leaves > len(replies)

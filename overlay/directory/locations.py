@@ -1,0 +1,39 @@
+"""Which nodes hold a shard: DHT lookups, remembered."""
+
+from __future__ import annotations
+
+from overlay.contact import Contact
+from overlay.directory.config import DirectoryConfig
+from overlay.directory.peers import Peers
+from overlay.directory.tree import Shard
+from overlay.metrics import Metrics
+
+
+class Locations:
+    """The replicas of the shards that this process reads and announces to; bounded, least recent out first.
+
+    A remembered location may be old: those who use it notice from what the replicas say (nobody answers,
+    nothing is held, nobody announces there any more) and then look again.
+    """
+
+    MAX_SHARDS = 4_096
+
+    def __init__(self, peers: Peers, config: DirectoryConfig, metrics: Metrics) -> None:
+        self._peers = peers
+        self._config = config
+        self._known: dict[Shard, tuple[tuple[Contact, ...], float]] = {}
+        self._lookups = metrics.counter("directory_lookups", "DHT lookups made for shards")
+
+    async def of(self, shard: Shard, max_age: float = float("inf")) -> tuple[Contact, ...]:
+        """The nodes closest to the shard's key, closest first, looked up at most `max_age` ago."""
+        known = self._known.pop(shard, None)
+        if known is not None and known[0] and self._peers.now() - known[1] <= max_age:
+            self._known[shard] = known
+            return known[0]
+        count = self._config.replicas if shard.depth else self._config.root_replicas
+        self._lookups.add()
+        found = tuple(await self._peers.closest(shard.key, count))
+        self._known[shard] = (found, self._peers.now())
+        if len(self._known) > self.MAX_SHARDS:
+            del self._known[next(iter(self._known))]
+        return found

@@ -1,0 +1,86 @@
+"""What a process asks of the nodes that hold a topic's shards, and what they answer.
+
+An announcement names nobody: it is for the sender, and the shard follows from the sender's id. A shard with
+members deeper in the tree is announced to as a *trace*: `leaf_depth` is then larger than `depth`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+from overlay.wire import message
+
+BAD_TOKEN = "token"
+"""Why an announcement is refused whose sender has not shown that it can be reached at its address."""
+
+
+@message(0x10)
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Who is in this shard? `want` contacts are sent along, from rank `skip` on in the order of `salt`."""
+
+    topic: PeerId
+    depth: int
+    prefix: int
+    salt: int
+    skip: int
+    want: int
+
+
+@message(0x11)
+@dataclass(frozen=True, slots=True)
+class ShardReply:
+    """What a replica holds of the shard.
+
+    `fingerprints` has four bytes for each member. `below` is the number of traces, `hint` the depth
+    at which the members that left them live. `interior` is the advice to live deeper. `settled` says
+    that a full round of announcements has been heard, and that they still come. The contacts are
+    of members, or where there are none, of those that left traces.
+    """
+
+    settled: bool
+    interior: bool
+    below: int
+    hint: int
+    fingerprints: bytes
+    contacts: tuple[Contact, ...]
+
+
+@message(0x12)
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Hold the sender as a member (or a trace) of its shard at `depth`, for one record's life.
+
+    `token` came with an earlier reply of the DHT node and proves that the sender gets what is sent to its
+    address. `stay` is drawn anew each time a process enters a topic: an announcement that arrives late does
+    not bring back a member that has withdrawn.
+    """
+
+    topic: PeerId
+    depth: int
+    leaf_depth: int
+    stay: int
+    token: bytes
+
+
+@message(0x13)
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """Forget the sender in its shard at `depth`."""
+
+    topic: PeerId
+    depth: int
+    stay: int
+    token: bytes
+
+
+@message(0x14)
+@dataclass(frozen=True, slots=True)
+class AnnounceReply:
+    """What became of an announcement or a withdrawal; `refused` is empty, or the reason."""
+
+    refused: str
+    settled: bool
+    interior: bool
+    members: int

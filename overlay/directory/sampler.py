@@ -1,0 +1,167 @@
+"""Draw members uniformly: distinct, and every live member as likely as any other.
+
+A draw takes a random point, reads its path, accepts it with probability weight / bound, and takes a member
+of it. With a bound above every weight each member has the chance 1 / bound in every draw, so the
+accepted draws are uniform. A draw that is not accepted is followed by a new point; a path whose replicas are
+slow or lost is not given up for another one, as that would favour members whose replicas answer.
+
+The bound: where the whole tree has been seen within a time-to-live, the heaviest path seen; else 1.6 times
+the estimated size (of 10^5 members fewer than one in a thousand live in a heavier leaf, and those
+are short of a few per cent). A heavier path raises the bound for good. It stays under four times the size,
+so that replicas that invent members cannot make draws arbitrarily expensive.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from overlay.contact import Contact, PeerId
+from overlay.directory.config import DirectoryConfig
+from overlay.directory.explorer import Explorer
+from overlay.directory.path import Part, Path, Visit
+from overlay.directory.peers import Peers
+from overlay.directory.reader import ShardReader
+from overlay.directory.shard_view import ShardView
+from overlay.directory.topic_outline import TopicOutline
+from overlay.directory.tree import POINT_BITS, Shard, by_rank, fingerprint, shard_at
+from overlay.metrics import Metrics
+
+HEADROOM = 1.6
+CEILING = 4.0
+_FIRST_SURVEY = 8
+_BATCH = 32
+_NEARLY_ALL = 0.999
+
+
+class Sampler:
+    """Uniform samples of topics' members, without this process itself."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        reader: ShardReader,
+        explorer: Explorer,
+        config: DirectoryConfig,
+        metrics: Metrics,
+    ) -> None:
+        self._peers = peers
+        self._reader = reader
+        self._explorer = explorer
+        self._config = config
+        self._draws = metrics.family(
+            "directory_draws", "outcome", "Points drawn for samples, by what became of them"
+        )
+
+    async def sample(self, topic: PeerId, count: int) -> list[Contact]:
+        """`count` distinct members in random order; all of them where there are fewer."""
+        visit = Visit(topic, self._peers.random.getrandbits(32), count)
+        await self._explorer.introduce(visit, self._point())
+        outline = self._explorer.outline(topic)
+        if outline.share() < 0.5:
+            await self._explorer.survey(visit, _FIRST_SURVEY, self._config.ttl)
+        size = outline.size()
+        visit.want = min(count, 2 + ceil(2 * count * self._config.split / max(size, 1.0)))
+        drawn = _Drawn(fingerprint(topic, self._peers.contact))
+        if size <= 2 * count:
+            await self._take_from_all(visit, drawn, count)
+        else:
+            await self._draw_until(visit, drawn, outline, count)
+        return await self._contacts(visit, drawn)
+
+    async def _draw_until(
+        self, visit: Visit, drawn: _Drawn, outline: TopicOutline, count: int
+    ) -> None:
+        tries = 0
+        while len(drawn.chosen) < count and tries < 16 * count + 64:
+            likely = max(outline.size(), 1.0) / max(self._bound(outline), 1.0)
+            missing = ceil((count - len(drawn.chosen)) / likely)
+            points = [self._point() for _ in range(min(_BATCH, missing))]
+            tries += len(points)
+            paths = await self._explorer.paths(visit, points)
+            self._judge(paths, drawn, self._bound(outline), count)
+
+    def _judge(self, paths: list[Path | None], drawn: _Drawn, bound: float, count: int) -> None:
+        """Accept or reject each path in the order of the draws, whichever was read first."""
+        for path in paths:
+            if path is None:
+                outcome = "unreadable"
+            elif len(drawn.chosen) == count:
+                outcome = "spare"
+            elif path.weight <= self._peers.random.random() * bound:
+                outcome = "rejected"
+            else:
+                outcome = "accepted" if self._take(path, drawn) else "repeated"
+            self._draws.add(outcome)
+
+    def _take(self, path: Path, drawn: _Drawn) -> bool:
+        """Take a member of the path that was not taken yet; False if the draw fell on one that was.
+
+        Members of a shard are taken in their random order. So the draw falls on one of those already taken
+        as often as their part in the shard, and otherwise the next in order is as good as any.
+        """
+        part = self._part(path)
+        left = [member for member in part.order if member not in drawn.taken]
+        if self._peers.random.randrange(0, len(part.members)) >= len(left):
+            return False
+        drawn.taken[left[0]] = None
+        drawn.chosen[left[0]] = part
+        return True
+
+    def _part(self, path: Path) -> Part:
+        spot = self._peers.random.random() * path.weight
+        for part in path.parts:
+            spot -= part.weight
+            if spot < 0:
+                return part
+        return path.parts[-1]
+
+    async def _take_from_all(self, visit: Visit, drawn: _Drawn, count: int) -> None:
+        """Read the whole of a topic that is hardly larger than the sample."""
+        found: dict[int, Part] = {}
+        point = 0
+        for _ in range(4 * count + 64):
+            path = await self._explorer.path(visit, point)
+            if path is not None:
+                for part in reversed(path.parts):
+                    found |= dict.fromkeys(part.members, part)
+            leaf = path.leaf if path is not None else self._guess(visit, point)
+            point = (leaf.prefix + 1) << (POINT_BITS - leaf.depth)
+            if point >> POINT_BITS:
+                break
+        for member in by_rank(found, visit.salt):
+            if len(drawn.chosen) < count and member not in drawn.taken:
+                drawn.chosen[member] = found[member]
+
+    def _guess(self, visit: Visit, point: int) -> Shard:
+        return shard_at(visit.topic, self._explorer.outline(visit.topic).likely_depth(), point)
+
+    async def _contacts(self, visit: Visit, drawn: _Drawn) -> list[Contact]:
+        """The contacts of those chosen; one that no replica hands out is left out."""
+        contacts: dict[int, Contact] = {}
+        lacking: dict[Shard, tuple[ShardView, list[int]]] = {}
+        for member, part in drawn.chosen.items():
+            contact = part.view.contacts.get(member)
+            if contact is not None:
+                contacts[member] = contact
+            else:
+                lacking.setdefault(part.view.shard, (part.view, []))[1].append(member)
+        for view, members in lacking.values():
+            contacts |= await self._reader.contacts_of(view, members)
+        return [contacts[member] for member in drawn.chosen if member in contacts]
+
+    def _bound(self, outline: TopicOutline) -> float:
+        size, heaviest = outline.size(), outline.heaviest()
+        if outline.share() < _NEARLY_ALL:
+            heaviest = max(heaviest, HEADROOM * size)
+        return min(heaviest, CEILING * size)
+
+    def _point(self) -> int:
+        return self._peers.random.getrandbits(POINT_BITS)
+
+
+class _Drawn:
+    """The members chosen so far, each with the part of the path that it was found in."""
+
+    def __init__(self, this_process: int) -> None:
+        self.taken: dict[int, None] = {this_process: None}
+        self.chosen: dict[int, Part] = {}
