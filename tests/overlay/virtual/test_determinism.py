@@ -38,6 +38,13 @@ def test_a_seed_gives_one_run_in_all_processes() -> None:
     assert [in_another_process(hash_seed, "7") for hash_seed in (0, 1)] == [here, here]
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_many_seeds_give_the_same_run_twice(first: int) -> None:
+    for seed in range(first, first + 10):
+        assert busy_program.run(seed) == busy_program.run(seed)
+
+
 def test_another_seed_gives_another_run() -> None:
     assert len({busy_program.run(seed) for seed in range(4)}) == 4
 
