@@ -13,7 +13,7 @@ from bench.experiment import Experiment
 from pubsub import Node, Parameters
 
 GATEWAYS = 2
-JOINS_AT_ONCE = 16
+JOINS_AT_ONCE = 40
 """Nodes that join at a time, once there is someone to join."""
 
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from bench.experiment import Experiment
 from bench.hierarchy import Introductions, join_order, parameters, tables_of, topics
@@ -57,22 +58,27 @@ class Population:
         """One more node in the community of `level`."""
         host = nth_host(self._hosts)
         self._hosts += 1
-        address = f"{host}:{PORT}"
+        settings = self._introductions.settings()
+        self._introductions.add(self.topics[level], f"{host}:{PORT}")
+        # On its host: a crash then takes its timers and tasks as well as its socket.
+        resident = await self._network.spawn(host, self._open(host, level, settings))
+        self._residents[host] = resident
+        self._ever[level].add(resident.node.id.hex())
+
+    async def _open(self, host: str, level: int, settings: dict[str, Any]) -> Resident:
         stack = AsyncExitStack()
         node = Node(
-            listen=address,
+            listen=f"{host}:{PORT}",
             mode=self._experiment.mode,
             links="datagram" if self._experiment.loss else "channel",
             parameters=parameters(self._experiment),
-            trace=self._directory / f"{self._hosts}.jsonl",
-            **self._introductions.settings(),
+            trace=self._trace_of(host),
+            **settings,
         )
-        self._introductions.add(self.topics[level], address)
         await stack.enter_async_context(node)
-        events = await stack.enter_async_context(node.subscribe(self.topics[level], queue=1))
-        del events  # what arrives is read from the trace
-        self._residents[host] = Resident(node, host, level, stack)
-        self._ever[level].add(node.id.hex())
+        # What arrives is read from the trace, and not from the subscription.
+        await stack.enter_async_context(node.subscribe(self.topics[level], queue=1))
+        return Resident(node, host, level, stack)
 
     def crash(self, share: float, chance: random.Random) -> None:
         """Crash a share of each community, at least one process of each being left."""
@@ -125,4 +131,7 @@ class Population:
         ]
 
     def traces(self) -> list[Path]:
-        return [self._directory / f"{number}.jsonl" for number in range(1, self._hosts + 1)]
+        return [self._trace_of(nth_host(number)) for number in range(self._hosts)]
+
+    def _trace_of(self, host: str) -> Path:
+        return self._directory / f"{host}.jsonl"
