@@ -68,7 +68,7 @@ class Dht:
         self._check_open()
         if not 1 <= count <= MAX_CONTACTS:
             raise UsageError(f"count={count} is not within 1..{MAX_CONTACTS}")
-        return await self._server.closest(key, count)
+        return await self._server.closest(PeerId(key), count)
 
     def token(self, contact: Contact) -> bytes:
         """The last token that `contact` gave to this node, empty if none.
@@ -90,7 +90,7 @@ class Dht:
         """
         self._check_open()
         if to.id == self.contact.id:
-            raise UsageError("a node does not ask itself: call the handler")
+            return self._server.protocol.answer_self(request)
         async with self._asks:
             answered, reply = await self._server.protocol.exchange.call(to, request)
         return reply if answered else None
@@ -108,6 +108,8 @@ class Dht:
         Equal versions: the greater value stays. To make a value live longer, put it with a higher version.
         """
         self._check_open()
+        if not isinstance(value, bytes):
+            raise UsageError(f"a value is bytes, not {type(value).__name__}: pack it first")
         if len(value) > self.max_value:
             raise ValueTooLarge(
                 f"a value of {len(value)} bytes exceeds {self.max_value}, the most that fits a datagram:"
@@ -117,12 +119,12 @@ class Dht:
             raise UsageError(
                 f"time_to_live={time_to_live} exceeds max_time_to_live={self._config.max_time_to_live} s"
             )
-        return await self._server.set_digest(key, Record(version, value, time_to_live))
+        return await self._server.set_digest(PeerId(key), Record(version, value, time_to_live))
 
     async def get(self, key: PeerId) -> Record | None:
         """The newest version that a few holders have, with the time it has left; None if there is none."""
         self._check_open()
-        return await self._server.get(key)
+        return await self._server.get(PeerId(key))
 
     @property
     def contact(self) -> Contact:

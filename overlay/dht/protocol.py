@@ -143,11 +143,18 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
     def _answer(self, sender: Contact, from_light: bool, request: Any) -> object | None:
         if not from_light:
             self.welcome_if_new(peer_of(sender))
-        handler = self._handlers.get(type(request))
-        reply = NOT_SERVED if handler is None else handler(sender, request)
+        reply = self._handle(sender, request)
         if isinstance(reply, Refused):
             self._refused.add(reply.reason)
         return reply
+
+    def answer_self(self, request: Any) -> object | None:
+        """The reply to a request of this node to itself, which needs no network."""
+        return self._handle(self.source_node.contact, request)
+
+    def _handle(self, sender: Contact, request: Any) -> object | None:
+        handler = self._handlers.get(type(request))
+        return NOT_SERVED if handler is None else handler(sender, request)
 
     def rpc_ping(self, sender: Contact, request: Ping) -> Pong:
         """Replaces lines 34-37, which enter whatever id the sender says it has."""
@@ -218,7 +225,9 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         return self.exchange.call(peer.contact, store, (Stored,), on_end)
 
     def token_from(self, contact: Contact) -> bytes:
-        """The last token that `contact` gave to this node, or an empty one."""
+        """The last token that `contact` gave to this node, or an empty one; its own for itself."""
+        if contact == self.source_node.contact:
+            return self._tokens.token_for(contact, self._clock())
         return self._tokens_held.get(contact, b"")
 
     def accepts_token(self, sender: Contact, token: bytes) -> bool:

@@ -8,6 +8,7 @@ each at its own interval. A node that has lost everybody looks for the bootstrap
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from overlay.dht.contacts_file import save_contacts
 from overlay.dht.joining import explore
 from overlay.dht.peer import Peer
 from overlay.dht.server import DhtServer
+
+_log = logging.getLogger(__name__)
 
 
 class Upkeep:
@@ -50,7 +53,11 @@ class Upkeep:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._config.check_interval * self._draw.uniform(0.8, 1.2))
-            await self._round()
+            try:
+                await self._round()
+            except Exception:
+                # One round that went wrong must not end all upkeep.
+                _log.exception("a round of the DHT's upkeep failed")
 
     async def _round(self) -> None:
         protocol = self._server.protocol

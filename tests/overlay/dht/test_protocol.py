@@ -340,6 +340,15 @@ def test_other_layers_serve_requests_of_their_own(seed: int) -> None:
     together(seed, work)
 
 
+def test_a_node_may_ask_itself(seed: int) -> None:
+    async def work(net: Network, a: Member, b: Member) -> None:
+        store = Store(key("k"), Record(1, b"v", 60.0), a.dht.token(a.contact))
+        assert await a.dht.ask(a.contact, store) == Stored(1)
+        assert await a.dht.ask(a.contact, Refused("x")) == NOT_SERVED
+
+    together(seed, work)
+
+
 def test_where_ids_are_verified_only_proven_contacts_are_entered(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
         assert a.dht.known_contacts() == [b.contact]

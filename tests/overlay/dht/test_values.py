@@ -143,6 +143,7 @@ async def _member(net: Network) -> Dht:
     ("value", "version", "life", "error"),
     [
         (bytes(MAX_VALUE_BYTES + 1), 1, 60.0, ValueTooLarge),
+        ("text", 1, 60.0, UsageError),
         (b"v", -1, 60.0, UsageError),
         (b"v", 2**63, 60.0, UsageError),
         (b"v", 1, 0.0, UsageError),
