@@ -11,8 +11,8 @@ from overlay.contact import Address, Contact
 from overlay.context import Context
 from overlay.dht import Dht, DhtConfig
 from overlay.endpoint import EndpointConfig
-from overlay.failure import FailureConfig
 from overlay.errors import NetworkError
+from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory

@@ -38,6 +38,13 @@ class DhtPeers:
     async def closest(self, key: PeerId, count: int) -> Sequence[Contact]:
         return await self._dht.closest(key, count)
 
+    def token(self, to: Contact) -> bytes:
+        return self._dht.token(to)
+
+    def accepts_token(self, sender: Contact, token: bytes) -> bool:
+        # Nothing from outside passes under this node's own id.
+        return sender == self.contact or self._dht.accepts_token(sender, token)
+
     async def ask(self, to: Contact, request: object) -> object | None:
         if to.id == self.contact.id:
             return self.answer_self(request)
@@ -52,7 +59,7 @@ class DhtDirectory:
 
     def __init__(self, dht: Dht, metrics: Metrics) -> None:
         peers, config = DhtPeers(dht), DirectoryConfig()
-        server = DirectoryServer(config, peers.random, peers.now, metrics)
+        server = DirectoryServer(config, peers.now, peers.accepts_token, metrics)
         for request in (Query, Announce, Withdraw):
             dht.serve(request, server.handle)
         peers.answer_self = lambda request: server.handle(peers.contact, request)

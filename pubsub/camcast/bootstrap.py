@@ -3,8 +3,8 @@
 Known contacts come first: those that the directory names. Else the neighbourhood is asked, and hands the
 question on a few times. While nobody is found the search widens, a level of super-topics at a time, up to
 the root; so processes near the root are not asked by everyone. Found farther up than a parent, a
-super-process serves as a bridge, and the search for a nearer one is repeated every `search_interval` by
-about g processes of the community, and ends when every parent is linked.
+super-process serves as a bridge. While a parent is not linked, the search is repeated by those who keep the
+links in touch (see `pubsub.camcast.links`): about g processes of the community at a time.
 """
 
 from __future__ import annotations
@@ -168,16 +168,4 @@ class SuperSearch:
 
     def _end_round(self) -> None:
         self._searching = False
-        if self._links.tables.missing():
-            delay = self._community.parameters.search_interval
-            delay *= self._context.random.uniform(0.9, 1.1)
-            self._timer = self._context.call_later(delay, self._next_round)
         self._round_over()
-
-    def _next_round(self) -> None:
-        p_sel = self._community.parameters.p_sel(self._community.size)
-        if self._context.random.random() < p_sel:
-            self.start()
-        else:
-            delay = self._community.parameters.search_interval
-            self._timer = self._context.call_later(delay, self._next_round)

@@ -41,13 +41,11 @@ class Parameters:
     3 % with these defaults."""
 
     link_interval: float = 5.0
-    """Between two looks at the super-topic tables, each with probability p_sel."""
+    """Between two looks at the super-topic tables, and two searches for a nearer super-community, each with
+    probability p_sel."""
 
     search_timeout: float = 1.0
     """How long a search for a super-community waits before it widens."""
-
-    search_interval: float = 5.0
-    """Between two searches for a nearer super-community; a community makes g of them at a time."""
 
     search_ttl: int = 2
     """How many processes hand on a search for a super-community, one after another."""
@@ -81,10 +79,9 @@ class Parameters:
         self._require("search_ttl", 0 <= self.search_ttl <= 8, "0 to 8")
         self._require("rotation", 0 <= self.rotation <= 1, "a probability")
         self._require("duplicate_capacity", self.duplicate_capacity >= 1, "1 or more")
-        for name in ("link_interval", "search_timeout", "search_interval"):
+        for name in ("link_interval", "search_timeout", "lease", "check_timeout"):
             self._require(name, getattr(self, name) > 0, "more than 0 seconds")
-        for name in ("lease", "check_timeout", "duplicate_lifetime"):
-            self._require(name, getattr(self, name) > 0, "more than 0 seconds")
+        self._require("duplicate_lifetime", self.duplicate_lifetime > 0, "more than 0 seconds")
 
     def _require(self, name: str, holds: bool, range_: str) -> None:
         if not holds:

@@ -76,6 +76,10 @@ class SuperTables:
         self._tables: dict[str, SuperTable] = {}
         self._bridged: dict[str, None] = {}
 
+    def __len__(self) -> int:
+        """How many entries are held, in all tables."""
+        return sum(len(table) for table in self._tables.values())
+
     def linked(self) -> list[SuperTable]:
         """The tables to send to: for each parent its own, or those that bridge it."""
         if not any(self._tables.values()):

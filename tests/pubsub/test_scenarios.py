@@ -13,7 +13,7 @@ from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters, Subscription
 from tests.pubsub.playground import MODES, Playground, play, received
 
-QUICK = Parameters(lease=8, link_interval=2, search_interval=2)
+QUICK = Parameters(lease=8, link_interval=2)
 """The same protocol with shorter times, for shorter tests."""
 
 

@@ -19,6 +19,18 @@ def test_a_leaver_counts_as_a_member_until_its_last_lease_has_run_out() -> None:
     assert not leaver.process.is_in("/soccer")
 
 
+def test_a_leaver_that_said_goodbye_is_sent_nothing_more() -> None:
+    troupe = Troupe(6)
+    leaver, *others = troupe.add_many(6, "/soccer")
+    troupe.stage.run_for(5)
+    leaver.process.leave("/soccer")
+    troupe.stage.run_for(1)
+    for _ in range(5):
+        others[0].publish("/soccer")
+        troupe.stage.run_for(1)
+    assert leaver.drops("leaving") == 0
+
+
 def test_nothing_is_sent_to_a_leaver_whose_goodbyes_were_lost_in_a_partition() -> None:
     for seed in range(5):
         troupe = Troupe(seed, parameters=Parameters(lease=6))

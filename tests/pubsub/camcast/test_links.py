@@ -67,7 +67,7 @@ def test_tables_stay_within_the_papers_bound_whatever_the_number_of_subtopics() 
     parameters = Parameters()
     for actor in troupe.actors.values():
         for community in actor.process.communities.values():
-            supers = sum(len(table) for table in community.super_tables.linked())
+            supers = len(community.super_tables)
             bound = parameters.fanout(community.size) + parameters.z
             assert len(community.table) + supers <= bound
     for actor in top:

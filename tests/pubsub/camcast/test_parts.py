@@ -114,6 +114,7 @@ def test_super_tables_never_look_beyond_what_is_found() -> None:
     nearer.merge(CONTACTS[1], 0.0, 3, 0.0)
     tables.prune()
     assert [t.topic.name for t in tables.linked()] == ["/a/b"]
+    assert len(tables) == 1
     assert tables.missing() == []
     tables.drop(CONTACTS[1].id)
     assert [t.name for t in tables.missing()] == ["/a/b"]
