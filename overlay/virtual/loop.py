@@ -322,6 +322,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """There is no selector to wake."""
 
+    def __del__(self) -> None:
+        """There is nothing of the operating system to give back, so no loop is left unclosed."""
+
     def close(self) -> None:
         super().close()
         self._soon.clear()

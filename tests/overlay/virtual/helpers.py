@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from weakref import WeakSet
 
 from overlay.contact import Address
+
+opened: WeakSet[Recorder] = WeakSet()
+"""All recorders that were given a transport, for those who must close them."""
 
 
 class Recorder(asyncio.DatagramProtocol):
@@ -20,6 +24,7 @@ class Recorder(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.calls.append("made")
         self.transport = transport
+        opened.add(self)
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
         self.received.append((asyncio.get_running_loop().time(), data, addr))
