@@ -8,49 +8,40 @@ stale is ever run.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
+from importlib import resources
 from typing import Any, TypeVar, cast
 
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-FOLDER = Path(__file__).parent
-
 
 def compiled(function: Function) -> Function:
     """Compile `function` on its first call, or load what an earlier process compiled.
 
-    Where nothing can be kept (a read-only place, an archive on some versions), it compiles every time.
+    Where nothing can be kept (a read-only place), it compiles every time.
     """
-    with _cache_directory():
-        try:
-            return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-        except RuntimeError:
-            return cast(Function, numba.njit(nogil=True, error_model="numpy")(function))
+    function.__qualname__ += f"_{_DIGEST}"  # numba names its files after it
+    try:
+        return _jit(function, cache=True)
+    except RuntimeError:
+        return _jit(function, cache=False)
+
+
+def _jit(function: Function, cache: bool) -> Function:
+    jit: Any = numba.njit(cache=cache, nogil=True, error_model="numpy")
+    return cast(Function, jit(function))
 
 
 def _digest() -> str:
+    """Of all files of this package, be it a folder or in an archive."""
     digest = hashlib.sha256()
-    for path in sorted(FOLDER.glob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
+    files = resources.files("bench.simulate").iterdir()
+    for file in sorted(files, key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
-@contextmanager
-def _cache_directory() -> Iterator[None]:
-    config: Any = numba.config
-    chosen = config.CACHE_DIR
-    if not FOLDER.is_dir():
-        yield  # in an archive: numba has a place for what comes out of one
-        return
-    config.CACHE_DIR = str(Path(chosen or FOLDER / "__pycache__") / f"kernels-{_DIGEST}")
-    try:
-        yield
-    finally:
-        config.CACHE_DIR = chosen
-
-
-_DIGEST = _digest() if FOLDER.is_dir() else ""
+_DIGEST = _digest()
