@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import numba
 import pytest
 
 import bench.simulate
 from bench.simulate import compiled as module
-from bench.simulate.compiled import compiled
+from bench.simulate.compiled import Function, compiled
 from bench.simulate.randomness import mixed
 
 
@@ -25,15 +24,15 @@ def test_where_nothing_can_be_kept_it_compiles_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[bool] = []
-    njit = numba.njit
+    jit = module._jit
 
-    def without_a_place(*, cache: bool, **options: object) -> object:
+    def without_a_place(function: Function, cache: bool) -> Function:
         asked.append(cache)
         if cache:
             raise RuntimeError("cannot cache function: no locator available")
-        return njit(**options)  # type: ignore[call-overload]
+        return jit(function, cache)
 
-    monkeypatch.setattr(module.numba, "njit", without_a_place)
+    monkeypatch.setattr(module, "_jit", without_a_place)
 
     def doubled(number: int) -> int:
         return 2 * number
