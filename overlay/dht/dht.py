@@ -37,8 +37,9 @@ class Dht:
         self._upkeep = Upkeep(server, config, self._draw)
         self._asks = asyncio.Semaphore(config.asks_at_once)
         self._closed = False
-        room = server.protocol.exchange.room - BESIDE_A_VALUE
-        self.max_value: int = min(MAX_VALUE_BYTES, room)
+        self.max_message: int = server.protocol.exchange.room
+        """Bytes: the largest request or reply that `ask` and `serve` carry."""
+        self.max_value: int = min(MAX_VALUE_BYTES, self.max_message - BESIDE_A_VALUE)
         """Bytes: the largest value that `put` takes; 1,024 unless the endpoint's datagrams are small."""
 
     @classmethod

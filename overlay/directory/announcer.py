@@ -38,7 +38,8 @@ class Stay:
     topic: PeerId
     number: int
     depth: int
-    traced: dict[int, float] = field(default_factory=dict)
+    told: dict[int, float] = field(default_factory=dict)
+    """When the replicas of which depth were told last."""
 
 
 class Announcer:
@@ -69,9 +70,9 @@ class Announcer:
             stay = self._stays[topic] = Stay(
                 topic, self._peers.random.getrandbits(32), await self._home(topic)
             )
-        members = await self._settle(stay)
-        await self._leave_trace(stay, members)
-        return self._config.period * self._peers.random.uniform(0.8, 1.0)
+        replies = await self._settle(stay)
+        await self._leave_trace(stay, replies)
+        return self._config.period * self._peers.random.uniform(0.8, 1.0) / (1 if replies else 8)
 
     async def withdraw(self, topic: PeerId) -> None:
         """Leave a topic; every replica that answers has forgotten this process when it returns."""
@@ -79,11 +80,7 @@ class Announcer:
         if stay is None:
             return
         now = self._peers.now()
-        depths = [stay.depth] + [
-            depth
-            for depth, when in stay.traced.items()
-            if now - when <= self._config.record_life and depth != stay.depth
-        ]
+        depths = [d for d, when in stay.told.items() if now - when <= self._config.record_life]
         await self._peers.together([self._withdraw_at(stay, depth) for depth in depths])
 
     async def _home(self, topic: PeerId) -> int:
@@ -93,8 +90,8 @@ class Announcer:
         path = await self._explorer.path(visit, point)
         return path.home if path is not None else self._explorer.outline(topic).likely_depth()
 
-    async def _settle(self, stay: Stay) -> int:
-        """Announce at the leaf, and below as long as the replicas say so; how many members are there."""
+    async def _settle(self, stay: Stay) -> list[AnnounceReply]:
+        """Announce at the leaf, and below as long as the replicas say so; what those of the leaf say."""
         left: list[int] = []
         while True:
             replies = await self._announce_at(stay, stay.depth, stay.depth)
@@ -105,11 +102,10 @@ class Announcer:
             self._moves.add("down")
         for depth in left:
             await self._announce_at(stay, depth, stay.depth)
-        counts = sorted(reply.members for reply in replies)
-        return counts[len(counts) // 2] if counts else 0
+        return replies
 
-    async def _leave_trace(self, stay: Stay, members: int) -> None:
-        depth = self._ancestor(stay, members)
+    async def _leave_trace(self, stay: Stay, replies: list[AnnounceReply]) -> None:
+        depth = self._ancestor(stay, replies)
         if depth < 0:
             return
         replies = await self._announce_at(stay, depth, stay.depth)
@@ -118,18 +114,19 @@ class Announcer:
             self._moves.add("up")
             await self._announce_at(stay, depth, depth)
             await self._withdraw_at(stay, former)
+            stay.told.pop(former, None)
 
-    def _ancestor(self, stay: Stay, members: int) -> int:
+    def _ancestor(self, stay: Stay, replies: list[AnnounceReply]) -> int:
         """k levels up with probability 2**-k; the parent if it is likely to merge; negative for none."""
         depth = stay.depth - 1
-        if members > self._config.merge:
+        counts = sorted(reply.members for reply in replies)
+        if counts and counts[len(counts) // 2] > self._config.merge:
             while depth >= 0 and self._peers.random.random() < 0.5:
                 depth -= 1
         return depth
 
     async def _announce_at(self, stay: Stay, depth: int, leaf_depth: int) -> list[AnnounceReply]:
-        if depth < leaf_depth:
-            stay.traced[depth] = self._peers.now()
+        stay.told[depth] = self._peers.now()
         shard = self._shard(stay, depth)
         wide = depth == 0 and leaf_depth >= _LARGE_DEPTH
         return await self._tell(

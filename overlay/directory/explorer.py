@@ -104,7 +104,9 @@ class Explorer:
 
     def _fresh(self, outline: TopicOutline, point: int, max_age: float) -> bool:
         known = outline.leaf_at(point)
-        return known is not None and self._peers.now() - known[1].when <= max_age
+        if known is None or known[0].depth == 0:
+            return False  # a topic of one shard is counted anew each time: one read, and exact
+        return self._peers.now() - known[1].when <= max_age
 
     @staticmethod
     def _start(outline: TopicOutline, point: int) -> int:

@@ -72,13 +72,13 @@ class DirectoryServer:
     def handle(self, sender: Contact, request: object) -> object | None:
         """The reply to a directory request; None, and counted, when it deserves none."""
         if isinstance(request, Query):
-            return self._query(sender, request)
+            return self._query(request)
         if isinstance(request, Announce | Withdraw):
             return self._change(sender, request)
         self._refused.add("not_a_request")
         return None
 
-    def _query(self, sender: Contact, query: Query) -> ShardReply | None:
+    def _query(self, query: Query) -> ShardReply | None:
         if not _sound_query(query):
             self._refused.add("bad_query")
             return None
