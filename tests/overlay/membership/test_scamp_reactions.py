@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -321,14 +323,29 @@ def test_a_configuration_that_cannot_work_is_refused(
         make()
 
 
-def test_runs_repeat_by_seed() -> None:
-    def run(seed: int) -> list[tuple[float, Contact]]:
-        community, trace = ScampCommunity(seed), list[tuple[float, Contact]]()
-        community.stage.observe(lambda time, sender, to, message: trace.append((time, to)))
-        community.grow(30, interval=0.2)
-        community.stage.run_for(30)
-        return trace
+def trace(seed: int) -> list[tuple[float, str]]:
+    """When messages were sent and to whom, in a community that grows, shrinks and renews."""
+    community, sent = ScampCommunity(seed), list[tuple[float, str]]()
+    community.stage.observe(lambda time, sender, to, message: sent.append((time, str(to))))
+    community.grow(30, interval=0.2)
+    community.crash_some(0.2)
+    community.leave(community.anyone())
+    community.stage.run_for(150)
+    return sent
 
-    seed = random.Random(5).randrange(1000)
-    assert run(seed) == run(seed)
-    assert run(seed) != run(seed + 1)
+
+def test_runs_repeat_by_seed_whatever_the_hash_seed() -> None:
+    code = "from tests.overlay.membership.test_scamp_reactions import trace; print(trace(5))"
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[3],
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout.strip()
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1] == str(trace(5))
+    assert trace(6) != trace(5)
