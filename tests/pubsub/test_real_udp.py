@@ -1,0 +1,94 @@
+"""Real processes, real UDP: the command line as a user runs it, and what Ctrl-C leaves behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def camcast(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.cli", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_a_node_is_published_to_asked_for_its_status_and_stopped_from_the_keyboard() -> None:
+    with camcast("node", "--subscribe", "/soccer", "--json", "--metrics", "127.0.0.1:0") as node:
+        address = line(node).removeprefix("listening on ")
+        status_at = line(node).removeprefix("status on http://").removesuffix("/status")
+        with camcast(
+            "publish", "/soccer/italy", '{"score": "1-0"}', "--bootstrap", address, "--json"
+        ) as publisher:
+            receipt = json.loads(line(publisher))
+            assert publisher.wait(30) == 0
+        event = json.loads(line(node))
+        assert (event["topic"], event["data"]) == ("/soccer/italy", {"score": "1-0"})
+        assert (event["id"], receipt["acknowledged"]) == (receipt["id"], 1)
+        with camcast("status", status_at, "--json") as asking:
+            status = json.loads(line(asking))
+            assert list(status["communities"]) == ["/soccer"]
+            assert status["counters"]["events_delivered"] == 1
+        with camcast("status", status_at) as asking:
+            assert asking.wait(30) == 0
+        node.send_signal(signal.SIGINT)
+        _, errors = node.communicate(timeout=30)
+        assert errors == ""
+        assert node.returncode == 130
+
+
+def test_subscribe_ends_after_so_many_events_and_prints_them_plainly() -> None:
+    with camcast("node") as node:
+        address = line(node).removeprefix("listening on ")
+        with camcast("subscribe", "/a/*", "--count", "1", "--bootstrap", address) as subscriber:
+            for _ in range(20):  # it may not have joined yet when the first is published
+                with camcast("publish", "/a/b", "news", "--bootstrap", address) as publisher:
+                    publisher.wait(30)
+                if subscriber.poll() is not None:
+                    break
+            printed, errors = subscriber.communicate(timeout=30)
+            assert (printed, errors, subscriber.returncode) == ("/a/b  news\n", "", 0)
+        node.send_signal(signal.SIGTERM)
+        _, errors = node.communicate(timeout=30)
+        assert errors == ""
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("mode", ["unstructured", "semi-structured", "structured"])
+def test_118_nodes_in_four_processes_receive_what_is_published(mode: str, tmp_path: Path) -> None:
+    script = Path(__file__).parent / "many_nodes.py"
+    result = subprocess.run(
+        [sys.executable, str(script), mode],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stderr
+    print(mode, result.stdout.strip())
+    for part in json.loads(result.stdout)["reliability"].values():
+        assert part >= 0.9
