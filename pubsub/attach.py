@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from overlay.channel import ChannelConfig, OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
-from overlay.dht import Dht, DhtConfig
 from overlay.endpoint import EndpointConfig
 from overlay.errors import NetworkError
 from overlay.failure import FailureConfig
@@ -20,14 +19,15 @@ from overlay.membership.mode import Mode, make_membership
 from overlay.membership.scamp import messages as scamp
 from overlay.membership.structured import messages as structured
 from overlay.metrics import Metrics
+from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.topic_directory import CallbackTopicDirectory
 from pubsub.attachment import Attachment
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.dht_directory import DhtDirectory
 from pubsub.event import DATA_LIMIT, GOSSIP_PREFIX, Gossip
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 
@@ -62,18 +62,14 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         config.identity,
         metrics,
     )
-    try:
-        if not Mode.named(config.mode).uses_dht:
-            return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
-        dht = await Dht.start(runtime.endpoint, DhtConfig())
-    except BaseException:
-        await runtime.close()
-        raise
+    if not Mode.named(config.mode).uses_dht:
+        return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
+    overlay = Overlay.on(runtime.endpoint, config.bootstrap)
     try:
         async with asyncio.timeout(config.join_timeout):
-            await dht.join([Address.parse(address) for address in config.bootstrap])
+            await overlay.__aenter__()
     except BaseException as error:
-        await dht.close()
+        await overlay.close()
         await runtime.close()
         if isinstance(error, TimeoutError):
             raise NetworkError(
@@ -81,11 +77,11 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
                 "check the addresses and the network key"
             ) from None
         raise
-    directory = DhtDirectory(dht, runtime.metrics)
+    directory = CallbackTopicDirectory(overlay.service)
 
     async def leave() -> None:
         await directory.close(LEAVING_SECONDS)
-        await dht.close()
+        await overlay.close()
 
     return NetworkAttachment(config, runtime, directory, leave)
 
