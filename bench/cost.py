@@ -11,20 +11,24 @@ from bench.experiment import Experiment
 
 SECONDS_PER_SIMULATED_MESSAGE = 2e-8
 SECONDS_PER_SIMULATION = 2e-4
-SECONDS_PER_EMULATED_NODE = 0.05
+SECONDS_PER_NODE_SECOND = {"unstructured": 0.6e-3, "semi-structured": 1.5e-3, "structured": 1.5e-3}
+"""Of one emulated node, for each second of virtual time."""
+BOOT_SECONDS = 40.0
+"""Virtual time before the first event."""
+EVENT_SECONDS = 4.0
+"""Virtual time for each event."""
 SECONDS_PER_LIVE_RUN = 15.0
 
 
 def estimated_seconds(experiment: Experiment) -> float:
     """Expected seconds of one core for all repetitions together."""
-    processes = sum(experiment.sizes)
     if experiment.tier == "model":
-        once = 1e-4
-    elif experiment.tier == "simulate":
+        return 1e-4
+    if experiment.tier == "simulate":
         messages = sum(n * (math.log(n) + experiment.c + 1) for n in experiment.sizes)
         once = SECONDS_PER_SIMULATION + messages * SECONDS_PER_SIMULATED_MESSAGE
-    elif experiment.tier == "emulate":
-        once = processes * SECONDS_PER_EMULATED_NODE
-    else:
-        once = SECONDS_PER_LIVE_RUN
-    return once * experiment.repetitions
+        return once * experiment.repetitions
+    if experiment.tier == "emulate":
+        virtual = BOOT_SECONDS + EVENT_SECONDS * experiment.repetitions
+        return sum(experiment.sizes) * virtual * SECONDS_PER_NODE_SECOND[experiment.mode]
+    return SECONDS_PER_LIVE_RUN
