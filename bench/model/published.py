@@ -1,6 +1,7 @@
 """The numbers printed in the paper's tables, to set ours beside (section 6.1.2).
 
-PMcast appears there by its results alone: the paper gives none of its formulas.
+PMcast appears there by its results alone: the paper gives neither its formulas nor its parameters (see
+`pmcast`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,95 @@
+"""PMcast, which CAMCAST's tables name without formulas: a regular tree of delegates (its reference [22]).
+
+n = a^d processes stand in a tree of depth d whose subgroups have a members each; R delegates of a
+subgroup stand for it one level up. An event is gossiped from the root down, at each depth only among
+delegates that have somebody interested below them. So processes that are not interested handle events
+only as delegates.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bench.model.checks import check_count, check_finite, check_probability
+from overlay.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DelegateTree:
+    """The shape of the tree and how it gossips."""
+
+    arity: int
+    """a, members of a subgroup."""
+    depth: int
+    """d, levels of subgroups."""
+    delegates: int
+    """R, delegates of a subgroup."""
+    fanout: float
+    """F, processes that one gossips to in a round."""
+
+    def __post_init__(self) -> None:
+        check_count("arity", self.arity, at_least=2)
+        check_count("depth", self.depth)
+        check_count("delegates", self.delegates)
+        if self.delegates > self.arity:
+            raise UsageError(f"delegates must be at most the arity, {self.arity}.")
+        if not (math.isfinite(self.fanout) and self.fanout > 0):
+            raise UsageError(f"fanout must be above 0, not {self.fanout!r}.")
+
+    @property
+    def processes(self) -> int:
+        """n = a^d."""
+        return int(self.arity**self.depth)
+
+    def interested_share(self, depth: int, interested: float) -> float:
+        """p_i = 1 - (1 - p)^(a^(d - i)): a subtree at depth i has somebody interested."""
+        check_probability("interested", interested)
+        if not 1 <= depth <= self.depth:
+            raise UsageError(f"depth must be between 1 and {self.depth}, not {depth!r}.")
+        return float(1 - (1 - interested) ** (self.arity ** (self.depth - depth)))
+
+    def view_size(self, depth: int) -> int:
+        """R a delegates at an inner depth, a processes at the last."""
+        return self.arity if depth == self.depth else self.delegates * self.arity
+
+
+def pmcast_memory(tree: DelegateTree) -> int:
+    """R a (d - 1) + a: the processes that one knows."""
+    return sum(tree.view_size(depth) for depth in range(1, tree.depth + 1))
+
+
+def pushed_rounds(processes: float, fanout: float, constant: float = 0.0) -> float:
+    """Pittel: ln n (1 / F + 1 / ln(F + 1)) + O(1), where everyone keeps gossiping to F a round."""
+    check_count("processes", processes)
+    check_finite("constant", constant)
+    if fanout <= 0:
+        raise UsageError(f"fanout must be above 0, not {fanout!r}.")
+    return math.log(processes) * (1 / fanout + 1 / math.log(fanout + 1)) + constant
+
+
+def pmcast_rounds(tree: DelegateTree, interested: float, success: float) -> float:
+    """The sum over the depths of Pittel's rounds among those interested.
+
+    At depth i they are a share p_i of the view, and of the fanout F p_i p_succ takes effect.
+    """
+    check_probability("success", success)
+    total = 0.0
+    for depth in range(1, tree.depth + 1):
+        share = tree.interested_share(depth, interested)
+        concerned, effective = tree.view_size(depth) * share, tree.fanout * share * success
+        if concerned > 1 and effective > 0:
+            total += pushed_rounds(concerned, effective)
+    return total
+
+
+def pmcast_uninterested(tree: DelegateTree, interested: float) -> float:
+    """Processes that handle the event as delegates alone: a^(d - 1) p_(d - 1) R (1 - p).
+
+    The delegates of the lowest subgroups; those of higher ones are taken from among them.
+    """
+    if tree.depth == 1:
+        return 0.0
+    subgroups = tree.arity ** (tree.depth - 1)
+    share = tree.interested_share(tree.depth - 1, interested)
+    return float(subgroups * share * tree.delegates * (1 - interested))
