@@ -204,7 +204,7 @@ def _checker(hint: Any) -> _Check:
 def _tuple_checker(arguments: tuple[Any, ...]) -> _Check:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         item = _checker(arguments[0])
-        return lambda value: tuple(item(v) for v in _exactly(tuple, value))
+        return lambda value: tuple(map(item, _exactly(tuple, value)))
     items = [_checker(argument) for argument in arguments]
     return lambda value: tuple(c(v) for c, v in zip(items, _exactly(tuple, value), strict=True))
 
@@ -216,7 +216,7 @@ def _packer(hint: Any) -> _Pack | None:
     if hint is float:
         return _finite
     if hint is Contact or hint is Address:
-        return lambda place: place.packed()
+        return typing.cast(_Pack, hint.packed)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         inner = _packer(next(a for a in arguments if a is not type(None)))
@@ -234,7 +234,7 @@ def _packer(hint: Any) -> _Pack | None:
 def _tuple_packer(arguments: tuple[Any, ...]) -> _Pack | None:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         item = _packer(arguments[0])
-        return None if item is None else lambda values: [item(v) for v in values]
+        return None if item is None else lambda values: list(map(item, values))
     packers = [_packer(a) or (lambda same: same) for a in arguments]
     return lambda values: [p(v) for p, v in zip(packers, values, strict=True)]
 
@@ -273,13 +273,19 @@ def _check_peer_id(value: Any) -> PeerId:
     return PeerId(value)
 
 
+def _check_contact(value: Any) -> Contact:
+    if type(value) is not bytes:
+        raise WireError("wrong_fields")
+    return Contact.unpack(value)
+
+
 _PLAIN = (bool, int, str, bytes)
 
 _CHECKS: dict[Any, _Check] = {
     float: _check_float,
     PeerId: _check_peer_id,
     Address: lambda value: Address.unpack(_exactly(bytes, value)),
-    Contact: lambda value: Contact.unpack(_exactly(bytes, value)),
+    Contact: _check_contact,
 }
 
 _KEYS = (int, str, bytes, PeerId, Address, Contact)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from overlay.contact import Address, Contact, PeerId
+from overlay.contact import Address, Contact
 from overlay.dht.id_proof import IdProofs
 from overlay.dht.letter import (
     CHALLENGE_BYTES,
@@ -57,6 +57,7 @@ class Call:
     __slots__ = (
         "address",
         "challenge",
+        "contact",
         "due",
         "excused",
         "expects",
@@ -66,7 +67,7 @@ class Call:
         "on_end",
         "on_overdue",
         "outcome",
-        "peer_id",
+        "registry",
         "reply",
         "sent",
         "timer",
@@ -78,9 +79,11 @@ class Call:
     ) -> None:
         self.number = number
         self.address = to.address if isinstance(to, Contact) else to
-        self.peer_id: PeerId | None = to.id if isinstance(to, Contact) else None
+        self.contact = to if isinstance(to, Contact) else None
+        """Who was asked; for a call to a bare address, who answered."""
         self.frame = frame
         self.challenge = challenge
+        self.registry: dict[bytes, Call] = {}
         self.expects: tuple[type, ...] | None = None
         self.sent: list[float] = []
         self.due = 0.0
@@ -93,13 +96,6 @@ class Call:
         self.on_end: Callable[[Call], None] | None = None
         self.on_overdue: Callable[[Call], None] | None = None
 
-    @property
-    def contact(self) -> Contact | None:
-        """Who was asked; for a call to a bare address, who answered."""
-        if self.peer_id is None:
-            return None
-        return Contact(self.peer_id, self.address.host, self.address.port)
-
     def cancel(self) -> None:
         self.end(Outcome.CANCELLED)
 
@@ -110,6 +106,7 @@ class Call:
         self.outcome = outcome
         if self.timer is not None:
             self.timer.cancel()
+        self.registry.pop(self.number, None)
         if self.on_end is not None:
             self.on_end(self)
         if self.waiter is not None and not self.waiter.done():
@@ -199,17 +196,11 @@ class Exchange:
         number = self._draw.randbytes(NUMBER_BYTES)
         challenge = self._challenge(to)
         letter = Letter(False, self._is_light, 0, number, challenge, None, payload)
-        call = Call(number, to, letter.packed(), challenge)
+        call = self._calls[number] = Call(number, to, letter.packed(), challenge)
+        call.registry = self._calls
         call.expects = expects
         call.on_overdue = on_overdue
-
-        def ended(call: Call) -> None:
-            del self._calls[number]
-            if on_end is not None:
-                on_end(call)
-
-        call.on_end = ended
-        self._calls[number] = call
+        call.on_end = on_end
         self._send(call)
         return call
 
@@ -276,7 +267,8 @@ class Exchange:
         if call is None:
             self._dropped.add("late_reply")
             return
-        if sender.address != call.address or call.peer_id not in (None, sender.id):
+        asked = call.contact
+        if sender != asked and (asked is not None or sender.address != call.address):
             self._dropped.add("reply_from_another")
             return
         now = self._loop.time()
@@ -297,14 +289,14 @@ class Exchange:
             self._offend(call, sender, "wrong_reply")
             return
         call.reply = reply
-        call.peer_id = sender.id
+        call.contact = sender
         call.from_light = letter.from_light
         self.round_trips.measured(call.address, now - call.sent[letter.attempt], letter.attempt)
         self._finish(call, Outcome.ANSWERED)
 
     def _offend(self, call: Call, sender: Contact, reason: str) -> None:
         self._dropped.add(reason)
-        call.peer_id = sender.id
+        call.contact = sender
         self._finish(call, Outcome.OFFENDED)
 
     def _take_request(self, sender: Contact, letter: Letter) -> None:

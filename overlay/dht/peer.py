@@ -27,8 +27,11 @@ class Peer(Node):  # type: ignore[misc]
 
 @lru_cache(maxsize=16_384)
 def peer_of(contact: Contact) -> Peer:
-    """The same few contacts are met over and over; equal contacts give the same object while it is cached."""
-    return Peer(contact)
+    """The same few contacts are met over and over; equal contacts give the same object while it is cached.
+
+    Its contact is the object that decoding gives, so that comparing it with a decoded one is quick.
+    """
+    return Peer(Contact.unpack(contact.packed()))
 
 
 class Target(Node):  # type: ignore[misc]

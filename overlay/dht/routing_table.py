@@ -92,15 +92,15 @@ class ExactRoutingTable(RoutingTable):  # type: ignore[misc]
         """
         k = k or self.ksize
         goal = node.long_id
+        if exclude is not None:
+            id_, ip, port = exclude
         found: list[Peer] = []
         for _, index in sorted([(b.range[0] ^ goal, i) for i, b in enumerate(self.buckets)]):
             nodes = self.buckets[index].nodes
             if nodes:
                 peers = sorted(nodes.values(), key=lambda peer: peer.long_id ^ goal)
                 if exclude is not None:
-                    peers = [
-                        p for p in peers if not (p.id == exclude.id or p.same_home_as(exclude))
-                    ]
+                    peers = [p for p in peers if p.id != id_ and (p.port != port or p.ip != ip)]
                 found += self.protocol.sound(peers)
                 if len(found) >= k:
                     break
