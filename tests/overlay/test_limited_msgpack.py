@@ -134,7 +134,7 @@ def test_one_more_is_refused_on_both_sides(what: str) -> None:
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, 2**64, {(1, 2): 3}, {1.5: 3}, {None: 3}, {True: 3}, "\ud800", bytearray(3)],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_travel_is_the_callers_error(value: Any) -> None:
     with pytest.raises(UsageError):
