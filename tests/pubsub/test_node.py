@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from overlay.contact import PeerId
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.identity import Identity
 from overlay.virtual import Latency, Network
 from pubsub import Node, Parameters
-from pubsub.event import DATA_LIMIT, DataError, Gossip
+from pubsub.event import DATA_LIMIT, DataError, EventBody, Gossip, pack_body
 from tests.pubsub.playground import MODES, Playground, play, received
 
 PATH = ("/", "/soccer", "/soccer/italy")
@@ -36,6 +37,23 @@ def test_an_event_reaches_the_topic_and_its_super_topics_and_nobody_else(mode: s
         assert [len(s) for s in (*inside, *outside)] == [0] * 12
 
     assert play(1, main, mode).watch.events > 9
+
+
+def test_the_watch_sees_a_parasite() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscriber("/a")
+        stranger, _ = await p.subscriber("/b")
+        publisher = await p.node()
+        await publisher.publish("/a", 1)
+        attachment: Any = publisher._attachment
+        attachment.send_event([stranger._process.services.control.contact], genuine, None)
+        await asyncio.sleep(1)
+        assert stranger.metrics.family("events_dropped", "reason", "")["parasite"] == 1
+
+    body = EventBody(bytes(16), "/a", (), PeerId(bytes(20)), 1, None, b"\xc0")
+    genuine = Gossip(bytes(16), "/a", 1, False, pack_body(body), b"")
+    with pytest.raises(AssertionError, match="/a in /a"):
+        play(16, main)
 
 
 @pytest.mark.parametrize("links", ["channel", "datagram"])

@@ -17,6 +17,14 @@ QUICK = Parameters(lease=8, link_interval=2)
 """The same protocol with shorter times, for shorter tests."""
 
 
+LONG = [
+    "structured",
+    pytest.param("semi-structured", marks=pytest.mark.sweep),
+    pytest.param("unstructured", marks=pytest.mark.sweep),
+]
+"""One mode by default and all of them in sweeps, for what takes long."""
+
+
 async def reaches(publisher: Node, topic: str | type, subscriptions: list[Subscription]) -> None:
     """Publish, and fail unless each of these receives exactly this event next."""
     for subscription in subscriptions:
@@ -80,7 +88,7 @@ def test_events_of_a_topic_with_two_parents_reach_both(mode: str) -> None:
     play(3, main, mode, parameters=QUICK)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", LONG)
 def test_a_crashed_super_community_that_comes_back_is_linked_again(mode: str) -> None:
     async def main(p: Playground) -> None:
         root = await p.node()  # of the network, not of the topics: the others bootstrap from it
@@ -100,7 +108,7 @@ def test_a_crashed_super_community_that_comes_back_is_linked_again(mode: str) ->
     play(4, main, mode, parameters=QUICK)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", LONG)
 def test_a_healed_partition_is_one_network_again(mode: str) -> None:
     async def main(p: Playground) -> None:
         await p.node()
@@ -120,7 +128,7 @@ def test_a_healed_partition_is_one_network_again(mode: str) -> None:
     play(5, main, mode, parameters=QUICK)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", LONG)
 def test_under_churn_no_parasite_is_sent_and_events_reach_everyone_afterwards(mode: str) -> None:
     churn(6, mode, nodes=12, rounds=8)
 
