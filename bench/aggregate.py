@@ -10,6 +10,10 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from bench.intervals import Interval, bootstrap_means, wilson
 from bench.store import ResultStore
 
 if TYPE_CHECKING:
@@ -97,8 +101,8 @@ def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
 
     results = store.read(spark).where("error IS NULL").select(*COLUMNS)
     return (
-        _long(results.unionByName(_whole(results)))
-        .groupBy(*SETTING, "community", "metric")
+        _metrics(results.unionByName(_whole(results)))
+        .groupBy(*SETTING)
         .applyInArrow(summarise, from_arrow_schema(aggregate_schema()))
     )
 
@@ -122,52 +126,69 @@ def _whole(results: DataFrame) -> DataFrame:
     return found.withColumn("community", f.lit(WHOLE).cast("bigint"))
 
 
-def _long(results: DataFrame) -> DataFrame:
-    """One row for each value of each metric; the nulls of a tier that does not know are left out."""
-    derived = results.selectExpr(
+def _metrics(results: DataFrame) -> DataFrame:
+    """The metrics of each row; null where a tier does not know."""
+    derived = ("reception", "reliability", "efficiency")
+    return results.selectExpr(
         *[name for name in SETTING if name != "sizes"],
         "concat_ws(',', sizes) AS sizes",
         "community",
         "experiment_id",
         "repetition",
-        "reached / alive AS reception",
+        "reached / nullif(alive, 0) AS reception",
         "everyone AS reliability",
         "useful / nullif(useful + duplicates, 0) AS efficiency",
-        *[name for name in METRICS if name not in ("reception", "reliability", "efficiency")],
-    )
-    stacked = ", ".join(f"'{name}', double({name})" for name in METRICS)
-    keys = (*SETTING, "community", "experiment_id", "repetition")
-    return derived.selectExpr(*keys, f"stack({len(METRICS)}, {stacked}) AS (metric, value)").where(
-        "value IS NOT NULL"
+        *[f"double({name}) AS {name}" for name in METRICS if name not in derived],
     )
 
 
 def summarise(group: pa.Table) -> pa.Table:
-    """On an executor: one setting, community and metric to one row."""
-    import numpy as np
+    """On an executor: one setting to a row for each of its communities and metrics.
+
+    A setting shares its resamples: drawing them is what costs, and each interval is still a bootstrap.
+    """
     import pyarrow as pa
 
-    from bench.intervals import bootstrap_mean, wilson
-
     # Rows come in whatever order the shuffle gave; the bootstrap must not depend on it.
-    ordered = group.sort_by([("experiment_id", "ascending"), ("repetition", "ascending")])
-    values = ordered["value"].to_numpy()
-    first: dict[str, Any] = ordered.slice(0, 1).to_pylist()[0]
-    setting = {name: first[name] for name in (*SETTING, "community", "metric")}
-    proportion = first["metric"] == "reliability" and bool(np.isin(values, (0.0, 1.0)).all())
-    if proportion:
-        interval = wilson(float(values.sum()), len(values))
-    else:
-        interval = bootstrap_mean(values, _seed(setting))
-    summary = setting | {
-        "count": len(values),
-        "low": interval.low,
-        "value": interval.value,
-        "high": interval.high,
-        "p50": float(np.quantile(values, 0.5)),
-        "p99": float(np.quantile(values, 0.99)),
-    }
-    return pa.Table.from_pylist([summary], schema=aggregate_schema())
+    order = [(name, "ascending") for name in ("community", "experiment_id", "repetition")]
+    ordered = group.sort_by(order)
+    setting: dict[str, Any] = ordered.select(SETTING).slice(0, 1).to_pylist()[0]
+    keys, samples = _samples(ordered)
+    intervals = _intervals(keys, samples, _seed(setting))
+    summaries = [
+        setting
+        | {"community": community, "metric": metric, "count": len(values)}
+        | {"low": interval.low, "value": interval.value, "high": interval.high}
+        | {"p50": float(np.quantile(values, 0.5)), "p99": float(np.quantile(values, 0.99))}
+        for (community, metric), values, interval in zip(keys, samples, intervals, strict=True)
+    ]
+    return pa.Table.from_pylist(summaries, schema=aggregate_schema())
+
+
+def _samples(ordered: pa.Table) -> tuple[list[tuple[int, str]], list[npt.NDArray[np.float64]]]:
+    """The known values of each community and metric, without those of which there are none."""
+    communities = ordered["community"].to_numpy()
+    columns = {metric: ordered[metric].to_numpy() for metric in METRICS}  # null becomes NaN
+    keys, samples = [], []
+    for community in np.unique(communities).tolist():
+        own = communities == community
+        for metric, column in columns.items():
+            values = column[own]
+            values = values[~np.isnan(values)]
+            if len(values):
+                keys.append((community, metric))
+                samples.append(values)
+    return keys, samples
+
+
+def _intervals(
+    keys: list[tuple[int, str]], samples: list[npt.NDArray[np.float64]], seed: int
+) -> list[Interval]:
+    intervals = bootstrap_means(samples, seed)
+    for index, ((_, metric), values) in enumerate(zip(keys, samples, strict=True)):
+        if metric == "reliability" and np.isin(values, (0.0, 1.0)).all():
+            intervals[index] = wilson(float(values.sum()), len(values))
+    return intervals
 
 
 def _seed(setting: dict[str, Any]) -> int:
@@ -178,5 +199,6 @@ def _seed(setting: dict[str, Any]) -> int:
 def write_aggregates(spark: SparkSession, store: ResultStore) -> Path:
     """Aggregate the store and keep the outcome as one Parquet file beside it."""
     path = store.directory / "aggregates"
-    aggregate(spark, store).coalesce(1).write.mode("overwrite").parquet(str(path))
+    with store.naming_damage():
+        aggregate(spark, store).coalesce(1).write.mode("overwrite").parquet(str(path))
     return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +56,30 @@ def run_suite(arguments: argparse.Namespace) -> int:
     from bench.progress import ProgressLine
     from bench.spark.execute import execute
     from bench.spark.session import spark_session
+    from bench.spread import write_spread
     from bench.store import ResultStore
 
     suite = find_suite(arguments.suite)
     store = ResultStore(arguments.out).open()
     print(f"{suite.name}: {len(suite.experiments)} experiments on {arguments.master}", flush=True)
     line = ProgressLine(sys.stdout)
-    with spark_session(arguments.out / "spark", arguments.master) as spark:
+    emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
+    with (
+        store.writing(),
+        spark_session(arguments.out / "spark", arguments.master) as spark,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        traced = beside.submit(write_spread, spark, arguments.out) if emulated else None
         try:
             failures = execute(spark, suite.experiments, store, line)
         finally:
             line.close()
-    for failure in failures:
-        last = failure.error.splitlines()[-1]
-        print(f"failed: {last}\n  replay: {failure.experiment.as_json()}", file=sys.stderr)
+        for failure in failures:
+            last = failure.error.splitlines()[-1]
+            print(f"failed: {last}\n  replay: {failure.experiment.as_json()}", file=sys.stderr)
+        if traced is not None and traced.exception() is not None:
+            print("failed: the events traced for the report", file=sys.stderr)
+            return 1
     return 1 if failures else 0
 
 

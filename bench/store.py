@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.results import SCHEMA_VERSION
+from bench.results import SCHEMA_VERSION, schema
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:
@@ -26,6 +32,7 @@ class ResultStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.results = directory / "results"
+        self._staging = directory / "staging"
         self._version = directory / "version.json"
 
     def open(self) -> ResultStore:
@@ -46,39 +53,78 @@ class ResultStore:
         self._version.write_text(json.dumps({"schema": SCHEMA_VERSION}) + "\n")
         return self
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the directory while rows are added; `StoreError` when another run holds it."""
+        with (self.directory / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StoreError(
+                    f"another run writes to {self.directory}: wait for it, or choose another --out"
+                ) from None
+            shutil.rmtree(self._staging, ignore_errors=True)  # what a killed run left half written
+            yield
+
     def read(self, spark: SparkSession) -> DataFrame:
-        """All result rows; `StoreError` naming the directory when there are none or they are damaged."""
-        if not any(self.results.rglob("*.parquet")):
+        """All result rows, read when they are asked for (see `naming_damage`)."""
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        if self.is_empty:
             raise StoreError(
                 f"no results in {self.directory}: run a suite first (camcast bench run)"
             )
-        try:
-            frame = spark.read.parquet(str(self.results))
-            frame.count()
-        except Exception as error:
-            raise StoreError(f"damaged results in {self.directory}: {_culprit(error)}") from None
-        return frame
+        return spark.read.schema(from_arrow_schema(schema())).parquet(str(self.results))
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.results.rglob("*.parquet"))
 
     def finished_ids(self, spark: SparkSession) -> set[str]:
         """Experiments that have ended without an error."""
-        if not any(self.results.rglob("*.parquet")):
+        if self.is_empty:
             return set()
         frame = self.read(spark)
-        found = frame.where(frame.error.isNull()).select("experiment_id").distinct().collect()
+        with self.naming_damage():
+            found = frame.where(frame.error.isNull()).select("experiment_id").distinct().collect()
         return {row.experiment_id for row in found}
 
-    def append(self, results: DataFrame) -> list[tuple[str, str]]:
-        """Add rows, all or none; return (experiment id, error) of those that failed."""
-        # Results are computed once: what fails is read from the copy that is written.
-        results = results.persist()
+    @contextmanager
+    def naming_damage(self) -> Iterator[None]:
+        """Around whatever makes Spark read the rows: a damaged file becomes a `StoreError` naming it."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
         try:
-            failed = (
-                results.where(results.error.isNotNull()).select("experiment_id", "error").collect()
-            )
-            results.write.mode("append").partitionBy("suite", "tier").parquet(str(self.results))
-        finally:
-            results.unpersist()
-        return [(row.experiment_id, row.error) for row in failed]
+            yield
+        except (Py4JJavaError, PySparkException) as error:
+            name = re.search(r"[^/\s:]+\.parquet", str(error))
+            if name is None:
+                raise
+            raise StoreError(
+                f"damaged results in {self.directory}: {name.group()} cannot be read; remove that file "
+                "and run its suite again"
+            ) from None
+
+    def append(self, results: DataFrame) -> list[tuple[str, str]]:
+        """Add rows, each experiment's all or none; return (experiment id, error) of those that failed.
+
+        Written apart and moved file by file: appending in place, Spark's jobs would commit and clear away
+        each other's files, and those of a run that was killed.
+        """
+        import pyarrow.parquet as parquet
+
+        staged = self._staging / uuid.uuid4().hex
+        results.write.partitionBy("suite", "tier").parquet(str(staged))
+        failed: list[tuple[str, str]] = []
+        for source in sorted(staged.rglob("*.parquet")):
+            read = parquet.ParquetFile(source).read(columns=["experiment_id", "error"])
+            failed += [(r["experiment_id"], r["error"]) for r in read.to_pylist() if r["error"]]
+            target = self.results / source.relative_to(staged)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(target)
+        shutil.rmtree(staged)
+        return failed
 
 
 def _version_in(path: Path) -> object:
@@ -86,10 +132,3 @@ def _version_in(path: Path) -> object:
         return json.loads(path.read_text())["schema"]
     except (ValueError, KeyError, TypeError):
         return "unknown"
-
-
-def _culprit(error: Exception) -> str:
-    """The line of Spark's message that names the file, or its first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if ".parquet" in line]
-    return (named or lines or [type(error).__name__])[0]

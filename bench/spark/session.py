@@ -6,6 +6,7 @@ What Spark and its workers have to say goes to `spark.log` in the working direct
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+MASTER_SECONDS = 10.0
+"""How long a master may take to accept a connection."""
 
 
 class SparkError(CamcastError):
@@ -39,6 +42,7 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
     workdir.mkdir(parents=True, exist_ok=True)
     _set_environment(workdir)
     local = master.startswith("local")
+    _check_master(master)
     builder = SparkSession.builder.master(master).appName("camcast")
     for name, value in _settings(workdir, local).items():
         builder = builder.config(name, value)
@@ -57,6 +61,24 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
         _stop(session)
 
 
+def _check_master(master: str) -> None:
+    """Spark itself takes a minute to give a silent master up."""
+    if not master.startswith("spark://"):
+        return
+    for place in master.removeprefix("spark://").split(","):
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdigit():
+            raise SparkError(f"{master} is no master: write spark://HOST:PORT")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS).close()
+            return
+        except OSError:
+            continue
+    raise SparkError(
+        f"the master {master} does not answer: is it running, and reachable from here?"
+    )
+
+
 def _settings(workdir: Path, local: bool) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
@@ -72,9 +94,9 @@ def _settings(workdir: Path, local: bool) -> dict[str, str]:
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
         # Half the cost of a Python task; needs the worker on the same machine.
         settings["spark.python.unix.domain.socket.enabled"] = "true"
+        # Java does little here and not for long: compiled lightly, a session costs half as much.
+        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     else:
-        # A master that does not answer is an error after this long, not a hang.
-        settings["spark.cores.max"] = str(max(1, 1_000_000))
         settings["spark.network.timeout"] = "120s"
     return settings
 

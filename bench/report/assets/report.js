@@ -40,3 +40,12 @@ for (const button of document.querySelectorAll(".legend button")) {
     }
   });
 }
+
+for (const slider of document.querySelectorAll(".hops input")) {
+  slider.addEventListener("input", () => {
+    slider.closest(".hops").querySelector("output").value = slider.value;
+    for (const mark of document.querySelectorAll("svg.spread [data-hop]")) {
+      mark.classList.toggle("later", Number(mark.dataset.hop) > Number(slider.value));
+    }
+  });
+}

@@ -1,0 +1,191 @@
+"""One event spreading through the communities, hop by hop, drawn for each mode.
+
+A column is a hop, a band a community with the root on top, a dot a process at the hop at which it first had
+the event, a line the copy that brought it. Hollow dots at the end are processes that never had it.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.report.svg import STYLE
+from bench.spread import read_spread
+
+WIDTH = 900
+LEFT, RIGHT, TOP, BOTTOM = 112, 92, 8, 30
+ROW = 11
+"""Height of a process in its band."""
+BAND_ROOM = 16
+"""Between two bands."""
+
+SPREAD_STYLE = """
+.copy{fill:none;stroke:var(--c);opacity:.45}.copy.up{stroke-width:2;opacity:1}.band-line{stroke:#e4e7ec}
+.missed{fill:none;stroke:#98a2b3;stroke-width:1.2}.publisher{stroke:var(--c);stroke-width:5;stroke-opacity:.3}
+.soft{fill:#667085}
+@media(prefers-color-scheme:dark){.band-line{stroke:#2a313c}.soft{fill:#a9b1bd}}
+"""
+
+
+def spread(directory: Path) -> str:
+    """An HTML fragment; empty when no emulated suite was run."""
+    traced = read_spread(directory)
+    if not traced:
+        return ""
+    last = max(hops for event in traced for _, _, hops, _ in event["had"])
+    control = (
+        f'<p class="hops"><label>hop <input type="range" min="0" max="{last}" value="{last}"></label> '
+        f"<output>{last}</output></p>"
+    )
+    return (
+        '<p class="hint">Each column is a hop, each dot a process when it first had the event, each line the '
+        "copy that brought it; thick lines go up to the super-community. Hollow dots never had it.</p>"
+        + control
+        + "".join(_event(event, last) for event in traced)
+    )
+
+
+def _event(event: dict[str, Any], last: int) -> str:
+    mode = html.escape(event["mode"])
+    return (
+        f'<figure class="wide" id="spread-{mode}"><h3>{mode}</h3>{draw_spread(event, last)}'
+        f"<figcaption>{html.escape(in_words(event))}</figcaption></figure>"
+    )
+
+
+def in_words(event: dict[str, Any]) -> str:
+    """How many had the event, and how it went up."""
+    shares = [
+        f"{size - missed} of {size}"
+        for size, missed in zip(event["sizes"], event["missed"], strict=True)
+    ]
+    levels = {process: level for level, process, _, _ in event["had"]}
+    upward = sum(
+        sender is not None and levels[sender] != level for level, _, _, sender in event["had"]
+    )
+    hops = max(hops for _, _, hops, _ in event["had"])
+    return (
+        f"Reached, from the bottom community up: {', '.join(shares)}, in {hops} hops; "
+        f"{upward} processes first had it from the community below (seed {event['seed']})."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Dot:
+    x: float
+    y: float
+    hops: int
+    level: int
+
+
+def draw_spread(event: dict[str, Any], last: int) -> str:
+    """The event as an SVG element; `last` is the highest hop of all modes, so that columns line up."""
+    tops, height = _bands(event)
+    dots = _dots(event, last, tops)
+    parts = [_frame(event, last, tops, height)]
+    lines, marks = [], []
+    for _, process, hops, sender in event["had"]:
+        dot = dots[process]
+        if sender is not None:
+            lines.append(_copy(dots[sender], dot))
+        kind = "dot" if hops else "dot publisher"
+        marks.append(
+            f'<circle class="{kind}" data-hop="{hops}" cx="{dot.x:.1f}" cy="{dot.y:.1f}" r="3.4"/>'
+        )
+    parts += [*lines, *marks, *_missed(event, last, tops)]
+    mode = html.escape(event["mode"], quote=True)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'class="spread" data-spread="{mode}"><title>One event, {mode}</title>'
+        f'<style>{STYLE}{SPREAD_STYLE}</style><rect class="bg" width="{WIDTH}" height="{height}"/>'
+        f'<g class="{mode}">{"".join(parts)}</g></svg>'
+    )
+
+
+def _bands(event: dict[str, Any]) -> tuple[list[float], float]:
+    """The top of each community's band, the root first from above, and the height of the drawing."""
+    tallest = [1] * len(event["sizes"])
+    cells: dict[tuple[int, int], int] = {}
+    for level, _, hops, _ in event["had"]:
+        cells[level, hops] = cells.get((level, hops), 0) + 1
+        tallest[level] = max(tallest[level], cells[level, hops])
+    for level, missed in enumerate(event["missed"]):
+        # Those it missed stand in three columns.
+        tallest[level] = max(tallest[level], -(-missed // 3), 3)
+    tops = [0.0] * len(tallest)
+    y = float(TOP)
+    for level in reversed(range(len(tallest))):
+        tops[level] = y
+        y += tallest[level] * ROW + BAND_ROOM
+    return tops, y + BOTTOM
+
+
+def _dots(event: dict[str, Any], last: int, tops: list[float]) -> dict[int, _Dot]:
+    """Where each process stands: in its cell, next to those who had it from the same sender."""
+    dots: dict[int, _Dot] = {}
+    cells: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    for hop in range(last + 1):
+        for level, process, hops, sender in event["had"]:
+            if hops == hop:
+                near = dots[sender].y if sender is not None else 0.0
+                cells.setdefault((level, hop), []).append((near, process))
+        for (level, hops), waiting in cells.items():
+            if hops == hop:
+                for row, (_, process) in enumerate(sorted(waiting)):
+                    y = tops[level] + BAND_ROOM / 2 + (row + 0.5) * ROW
+                    dots[process] = _Dot(_column(hop, last), y, hop, level)
+    return dots
+
+
+def _column(hop: int, last: int) -> float:
+    return LEFT + 14 + hop * (WIDTH - LEFT - RIGHT - 28) / max(last, 1)
+
+
+def _copy(sender: _Dot, receiver: _Dot) -> str:
+    middle = (sender.x + receiver.x) / 2
+    kind = "copy up" if sender.level != receiver.level else "copy"
+    return (
+        f'<path class="{kind}" data-hop="{receiver.hops}" d="M{sender.x:.1f} {sender.y:.1f}C{middle:.1f} '
+        f'{sender.y:.1f} {middle:.1f} {receiver.y:.1f} {receiver.x:.1f} {receiver.y:.1f}"/>'
+    )
+
+
+def _frame(event: dict[str, Any], last: int, tops: list[float], height: float) -> str:
+    parts = []
+    names = ["root" if level == len(tops) - 1 else f"level {level}" for level in range(len(tops))]
+    for level, top in enumerate(tops):
+        size = event["sizes"][level]
+        parts.append(
+            f'<text class="title" x="10" y="{top + 19:.1f}">{names[level]}</text>'
+            f'<text class="soft" x="10" y="{top + 33:.1f}">{size} processes</text>'
+        )
+        if top > TOP:
+            parts.append(
+                f'<line class="band-line" x1="0" x2="{WIDTH}" y1="{top:.1f}" y2="{top:.1f}"/>'
+            )
+    floor = height - BOTTOM
+    parts.append(f'<path class="frame" d="M{LEFT} {floor:.1f}H{WIDTH - RIGHT}"/>')
+    for hop in range(last + 1):
+        text = f"hop {hop}" if hop in (0, last) else str(hop)
+        parts.append(
+            f'<text x="{_column(hop, last):.1f}" y="{floor + 17:.1f}" text-anchor="middle">{text}</text>'
+        )
+    if any(event["missed"]):
+        parts.append(
+            f'<text x="{WIDTH - RIGHT / 2:.1f}" y="{floor + 17:.1f}" text-anchor="middle">missed</text>'
+        )
+    return "".join(parts)
+
+
+def _missed(event: dict[str, Any], last: int, tops: list[float]) -> list[str]:
+    found = []
+    for level, missed in enumerate(event["missed"]):
+        for index in range(missed):
+            x = WIDTH - RIGHT / 2 + (index % 3 - 1) * ROW
+            y = tops[level] + BAND_ROOM / 2 + (index // 3 + 0.5) * ROW
+            found.append(
+                f'<circle class="missed" data-hop="{last}" cx="{x:.1f}" cy="{y:.1f}" r="3.2"/>'
+            )
+    return found
