@@ -298,9 +298,7 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         if peer.id == self.source_node.id:
             return
         self.failures.heard(peer.contact)
-        if self._knows(peer):
-            self._heard(peer)
-        elif not self.is_avoided(peer):
+        if not self._touch(peer) and not self.is_avoided(peer):
             self._probe(peer.contact)
 
     def check(self, peer: Peer) -> None:
@@ -327,20 +325,27 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         known = self.router.bucket_of(peer).find(peer.id)
         return known is not None and known.contact == peer.contact
 
+    def _touch(self, peer: Peer) -> bool:
+        """If the table holds `peer` at this very address: now it is the one seen last."""
+        bucket = self.router.bucket_of(peer)
+        known = bucket.find(peer.id)
+        if known is not peer and (known is None or known.contact != peer.contact):
+            return False
+        bucket.refresh(peer)
+        _remember(self._last_heard, peer.id, self._clock(), HEARD)
+        return True
+
     def _enter(self, peer: Peer) -> None:
-        if self.is_avoided(peer) or not peer.can_exist:
+        if self._touch(peer) or self.is_avoided(peer) or not peer.can_exist:
             return
         is_new = self.router.is_new_node(peer)
-        was_buried = self.buried.pop(peer.contact, 0) is None
-        self._heard(peer)
-        if is_new:
-            self.on_new_peer(peer)
-        if was_buried:
-            self.on_return(peer)
-
-    def _heard(self, peer: Peer) -> None:
         self.router.add_contact(peer)
         _remember(self._last_heard, peer.id, self._clock(), HEARD)
+        if is_new:
+            self.on_new_peer(peer)
+        if peer.contact in self.buried:
+            del self.buried[peer.contact]
+            self.on_return(peer)
 
     def _remove(self, peer: Peer, reason: str) -> None:
         self._evicted.add(reason)
@@ -369,7 +374,7 @@ def _ignore(peer: Peer) -> None: ...
 
 def _remember(memory: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
     """Put a pair at the end, and forget what has been there longest once there are too many."""
-    memory.pop(key, None)
-    if len(memory) >= limit:
-        memory.popitem(last=False)
     memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > limit:
+        memory.popitem(last=False)

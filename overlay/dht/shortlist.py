@@ -92,6 +92,7 @@ class Shortlist:
         self._distances: list[int] = []
         self._dead: list[int] = []
         self._discredited = 0
+        self._overdue = 0
         self._by_id: dict[PeerId, _Candidate] = {}
         self.asked = 0
         """Requests so far."""
@@ -142,7 +143,7 @@ class Shortlist:
     def next_to_ask(self) -> list[tuple[Peer, int]]:
         """Whom to ask now, and for how many contacts; they count as asked."""
         sound, reach = self._sound()
-        if all(candidate.state is _State.ANSWERED for candidate in sound):
+        if reach > self._k and all(c.state is _State.ANSWERED for c in sound):
             for candidate in self._too_short(sound, reach):
                 candidate.state = _State.NEW
         window = self._k if sound and sound[0].state is _State.ANSWERED else self._alpha
@@ -168,6 +169,7 @@ class Shortlist:
         if candidate is not None and candidate.state is _State.ASKED:
             self._leave_window(candidate)
             candidate.state = _State.OVERDUE
+            self._overdue += 1
             self._reward_vouchers(candidate, -1)
 
     def failed(self, peer: Peer) -> None:
@@ -191,8 +193,9 @@ class Shortlist:
         if self.asked >= self._budget:
             return self._in_window == 0
         sound, reach = self._sound()
-        if any(candidate.state is not _State.ANSWERED for candidate in sound):
-            return False
+        for candidate in sound:
+            if candidate.state is not _State.ANSWERED:
+                return False
         return not self._too_short(sound, reach) and not self._awaited(sound)
 
     def result(self) -> list[Peer]:
@@ -208,6 +211,8 @@ class Shortlist:
     def _sound(self) -> tuple[list[_Candidate], int]:
         """The k nearest that are credible and not overdue, and how many contacts to ask them for."""
         credible = self._candidates
+        if not (self._overdue or self._dead or self._discredited):
+            return credible[: self._k], self._k
         if self._discredited:
             credible = [candidate for candidate in credible if candidate.is_credible]
         sound = [c for c in credible[: self._k] if c.state is not _State.OVERDUE]
@@ -227,10 +232,13 @@ class Shortlist:
 
     def _too_short(self, sound: list[_Candidate], reach: int) -> list[_Candidate]:
         """Those of the nearest who were asked for too few, when fewer were known to be dead."""
-        return [candidate for candidate in sound[: self._alpha] if candidate.reach < reach]
+        nearest = sound[: self._alpha] if reach > self._k else []
+        return [candidate for candidate in nearest if candidate.reach < reach]
 
     def _awaited(self, sound: list[_Candidate]) -> bool:
         """Whether somebody overdue would belong to the result, if he still answered."""
+        if not self._overdue:
+            return False
         for candidate in self._candidates:
             if len(sound) == self._k and candidate.distance > sound[-1].distance:
                 return False
@@ -247,6 +255,8 @@ class Shortlist:
     def _leave_window(self, candidate: _Candidate) -> None:
         if candidate.state is _State.ASKED:
             self._in_window -= 1
+        elif candidate.state is _State.OVERDUE:
+            self._overdue -= 1
 
     def _leave(self, candidate: _Candidate) -> None:
         candidate.state = _State.OUT
