@@ -88,7 +88,8 @@ def run_clusters(settings: SimulationSettings) -> list[CommunityResult]:
     """Run one event to its end."""
     run = ClusterRun(settings)
     infections = np.diff(run.spread(), axis=0, prepend=0)
-    entries = run.tables.entries(run.total, int(run.fanouts[0])) + run.total * int(run.fanouts[2])
+    inside, larger, across = run.fanouts.tolist()
+    entries = run.tables.entries(run.total, inside) + run.total * across
     return [
         CommunityResult(
             level=level,
@@ -102,6 +103,8 @@ def run_clusters(settings: SimulationSettings) -> list[CommunityResult]:
             received_from_below=0,
             published_here=level == settings.publish_level,
             table_entries=round(entries * size / run.total),
+            largest_tables=run.tables.largest(larger if run.total % run.clusters else inside)
+            + across,
         )
         for level, size in enumerate(settings.community_sizes)
     ]

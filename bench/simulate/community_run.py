@@ -128,7 +128,7 @@ class CommunityRun:
         """What happened here."""
         settings, level = self.settings, self.level
         size = settings.community_sizes[level]
-        own = self.tables.entries(size, self.fanout)
+        own, further = self.tables.entries(size, self.fanout), further_entries(settings, level)
         return CommunityResult(
             level=level,
             processes=size,
@@ -140,7 +140,8 @@ class CommunityRun:
             received=self.received,
             received_from_below=self.from_below,
             published_here=self.publisher >= 0,
-            table_entries=own + size * further_entries(settings, level),
+            table_entries=own + size * further,
+            largest_tables=self.tables.largest(self.fanout) + further,
         )
 
 

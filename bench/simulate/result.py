@@ -46,6 +46,8 @@ class CommunityResult:
     """The publisher is one of these processes."""
     table_entries: int
     """Entries of all tables of all processes of the community."""
+    largest_tables: int
+    """Entries that one process keeps at most, in all of its tables."""
 
     @property
     def reached(self) -> int:

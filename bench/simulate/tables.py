@@ -24,6 +24,10 @@ class TopicTables:
         """Entries of all tables; uniform ones have as many as an event is forwarded to."""
         return len(self.views) if len(self.starts) else processes * fanout
 
+    def largest(self, fanout: int) -> int:
+        """Entries of the largest table."""
+        return len(self.room) if len(self.starts) else fanout
+
 
 UNIFORM = TopicTables(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.uint32))
 

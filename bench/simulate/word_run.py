@@ -109,7 +109,7 @@ class WordRun:
         count_alive(self.group, alive_planes)
         alive = counts(alive_planes).tolist()
         found = [counts(planes).tolist() for planes in self.planes]
-        entries = self.tables.entries(size, self.fanout) + size * further_entries(settings, level)
+        own, further = self.tables.entries(size, self.fanout), further_entries(settings, level)
         return [
             CommunityResult(
                 level=level,
@@ -122,7 +122,8 @@ class WordRun:
                 received=found[RECEIVED][repetition],
                 received_from_below=found[RECEIVED_FROM_BELOW][repetition],
                 published_here=level == settings.publish_level,
-                table_entries=entries,
+                table_entries=own + size * further,
+                largest_tables=self.tables.largest(self.fanout) + further,
             )
             for repetition in range(REPETITIONS)
         ]

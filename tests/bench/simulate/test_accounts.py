@@ -46,6 +46,7 @@ def balance(result: SimulationResult) -> None:
         assert community.received_from_below <= community.received
         assert community.parasites == (0 if community.interested else community.received)
         assert min(community.infections, default=0) >= 0
+        assert community.table_entries <= community.processes * community.largest_tables
         assert len(community.infections) == 0 or community.infections[-1] > 0
         if settings.protocol in (Protocol.CAMCAST, Protocol.MULTICAST):
             most = community.reached * settings.fanout(community.processes)
@@ -98,6 +99,8 @@ def test_what_climbs_is_what_comes_from_below() -> None:
 
 
 def test_table_entries_are_counted() -> None:
+    largest = [c.largest_tables for c in simulate(SimulationSettings()).communities]
+    assert largest == [14, 12, 7]
     # floor(ln N + 5) = 11, 9, 7, and a super-topic table of 3 below the root.
     entries = [c.table_entries for c in simulate(SimulationSettings()).communities]
     assert entries == [1000 * 14, 100 * 12, 10 * 7]
