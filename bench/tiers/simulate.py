@@ -47,7 +47,6 @@ def settings(experiment: Experiment) -> SimulationSettings:
 
 
 def _communities(repetition: int, result: SimulationResult) -> list[CommunityResult]:
-    uniform = result.settings.tables is Tables.UNIFORM
     found = []
     for community in result.communities:
         wanted = community.interested
@@ -67,8 +66,7 @@ def _communities(repetition: int, result: SimulationResult) -> list[CommunityRes
                 parasites=community.parasites,
                 rounds=community.last_round if wanted else None,
                 table_entries=entries,
-                # Uniform tables are all of one size; SCAMP's differ, and their largest is not kept.
-                largest_table=entries if uniform else None,
+                largest_table=community.largest_tables,
             )
         )
     return found
