@@ -33,6 +33,7 @@ CORES = [
     "overlay/replay_window.py",
     "overlay/seal.py",
     "overlay/wire.py",
+    "pubsub/broadcast",
     "pubsub/camcast",
     "pubsub/event.py",
     "pubsub/topic.py",

@@ -1,0 +1,199 @@
+"""The composition kernel: layers, sessions, events, channels, and the stack (QoS) that they make.
+
+The broadcast tutorial for Appia (Carvalho and Rodrigues, section 3). A *layer* declares what it
+requires of those below it and what it provides; `compose` stacks layers into a *quality of service* and
+refuses a stack in which something is missing. A *session* is a layer's state on one process, a
+*channel* is a stack of sessions, and one session may stand in several channels. *Events* travel up (to
+the application) and down (to the network). Their types are open: a session passes on what it does not
+know.
+
+Promised: of the events that one session passes to its neighbour in a channel, none overtakes another; and no
+session is entered while it, or any other of its process, is at work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from overlay.errors import UsageError
+
+if TYPE_CHECKING:
+    from pubsub.broadcast.process import Process
+
+
+class CompositionError(UsageError):
+    """Layers that do not make a stack; the text names the layer and what it misses."""
+
+
+class BadMessage(Exception):
+    """A peer sent what the layer cannot read; the scheduler counts it under the reason and drops it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Event:
+    """Whatever travels in a channel; any subclass may be made by anybody."""
+
+    __slots__ = ()
+
+
+class Layer:
+    """What a protocol is called, needs and gives; it makes the sessions that do the work."""
+
+    name: ClassVar[str]
+    requires: ClassVar[tuple[str, ...]] = ()
+    provides: ClassVar[tuple[str, ...]] = ()
+
+    def needs(self) -> tuple[str, ...]:
+        """What this layer requires, where that depends on how it was set up."""
+        return self.requires
+
+    def session(self, process: Process) -> Session:
+        raise NotImplementedError
+
+
+class Session:
+    """A protocol's state on one process; subclasses take the events they know and pass on the others."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def opened(self, channel: Channel) -> None:
+        """A channel that holds this session was opened."""
+
+    def on_up(self, channel: Channel, event: Event) -> None:
+        channel.up(self, event)
+
+    def on_down(self, channel: Channel, event: Event) -> None:
+        channel.down(self, event)
+
+
+@dataclass(frozen=True)
+class QoS:
+    """A stack that was checked: the layers from the top down."""
+
+    name: str
+    layers: tuple[Layer, ...]
+
+    def open(
+        self,
+        process: Process,
+        deliver: Callable[[Event], None],
+        *,
+        channel: str = "",
+        sessions: Mapping[str, Session] | None = None,
+    ) -> Channel:
+        """Open a channel of this stack.
+
+        `deliver` gets the events that leave the stack at its top. `channel` is the name under which the
+        members of the group know it (by default the stack's). `sessions`, by the name of their layer,
+        are shared with other channels; the other sessions are new.
+        """
+        shared = sessions or {}
+        stack = [shared.get(layer.name) or layer.session(process) for layer in self.layers]
+        opened = Channel(channel or self.name, process, self, stack, deliver)
+        process.add(opened)
+        for session in reversed(stack):
+            session.opened(opened)
+        return opened
+
+
+def compose(name: str, *layers: Layer) -> QoS:
+    """The stack of these layers, the top one first; `CompositionError` where one misses something."""
+    if not layers:
+        raise CompositionError(f"the stack {name!r} has no layer: give it at least its links")
+    provided: dict[str, None] = {}
+    names: dict[str, None] = {}
+    for layer in reversed(layers):
+        missing = [need for need in layer.needs() if need not in provided]
+        if missing:
+            raise CompositionError(
+                f"in the stack {name!r} the layer {layer.name!r} requires {missing[0]!r}, "
+                "which no layer below it provides"
+            )
+        if layer.name in names:
+            raise CompositionError(f"the stack {name!r} holds the layer {layer.name!r} twice")
+        names[layer.name] = None
+        provided.update(dict.fromkeys(layer.provides))
+    return QoS(name, layers)
+
+
+class Channel:
+    """A stack of sessions on one process. Events enter at the top by `push`, and at the bottom by `rise`."""
+
+    def __init__(
+        self,
+        name: str,
+        process: Process,
+        qos: QoS,
+        stack: list[Session],
+        deliver: Callable[[Event], None],
+    ) -> None:
+        self.name = name
+        self.qos = qos
+        self.deliver = deliver
+        self._stack = stack
+        self._place = {id(session): place for place, session in enumerate(stack)}
+        self._scheduler = process.scheduler
+
+    def session(self, layer: str) -> Session:
+        """The session of the layer with this name, to share it with another channel or to look at it."""
+        for place, one in enumerate(self.qos.layers):
+            if one.name == layer:
+                return self._stack[place]
+        raise UsageError(f"the stack {self.qos.name!r} has no layer {layer!r}")
+
+    def push(self, event: Event) -> None:
+        """Give an event to the top of the stack, on its way down."""
+        self._scheduler.post(self, 0, False, event)
+
+    def rise(self, event: Event) -> None:
+        """Give an event to the bottom of the stack, on its way up."""
+        self._scheduler.post(self, len(self._stack) - 1, True, event)
+
+    def up(self, session: Session, event: Event) -> None:
+        """Pass an event from a session to the one above it, or to the application."""
+        self._scheduler.post(self, self._place[id(session)] - 1, True, event)
+
+    def down(self, session: Session, event: Event) -> None:
+        """Pass an event from a session to the one below it; below the last one it ends."""
+        self._scheduler.post(self, self._place[id(session)] + 1, False, event)
+
+    def handle(self, place: int, upwards: bool, event: Event) -> None:
+        """Have the session at this place take an event; the concern of the scheduler alone."""
+        if place < 0:
+            self.deliver(event)
+        elif place < len(self._stack):
+            session = self._stack[place]
+            (session.on_up if upwards else session.on_down)(self, event)
+
+
+class Scheduler:
+    """The events of one process, of all its channels, one after another in the order they were passed."""
+
+    def __init__(self, count: Callable[[str], None]) -> None:
+        self._queue: deque[tuple[Channel, int, bool, Event]] = deque()
+        self._running = False
+        self._count = count
+
+    def post(self, channel: Channel, place: int, upwards: bool, event: Event) -> None:
+        self._queue.append((channel, place, upwards, event))
+        if not self._running:
+            self._drain()
+
+    def _drain(self) -> None:
+        self._running = True
+        try:
+            while self._queue:
+                channel, place, upwards, event = self._queue.popleft()
+                try:
+                    channel.handle(place, upwards, event)
+                except BadMessage as problem:
+                    self._count(problem.reason)
+        finally:
+            self._running = False

@@ -1,0 +1,89 @@
+"""One member of a group: its rank, the others, the links to them, and the channels that are open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context
+from overlay.errors import UsageError
+from pubsub.broadcast.events import MemberFound, Receive
+from pubsub.broadcast.kernel import Channel, Scheduler
+from pubsub.broadcast.message import Message, Packet
+
+OnCrash = Callable[[int], None]
+WatchMembers = Callable[[OnCrash], None]
+
+
+def _nobody_watches(on_crash: OnCrash) -> None:
+    """Where no stack has a failure detector."""
+
+
+class Process:
+    """What all sessions of one process share. It is told of packets by `receive`.
+
+    `perfect` sends so that what one correct process sends to another arrives, once; `unreliable` may lose,
+    repeat and reorder. `watch` starts the perfect failure detector, which then calls back at most once for
+    each member that crashed. A member whose contact is None becomes known by `found`.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        members: Sequence[Contact | None],
+        perfect: Context,
+        unreliable: Context | None = None,
+        watch: WatchMembers = _nobody_watches,
+    ) -> None:
+        if not 0 <= rank < len(members):
+            raise UsageError(f"rank {rank} is not one of 0 to {len(members) - 1}")
+        self.rank = rank
+        self.members: list[Contact | None] = list(members)
+        self.perfect = perfect
+        self.unreliable = unreliable or perfect
+        self.watch = watch
+        self.dropped: dict[str, int] = {}
+        """Packets of others that were not taken, by reason."""
+        self.scheduler = Scheduler(self.count)
+        self._ranks: dict[PeerId, int] = {
+            member.id: number for number, member in enumerate(members) if member is not None
+        }
+        self._channels: dict[str, Channel] = {}
+
+    @property
+    def size(self) -> int:
+        """How many members the group has."""
+        return len(self.members)
+
+    def add(self, channel: Channel) -> None:
+        """Have packets of a channel go to it; the concern of `QoS.open` alone."""
+        if channel.name in self._channels:
+            raise UsageError(f"this process has a channel {channel.name!r} already: name another")
+        self._channels[channel.name] = channel
+
+    def found(self, rank: int, contact: Contact) -> None:
+        """A member's contact has become known, or is another one since the member came back."""
+        before = self.members[rank]
+        if before is not None:
+            self._ranks.pop(before.id, None)
+        self.members[rank] = contact
+        self._ranks[contact.id] = rank
+        for channel in list(self._channels.values()):
+            channel.rise(MemberFound(rank))
+
+    def rank_of(self, contact: Contact) -> int | None:
+        return self._ranks.get(contact.id)
+
+    def receive(self, sender: Contact, packet: Packet) -> None:
+        """Take a packet from the network; what cannot be placed is counted and dropped."""
+        source = self._ranks.get(sender.id)
+        channel = self._channels.get(packet.channel)
+        if source is None:
+            self.count("not_a_member")
+        elif channel is None:
+            self.count("no_channel")
+        else:
+            channel.rise(Receive(source, Message(packet.data, packet.headers)))
+
+    def count(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1

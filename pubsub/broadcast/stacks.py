@@ -1,0 +1,50 @@
+"""The stacks by name: what `qos="urb"` stands for, and with which order on top."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from overlay.errors import UsageError
+from pubsub.broadcast.best_effort import BestEffort
+from pubsub.broadcast.causal_order import CausalOrder
+from pubsub.broadcast.fifo_order import FifoOrder
+from pubsub.broadcast.indulgent import IndulgentUniform
+from pubsub.broadcast.kernel import Layer, QoS, compose
+from pubsub.broadcast.lazy_reliable import LazyReliable
+from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
+from pubsub.broadcast.perfect_detector import PerfectDetector
+from pubsub.broadcast.probabilistic import Probabilistic
+from pubsub.broadcast.uniform import UniformAllAck
+
+PATIENCE = 2.0
+"""Seconds that an order waits for what may never come: a message that probabilistic broadcast missed, or,
+for causal order, one that best-effort broadcast brought to others alone before its sender crashed."""
+
+_STACKS: dict[str, Callable[[], tuple[Layer, ...]]] = {
+    "beb": lambda: (BestEffort(), PerfectLinks()),
+    "rb": lambda: (LazyReliable(), PerfectDetector(), BestEffort(), PerfectLinks()),
+    "urb": lambda: (UniformAllAck(), PerfectDetector(), BestEffort(), PerfectLinks()),
+    "iurb": lambda: (IndulgentUniform(), BestEffort(), PerfectLinks()),
+    "pb": lambda: (Probabilistic(), UnreliableLinks()),
+}
+
+NAMES = tuple(_STACKS)
+ORDERS = ("none", "fifo", "causal")
+NEED_DETECTOR = ("rb", "urb")
+"""The stacks that deliver to all only once the failure detector was started."""
+
+
+def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = None) -> QoS:
+    """The stack of this name, with `fifo` or `causal` order on top; `UsageError` for any other name."""
+    if name not in _STACKS:
+        raise UsageError(f"qos={name!r} is none of {', '.join(NAMES)}")
+    if order not in ORDERS:
+        raise UsageError(f"order={order!r} is none of {', '.join(ORDERS)}")
+    layers = _STACKS[name]()
+    if name == "pb" and probabilistic is not None:
+        layers = (probabilistic, *layers[1:])
+    if order == "fifo":
+        layers = (FifoOrder(PATIENCE if name == "pb" else None), *layers)
+    elif order == "causal":
+        layers = (CausalOrder(PATIENCE if name in ("pb", "beb") else None), *layers)
+    return compose(name, *layers)

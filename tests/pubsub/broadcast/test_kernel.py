@@ -1,0 +1,195 @@
+"""Stacks are checked, events stay in order, sessions may be shared, unknown events are passed on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from overlay.virtual.stage import Stage, numbered_contact
+from overlay.wire import decode, encode
+from pubsub.broadcast import stacks
+from pubsub.broadcast.best_effort import BestEffort
+from pubsub.broadcast.causal_order import CausalOrder
+from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector
+from pubsub.broadcast.fifo_order import FifoOrder
+from pubsub.broadcast.high_water import FARTHEST, HighWater
+from pubsub.broadcast.kernel import (
+    BadMessage,
+    Channel,
+    CompositionError,
+    Event,
+    Layer,
+    Session,
+    compose,
+)
+from pubsub.broadcast.lazy_reliable import LazyReliable
+from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
+from pubsub.broadcast.message import Message, Packet
+from pubsub.broadcast.perfect_detector import PerfectDetector
+from pubsub.broadcast.probabilistic import Probabilistic
+from pubsub.broadcast.process import Process
+from pubsub.broadcast.uniform import UniformAllAck
+
+
+@dataclass(frozen=True)
+class Chat(Event):
+    """An event that no layer knows."""
+
+    text: str
+
+
+class Echo(Layer):
+    """Answers each Chat from above with two of its own, from within the handling of the first."""
+
+    name = "echo"
+
+    def session(self, process: Process) -> Session:
+        return EchoSession(process)
+
+
+class EchoSession(Session):
+    def on_down(self, channel: Channel, event: Event) -> None:
+        if isinstance(event, Chat):
+            channel.up(self, Chat(event.text + " 1"))
+            channel.up(self, Chat(event.text + " 2"))
+
+
+def process(stage: Stage | None = None, rank: int = 0, members: int = 2, **more: Any) -> Process:
+    contacts = [numbered_contact(number) for number in range(members)]
+    world = stage or Stage(1)
+    made = Process(rank, contacts, world.context(contacts[rank]), **more)
+    world.attach(contacts[rank], made.receive)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("layers", "complaint"),
+    [
+        (
+            (UniformAllAck(), BestEffort(), PerfectLinks()),
+            "'urb' requires 'perfect failure detector'",
+        ),
+        (
+            (LazyReliable(), PerfectDetector(), PerfectLinks()),
+            "'rb' requires 'best-effort broadcast'",
+        ),
+        ((BestEffort(), UnreliableLinks()), "'beb' requires 'perfect links'"),
+        ((PerfectLinks(), BestEffort()), "'beb' requires 'perfect links'"),
+        ((FifoOrder(), PerfectLinks()), "'fifo' requires 'broadcast'"),
+        ((CausalOrder(), BestEffort(), PerfectLinks()), "'causal' requires 'reliable broadcast'"),
+        ((Probabilistic(), PerfectLinks()), "'pb' requires 'unreliable links'"),
+        ((PerfectLinks(), PerfectLinks()), "'perfect links' twice"),
+        ((), "has no layer"),
+    ],
+)
+def test_a_stack_in_which_something_is_missing_is_refused_by_name(
+    layers: tuple[Layer, ...], complaint: str
+) -> None:
+    with pytest.raises(CompositionError, match=complaint):
+        compose("test", *layers)
+
+
+@pytest.mark.parametrize("order", stacks.ORDERS)
+@pytest.mark.parametrize("name", stacks.NAMES)
+def test_every_named_stack_composes_with_every_order(name: str, order: str) -> None:
+    assert stacks.stack(name, order).name == name
+
+
+def test_events_keep_their_order_and_do_not_interrupt_a_session() -> None:
+    seen: list[Event] = []
+    channel = compose("test", BestEffort(), PerfectLinks(), Echo()).open(process(), seen.append)
+    channel.push(Chat("a"))
+    channel.push(Chat("b"))
+    assert [event.text for event in seen if isinstance(event, Chat)] == ["a 1", "a 2", "b 1", "b 2"]
+
+
+@pytest.mark.parametrize("order", stacks.ORDERS)
+@pytest.mark.parametrize("name", stacks.NAMES)
+def test_every_layer_passes_on_what_it_does_not_know(name: str, order: str) -> None:
+    layers = stacks.stack(name, order).layers
+    seen: list[Event] = []
+    channel = compose("test", *layers, Echo()).open(process(), seen.append)
+    channel.push(Chat("hello"))
+    assert seen == [Chat("hello 1"), Chat("hello 2")]
+
+
+def test_a_session_shared_by_two_channels_orders_across_both() -> None:
+    stage = Stage(seed=3)
+    inboxes: list[list[object]] = [[], []]
+    channels = []
+    for rank in range(2):
+        member = process(stage, rank)
+        qos = stacks.stack("beb", "fifo")
+
+        def take(event: Event, inbox: list[object] = inboxes[rank]) -> None:
+            if isinstance(event, Deliver):
+                inbox.append(event.message.data)
+
+        one = qos.open(member, take, channel="one")
+        two = qos.open(member, take, channel="two", sessions={"fifo": one.session("fifo")})
+        channels.append((one, two))
+    for number in range(40):
+        channels[0][number % 2].push(Broadcast(Message(number)))
+    stage.run_for(10)
+    assert inboxes == [list(range(40)), list(range(40))]
+
+
+def test_the_detector_speaks_once_of_each_member_and_not_before_it_is_started() -> None:
+    told: list[Any] = []
+    seen: list[Event] = []
+    member = process(members=3, watch=told.append)
+    channel = compose("test", PerfectDetector(), PerfectLinks()).open(member, seen.append)
+    assert told == []
+    channel.push(StartDetector())
+    channel.push(StartDetector())
+    (crashed,) = told
+    for rank in (1, 1, 0, 2):
+        crashed(rank)
+    assert seen == [Crash(1), Crash(2)]
+
+
+def test_messages_for_a_member_that_is_not_met_yet_wait_for_it() -> None:
+    stage = Stage(seed=1)
+    here, there = numbered_contact(0), numbered_contact(1)
+    got: list[Packet] = []
+    stage.attach(there, lambda sender, packet: got.append(packet))  # type: ignore[arg-type]
+    member = Process(0, [here, None], stage.context(here))
+    channel = stacks.stack("beb").open(member, lambda event: None)
+    channel.push(Broadcast(Message("early")))
+    stage.run_for(1)
+    assert got == []
+    member.found(1, there)
+    stage.run_for(1)
+    assert [packet.data for packet in got] == ["early"]
+
+
+@pytest.mark.parametrize("name", stacks.NAMES)
+@pytest.mark.parametrize(
+    "headers", [(), ((),), ((-1, 0, 0),), ((9, 9, 9),), ((0, 99, 1),), ((0, 1),), ((1,) * 9,)]
+)
+def test_what_a_peer_sends_never_raises(name: str, headers: tuple[tuple[int, ...], ...]) -> None:
+    member = process()
+    seen: list[Event] = []
+    stacks.stack(name, "causal").open(member, seen.append)
+    peer = numbered_contact(1)
+    member.receive(peer, decode(encode(Packet(name, headers, "x"))))  # type: ignore[arg-type]
+    member.receive(peer, Packet("nowhere", headers, "x"))  # type: ignore[arg-type]
+    member.receive(numbered_contact(7), Packet(name, headers, "x"))  # type: ignore[arg-type]
+    assert seen == []
+    assert member.dropped["no_channel"] == member.dropped["not_a_member"] == 1
+
+
+def test_a_high_water_mark_costs_nothing_in_order_and_is_bounded_out_of_order() -> None:
+    seen = HighWater()
+    assert all(seen.add(number) for number in (1, 3, 2, 5))
+    assert not seen.add(2)
+    assert (seen.mark, len(seen), 5 in seen, 4 in seen) == (3, 1, True, False)
+    with pytest.raises(BadMessage):
+        seen.add(FARTHEST + 10)
+    bounded = HighWater(most=3)
+    for number in range(2, 100, 2):
+        bounded.add(number)
+    assert len(bounded) <= 3
+    assert not bounded.add(1)

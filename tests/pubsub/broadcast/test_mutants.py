@@ -1,0 +1,128 @@
+"""For each property, a broadcast that breaks it is caught, and the real one passes the same schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pubsub.broadcast import stacks
+from pubsub.broadcast.best_effort import BestEffortSession
+from pubsub.broadcast.causal_order import CausalSession
+from pubsub.broadcast.events import Broadcast, Deliver, Send
+from pubsub.broadcast.fifo_order import FifoSession
+from pubsub.broadcast.high_water import HighWater
+from pubsub.broadcast.indulgent import IndulgentSession
+from pubsub.broadcast.lazy_reliable import LazyReliableSession
+from pubsub.broadcast.uniform import UniformSession
+from tests.pubsub.broadcast import properties
+from tests.pubsub.broadcast.adversary import Schedule, run
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def forgets_the_last_member(patch: pytest.MonkeyPatch) -> None:
+    def on_down(self: Any, channel: Any, event: Any) -> None:
+        if isinstance(event, Broadcast):
+            for rank in range(self.process.size - 1):
+                if rank != self.process.rank:
+                    channel.down(self, Send(rank, event.message))
+            channel.up(self, Deliver(self.process.rank, event.message))
+
+    patch.setattr(BestEffortSession, "on_down", on_down)
+
+
+def forgets_what_it_delivered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HighWater, "add", lambda self, number: True)
+
+
+def takes_the_relay_for_the_sender(patch: pytest.MonkeyPatch) -> None:
+    def data(self: Any, channel: Any, event: Any, header: Any, inner: Any) -> None:
+        real(self, channel, event, (header[0], event.source, header[2]), inner)
+
+    real = LazyReliableSession._data
+    patch.setattr(LazyReliableSession, "_data", data)
+
+
+def does_not_relay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LazyReliableSession, "_relay", lambda self, channel, message: None)
+
+
+def delivers_at_the_first_acknowledgement(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(UniformSession, "_can_deliver", lambda self, pending: True)
+
+
+def delivers_without_a_majority(patch: pytest.MonkeyPatch) -> None:
+    def init(self: Any, *arguments: Any) -> None:
+        real(self, *arguments)
+        self.majority = 1
+
+    real = IndulgentSession.__init__
+    patch.setattr(IndulgentSession, "__init__", init)
+
+
+def keeps_no_copy(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IndulgentSession, "_nearer_holders", lambda self, origin, copy: self.majority)
+
+
+def waits_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    def on_up(self: Any, channel: Any, event: Any) -> None:
+        if isinstance(event, Deliver):
+            event = replace(event, message=event.message.pop(1)[1])
+        channel.up(self, event)
+
+    patch.setattr(FifoSession, "on_up", on_up)
+
+
+def heeds_its_sender_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        CausalSession,
+        "_is_due",
+        lambda self, held: held.past[held.source] == self._delivered[held.source],
+    )
+
+
+CRASH = ((0, 5), (1, 9))
+MUTANTS: list[tuple[Mutation, str, str, str, tuple[tuple[int, int], ...]]] = [
+    (forgets_the_last_member, "beb", "none", "validity", ()),
+    (forgets_what_it_delivered, "rb", "none", "no_duplication", CRASH),
+    (takes_the_relay_for_the_sender, "rb", "none", "no_creation", CRASH),
+    (does_not_relay, "rb", "none", "agreement", CRASH),
+    (delivers_at_the_first_acknowledgement, "urb", "none", "uniform_agreement", CRASH),
+    (delivers_without_a_majority, "iurb", "none", "uniform_agreement", CRASH),
+    (keeps_no_copy, "iurb", "none", "uniform_agreement", CRASH),
+    (waits_for_nothing, "urb", "fifo", "fifo_order", ()),
+    (heeds_its_sender_alone, "rb", "causal", "causal_order", ()),
+]
+
+
+def caught(name: str, order: str, violated: str, crashes: tuple[tuple[int, int], ...]) -> int:
+    """In how many of a hundred schedules the property is violated."""
+    check = getattr(properties, violated)
+    qos = stacks.stack(name, order)
+    return sum(
+        bool(check(run(qos, Schedule(seed, members=5, crashes=crashes)))) for seed in range(100)
+    )
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant[0].__name__)
+def test_a_mutant_is_caught(
+    mutant: tuple[Mutation, str, str, str, tuple[tuple[int, int], ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutate, name, order, violated, crashes = mutant
+    assert caught(name, order, violated, crashes) == 0
+    mutate(monkeypatch)
+    assert caught(name, order, violated, crashes) > 0
+
+
+@pytest.mark.parametrize("name", ["rb", "urb"])
+def test_a_detector_that_lies_is_caught_where_it_is_relied_upon(name: str) -> None:
+    """A live member taken for crashed is not waited for, and may miss what others deliver."""
+    qos = stacks.stack(name)
+    crashes = ((0, 6), (1, 9))
+    schedules = [Schedule(seed, members=4, crashes=crashes, lies=6) for seed in range(300)]
+    broken = [properties.uniform_agreement(run(qos, schedule)) for schedule in schedules]
+    assert any(broken)
