@@ -7,6 +7,7 @@ Proportions (reliability) get Wilson's interval, means the bootstrap's; the perc
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +40,11 @@ SETTING = (
 )
 """The columns that make a setting."""
 
+DERIVED = ("reception", "reliability", "efficiency")
 METRICS = (
-    "reception",
-    "reliability",
+    *DERIVED,
     "messages_inside",
     "messages_upward",
-    "efficiency",
     "parasites",
     "rounds",
     "seconds",
@@ -56,6 +56,17 @@ METRICS = (
 reception: share of the live processes reached. reliability: share of repetitions that reached them all.
 efficiency: first receptions over all receptions. The others are means of the columns of the same name.
 """
+
+METRIC_EXPRESSIONS = (
+    "community",
+    "experiment_id",
+    "repetition",
+    "reached / nullif(alive, 0) AS reception",
+    "everyone AS reliability",
+    "useful / nullif(useful + duplicates, 0) AS efficiency",
+    *[f"double({name}) AS {name}" for name in METRICS if name not in DERIVED],
+)
+"""In SQL, the metrics of a row of results, and what puts rows in order."""
 
 COLUMNS = (
     *SETTING,
@@ -81,18 +92,18 @@ COLUMNS = (
 WHOLE = -1
 """Stands in `community` for all communities together: sums, the last round, everyone everywhere."""
 
-_TEXT = ("suite", "figure", "tier", "protocol", "mode", "sizes", "failure", "metric")
+_TEXT = ("topic", "suite", "figure", "tier", "protocol", "mode", "sizes", "failure", "metric")
 _WHOLE_NUMBERS = ("z", "publish_level", "community", "count")
-AGGREGATE_COLUMNS = (*SETTING, "community", "metric", "count", "low", "value", "high", "p50", "p99")
-"""`sizes` is text here, its numbers between commas, so that it can be grouped by."""
+SUMMARY = ("community", "metric", "count", "low", "value", "high", "p50", "p99")
+"""The columns of an aggregate, after those of its setting (`sizes` as text, its numbers between commas)."""
 
 
-def aggregate_schema() -> pa.Schema:
-    """The Arrow schema of the aggregates."""
+def aggregate_schema(setting: Sequence[str] = SETTING) -> pa.Schema:
+    """The Arrow schema of the aggregates of what `setting` tells apart."""
     import pyarrow as pa
 
     kinds = dict.fromkeys(_TEXT, pa.string()) | dict.fromkeys(_WHOLE_NUMBERS, pa.int64())
-    return pa.schema([(name, kinds.get(name, pa.float64())) for name in AGGREGATE_COLUMNS])
+    return pa.schema([(name, kinds.get(name, pa.float64())) for name in (*setting, *SUMMARY)])
 
 
 def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
@@ -103,7 +114,7 @@ def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
     return (
         _metrics(results.unionByName(_whole(results)))
         .groupBy(*SETTING)
-        .applyInArrow(summarise, from_arrow_schema(aggregate_schema()))
+        .applyInArrow(_summarise_setting, from_arrow_schema(aggregate_schema()))
     )
 
 
@@ -128,21 +139,18 @@ def _whole(results: DataFrame) -> DataFrame:
 
 def _metrics(results: DataFrame) -> DataFrame:
     """The metrics of each row; null where a tier does not know."""
-    derived = ("reception", "reliability", "efficiency")
     return results.selectExpr(
         *[name for name in SETTING if name != "sizes"],
         "concat_ws(',', sizes) AS sizes",
-        "community",
-        "experiment_id",
-        "repetition",
-        "reached / nullif(alive, 0) AS reception",
-        "everyone AS reliability",
-        "useful / nullif(useful + duplicates, 0) AS efficiency",
-        *[f"double({name}) AS {name}" for name in METRICS if name not in derived],
+        *METRIC_EXPRESSIONS,
     )
 
 
-def summarise(group: pa.Table) -> pa.Table:
+def _summarise_setting(group: pa.Table) -> pa.Table:
+    return summarise(group)  # Spark looks at how many arguments it takes
+
+
+def summarise(group: pa.Table, columns: Sequence[str] = SETTING) -> pa.Table:
     """On an executor: one setting to a row for each of its communities and metrics.
 
     A setting shares its resamples: drawing them is what costs, and each interval is still a bootstrap.
@@ -152,7 +160,7 @@ def summarise(group: pa.Table) -> pa.Table:
     # Rows come in whatever order the shuffle gave; the bootstrap must not depend on it.
     order = [(name, "ascending") for name in ("community", "experiment_id", "repetition")]
     ordered = group.sort_by(order)
-    setting: dict[str, Any] = ordered.select(SETTING).slice(0, 1).to_pylist()[0]
+    setting: dict[str, Any] = ordered.select(columns).slice(0, 1).to_pylist()[0]
     keys, samples = _samples(ordered)
     intervals = _intervals(keys, samples, _seed(setting))
     summaries = [
@@ -162,7 +170,7 @@ def summarise(group: pa.Table) -> pa.Table:
         | {"p50": float(np.quantile(values, 0.5)), "p99": float(np.quantile(values, 0.99))}
         for (community, metric), values, interval in zip(keys, samples, intervals, strict=True)
     ]
-    return pa.Table.from_pylist(summaries, schema=aggregate_schema())
+    return pa.Table.from_pylist(summaries, schema=aggregate_schema(columns))
 
 
 def _samples(ordered: pa.Table) -> tuple[list[tuple[int, str]], list[npt.NDArray[np.float64]]]:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+import bench.analysis.command
 import bench.commands
 import bench.fanout.command
 import pubsub.cli
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     inner = benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     bench.commands.add_commands(inner)
+    bench.analysis.command.add_command(inner)
     bench.fanout.command.add_command(inner)
     return parser
 

@@ -98,11 +98,11 @@ class ResultStore:
         try:
             yield
         except (Py4JJavaError, PySparkException) as error:
-            name = re.search(r"[^/\s:]+\.parquet", str(error))
+            name = re.search(r"/([^/\s:]+\.parquet)", str(error))
             if name is None:
                 raise
             raise StoreError(
-                f"damaged results in {self.directory}: {name.group()} cannot be read; remove that file "
+                f"damaged results in {self.directory}: {name.group(1)} cannot be read; remove that file "
                 "and run its suite again"
             ) from None
 

@@ -6,7 +6,7 @@ The emulated and the live tier, and the audit of a deployment, read traces (docs
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,26 @@ from bench.results import CommunityResult
 from overlay.errors import UsageError
 
 Row = Mapping[str, Any]
+
+NEEDED = ("time", "node", "kind", "topic")
+COLUMN_TYPES: dict[str, tuple[type, ...]] = {
+    "time": (int, float),
+    "node": (str,),
+    "kind": (str,),
+    "topic": (str,),
+    "event": (str,),
+    "peer": (str,),
+    "hops": (int,),
+    "detail": (str,),
+}
+KIND_NEEDS = {
+    "publish": ("event",),
+    "send": ("event",),
+    "upward": ("event",),
+    "duplicate": ("event",),
+    "receive": ("event", "peer", "hops"),
+}
+"""The columns that are read of each kind of row."""
 
 
 class TraceFileError(UsageError):
@@ -48,19 +68,41 @@ class EventHistory:
 
 
 def read_trace(path: Path) -> list[dict[str, Any]]:
-    """The rows of a trace file, JSON lines or Parquet by its ending."""
+    """The rows of a trace file; `TraceFileError` names the file and the line that is wrong."""
+    return list(trace_rows(path))
+
+
+def trace_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a trace file one by one, JSON lines or Parquet by its ending."""
     try:
         if path.suffix == ".parquet":
-            import pyarrow.parquet as parquet
-
-            rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-            return rows
+            yield from _parquet_rows(path)
+            return
         with path.open(encoding="utf-8") as lines:
-            return [_json_row(path, number, line) for number, line in enumerate(lines, 1)]
-    except (OSError, ValueError) as error:
-        if isinstance(error, TraceFileError):
-            raise
-        raise TraceFileError(f"{path} is no trace: {error}") from None
+            for number, line in enumerate(lines, 1):
+                yield _json_row(path, number, line)
+    except OSError as error:
+        raise TraceFileError(f"{path} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise TraceFileError(f"{path} is no trace: it is not text in UTF-8") from None
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    try:
+        source = parquet.ParquetFile(path)
+        missing = [name for name in NEEDED if name not in source.schema_arrow.names]
+    except pa.ArrowInvalid:
+        raise TraceFileError(f"{path} is no trace: it is not Parquet") from None
+    if missing:
+        raise TraceFileError(f"{path} is no trace: it has no column {missing[0]}")
+    number = 0
+    for batch in source.iter_batches():
+        for row in batch.to_pylist():
+            number += 1
+            yield _checked(path, f"row {number}", row)
 
 
 def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -68,8 +110,19 @@ def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
         row = json.loads(line)
     except ValueError:
         raise TraceFileError(f"{path}, line {number}, is no JSON") from None
-    if not isinstance(row, dict) or not {"time", "node", "kind", "topic"} <= row.keys():
-        raise TraceFileError(f"{path}, line {number}, has no time, node, kind and topic")
+    return _checked(path, f"line {number}", row)
+
+
+def _checked(path: Path, where: str, row: Any) -> dict[str, Any]:
+    if not isinstance(row, dict) or not all(row.get(name) is not None for name in NEEDED):
+        raise TraceFileError(f"{path}, {where}, has no {', '.join(NEEDED[:-1])} and {NEEDED[-1]}")
+    for name, kinds in COLUMN_TYPES.items():
+        value = row.get(name)
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise TraceFileError(f"{path}, {where}: {name} cannot be {value!r}")
+    missing = [name for name in KIND_NEEDS.get(row["kind"], ()) if row.get(name) is None]
+    if missing:
+        raise TraceFileError(f"{path}, {where}: a row of kind {row['kind']} needs {missing[0]}")
     return row
 
 

@@ -40,7 +40,8 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
     except ImportError:
         raise SparkError("the benchmark needs Spark: pip install 'camcast[bench]'") from None
     workdir.mkdir(parents=True, exist_ok=True)
-    _set_environment(workdir)
+    _set_environment(workdir, local=master.startswith("local"))
+    _silence_query_errors()
     local = master.startswith("local")
     _check_master(master)
     builder = SparkSession.builder.master(master).appName("camcast")
@@ -98,18 +99,32 @@ def _settings(workdir: Path, local: bool) -> dict[str, str]:
         settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     else:
         settings["spark.network.timeout"] = "120s"
+        # Java only hands rows to Python and back.
+        settings["spark.executor.memory"] = "512m"
     return settings
 
 
-def _set_environment(workdir: Path) -> None:
+def _set_environment(workdir: Path, *, local: bool) -> None:
     os.environ["JAVA_HOME"] = str(java_home(workdir))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:
+        # A cluster's own Python, where whoever set it up has named it.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     configuration = workdir / "spark-conf"
     configuration.mkdir(exist_ok=True)
     log = (workdir / "spark.log").resolve()
     (configuration / "log4j2.properties").write_text(_LOGGING.format(log=log))
     os.environ["SPARK_CONF_DIR"] = str(configuration)
+
+
+def _silence_query_errors() -> None:
+    """PySpark prints each failed query as a JSON object; it is raised as an exception anyway."""
+    from pyspark.logger import PySparkLogger
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
 
 @contextmanager

@@ -1,0 +1,184 @@
+"""What happened to every event in every community that wanted it, by Spark SQL over traces.
+
+A community wants an event when it is the event's topic or a super-topic: a prefix of its path, or one that
+a member's `table` row names. Its members are those who had begun to join and not left when the event was
+published. A parasite is a copy received in a community that does not want it, or by a node never in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.aggregate import METRIC_EXPRESSIONS, aggregate_schema, summarise
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+LISTED = 1000
+"""The most misses that are listed one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The outcome, as plain values."""
+
+    nodes: int
+    events: int
+    communities: list[dict[str, Any]]
+    """For each topic and metric: count, low, value, high, p50, p99 over its events."""
+    latencies: list[dict[str, Any]]
+    """For each topic: percentiles of the seconds from publication to each reception."""
+    missed_by: list[dict[str, Any]]
+    """For each node that missed events: topic, how many it missed, and of how many."""
+    missed: list[dict[str, Any]]
+    """Event, topic and node of the first misses, at most `LISTED`."""
+    parasites: list[dict[str, Any]]
+    """Node, topic, event of the first copies that nobody there wanted, at most `LISTED`."""
+
+
+def audit(spark: SparkSession, rows: DataFrame) -> Audit:
+    """Audit the nodes whose traces these are."""
+    rows.createOrReplaceTempView("trace")
+    _view(spark, "lineage", _lineage(spark))
+    for name, query in QUERIES.items():
+        spark.sql(query).createOrReplaceTempView(name)
+    spark.sql("CACHE TABLE outcomes")
+    counts = spark.sql("SELECT count(DISTINCT node) AS nodes FROM trace").first()
+    events = spark.sql("SELECT count(*) AS events FROM published").first()
+    assert counts is not None
+    assert events is not None
+    return Audit(
+        counts.nodes,
+        events.events,
+        _summaries(spark),
+        _collected(spark, LATENCIES),
+        _collected(spark, MISSED_BY),
+        _collected(spark, f"SELECT * FROM missing ORDER BY ALL LIMIT {LISTED}"),
+        _collected(spark, f"SELECT * FROM parasites ORDER BY ALL LIMIT {LISTED}"),
+    )
+
+
+QUERIES = {
+    "published": """
+        SELECT event, min(topic) AS topic, min(time) AS published
+        FROM trace WHERE kind = 'publish' GROUP BY event""",
+    "wanted": """
+        SELECT event, community, published FROM published JOIN lineage USING (topic)""",
+    # A node's time in a community, from a join to whatever it wrote of joining or leaving next.
+    "stays": """
+        SELECT node, topic AS community, time AS since, until FROM (
+            SELECT *, lead(time) OVER (PARTITION BY node, topic ORDER BY time, kind) AS until
+            FROM trace WHERE kind IN ('join', 'leave'))
+        WHERE kind = 'join'""",
+    "expected": """
+        SELECT DISTINCT event, community, node FROM wanted JOIN stays USING (community)
+        WHERE since <= published AND (until IS NULL OR published < until)""",
+    "had": """
+        SELECT DISTINCT event, topic AS community, node, true AS has
+        FROM trace WHERE kind IN ('receive', 'publish')""",
+    "missing": """
+        SELECT event, community AS topic, node FROM expected LEFT ANTI JOIN had
+        USING (event, community, node)""",
+    "parasites": """
+        SELECT event, topic, node FROM (
+            SELECT event, t.topic, t.topic AS community, node
+            FROM trace t JOIN published USING (event) WHERE kind = 'receive')
+        LEFT ANTI JOIN (
+            SELECT DISTINCT event, community, node FROM wanted JOIN stays USING (community))
+        USING (event, community, node)""",
+    "reach": """
+        SELECT event, community, count(*) AS alive, count(has) AS reached
+        FROM expected LEFT JOIN had USING (event, community, node) GROUP BY event, community""",
+    "copies": """
+        SELECT event, t.topic AS community,
+            count_if(kind = 'send') AS messages_inside, count_if(kind = 'upward') AS messages_upward,
+            count_if(kind = 'receive') AS useful, count_if(kind = 'duplicate') AS duplicates,
+            max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
+            max(CASE WHEN kind = 'receive' THEN time - published END) AS seconds
+        FROM trace t JOIN published USING (event) GROUP BY event, t.topic""",
+    "unwanted": """
+        SELECT event, topic AS community, count(*) AS parasites FROM parasites GROUP BY event, topic""",
+    "outcomes": """
+        SELECT community AS topic, 0L AS community, event AS experiment_id, 0L AS repetition,
+            alive, reached, double(alive = reached) AS everyone,
+            coalesce(messages_inside, 0) AS messages_inside,
+            coalesce(messages_upward, 0) AS messages_upward,
+            coalesce(useful, 0) AS useful, coalesce(duplicates, 0) AS duplicates,
+            coalesce(parasites, 0) AS parasites, rounds, seconds,
+            double(NULL) AS table_entries, double(NULL) AS largest_table
+        FROM reach FULL JOIN copies USING (event, community)
+        LEFT JOIN unwanted USING (event, community)""",
+}
+"""Views, each from those before it."""
+
+LATENCIES = """
+    SELECT topic, count(*) AS receptions, percentile(late, 0.5) AS p50, percentile(late, 0.99) AS p99,
+        max(late) AS longest
+    FROM (SELECT t.topic, time - published AS late FROM trace t JOIN published USING (event)
+          WHERE kind = 'receive')
+    GROUP BY topic ORDER BY topic"""
+
+MISSED_BY = """
+    SELECT node, community AS topic, count(*) - count(has) AS missed, count(*) AS events
+    FROM expected LEFT JOIN had USING (event, community, node)
+    GROUP BY node, community HAVING missed > 0 ORDER BY missed DESC, node, topic"""
+
+
+def _summaries(spark: SparkSession) -> list[dict[str, Any]]:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    outcomes = spark.table("outcomes").selectExpr("topic", *METRIC_EXPRESSIONS)
+    found = outcomes.groupBy("topic").applyInArrow(
+        _summarise_topic, from_arrow_schema(aggregate_schema(("topic",)))
+    )
+    rows = [row.asDict() for row in found.orderBy("topic", "metric").collect()]
+    for row in rows:
+        del row["community"]
+    return rows
+
+
+def _summarise_topic(group: pa.Table) -> pa.Table:
+    return summarise(group, ("topic",))
+
+
+def _lineage(spark: SparkSession) -> list[tuple[str, str]]:
+    """(topic, community): every published topic with the communities that want its events."""
+    above: dict[str, set[str]] = {}
+    links = spark.sql(
+        "SELECT DISTINCT topic, substring(detail, 7) AS super FROM trace "
+        "WHERE kind = 'table' AND detail LIKE 'super %'"
+    )
+    for row in links.collect():
+        above.setdefault(row.topic, set()).add(row.super)
+    topics = spark.sql("SELECT DISTINCT topic FROM trace WHERE kind = 'publish'").collect()
+    return [(row.topic, own) for row in topics for own in sorted(_wanting(row.topic, above))]
+
+
+def _wanting(topic: str, above: dict[str, set[str]]) -> set[str]:
+    """The topic, the prefixes of its path, and whatever tables say is above one of them."""
+    found: set[str] = set()
+    waiting = [topic]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += above.get(name, ())
+            if name != "/":
+                waiting.append(name.rpartition("/")[0] or "/")
+    return found
+
+
+def _view(spark: SparkSession, name: str, pairs: Iterable[tuple[str, str]]) -> None:
+    import pyarrow as pa
+
+    pairs = list(pairs)
+    columns = {"topic": [topic for topic, _ in pairs], "community": [own for _, own in pairs]}
+    schema = pa.schema([("topic", pa.string()), ("community", pa.string())])
+    spark.createDataFrame(pa.table(columns, schema=schema)).createOrReplaceTempView(name)
+
+
+def _collected(spark: SparkSession, query: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in spark.sql(query).collect()]

@@ -1,0 +1,118 @@
+"""The aggregates of a few rows, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from bench.aggregate import WHOLE, write_aggregates
+from bench.aggregates import Aggregates
+from bench.experiment import Experiment
+from bench.intervals import wilson
+from bench.results import CommunityResult, rows, schema
+from bench.store import ResultStore, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXPERIMENT = Experiment(
+    suite="s", figure="f", tier="simulate", sizes=(10, 4), repetitions=4, seed=1
+)
+
+
+def result(
+    repetition: int, community: int, reached: int, alive: int, **more: Any
+) -> CommunityResult:
+    return CommunityResult(
+        repetition=repetition,
+        community=community,
+        processes=EXPERIMENT.sizes[community],
+        alive=alive,
+        reached=reached,
+        everyone=float(reached == alive),
+        **more,
+    )
+
+
+RESULTS = [
+    result(0, 0, 10, 10, messages_inside=40, messages_upward=2, useful=9, duplicates=3, rounds=4),
+    result(0, 1, 4, 4, messages_inside=8, useful=4, duplicates=4, rounds=6),
+    result(1, 0, 10, 10, messages_inside=44, messages_upward=0, useful=9, duplicates=9, rounds=5),
+    result(1, 1, 0, 4, messages_inside=0, useful=0, duplicates=0),
+    result(2, 0, 5, 10, messages_inside=20, messages_upward=4, useful=4, duplicates=0, rounds=3),
+    result(2, 1, 4, 4, messages_inside=8, useful=4, duplicates=0, rounds=9),
+    result(3, 0, 9, 9, messages_inside=36, messages_upward=2, useful=8, duplicates=8, rounds=4),
+    result(3, 1, 0, 0, messages_inside=0, useful=0, duplicates=0),
+]
+
+
+def keep(directory: Path, parts: list[list[dict[str, Any]]]) -> ResultStore:
+    store = ResultStore(directory).open()
+    place = store.results / "suite=s" / "tier=simulate"
+    place.mkdir(parents=True)
+    for number, part in enumerate(parts):
+        table = pa.Table.from_pylist(part, schema=schema()).drop_columns(["suite", "tier"])
+        parquet.write_table(table, place / f"part-{number}.parquet")
+    return store
+
+
+def all_of(directory: Path) -> list[Any]:
+    return Aggregates.read(directory).select()
+
+
+def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: Path) -> None:
+    store = keep(tmp_path, [rows(EXPERIMENT, RESULTS, 1.0)])
+    write_aggregates(spark, store)
+    found = {(row.community, row.metric): row for row in all_of(tmp_path)}
+
+    def values(community: int, metric: str) -> tuple[int, float]:
+        row = found[community, metric]
+        assert row.low <= row.value <= row.high
+        return row.count, row.value
+
+    assert values(0, "reception") == (4, pytest.approx((1 + 1 + 0.5 + 1) / 4))
+    assert values(1, "reception") == (3, pytest.approx(2 / 3))  # nobody was alive in the last one
+    assert found[0, "reliability"].interval == wilson(3, 4)
+    assert values(0, "messages_inside") == (4, 35.0)
+    assert values(0, "efficiency") == (4, pytest.approx((0.75 + 0.5 + 1 + 0.5) / 4))
+    assert values(1, "efficiency") == (2, pytest.approx(0.75))
+    assert values(1, "rounds") == (2, 7.5)
+    assert found[0, "rounds"].p50 == 4.0
+    assert (1, "messages_upward") not in found
+    assert (0, "seconds") not in found
+
+
+def test_all_communities_together_are_sums_the_last_round_and_everyone_everywhere(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = keep(tmp_path, [rows(EXPERIMENT, RESULTS, 1.0)])
+    write_aggregates(spark, store)
+    found = {row.metric: row for row in all_of(tmp_path) if row.community == WHOLE}
+    assert found["reception"].value == pytest.approx((1 + 10 / 14 + 9 / 14 + 1) / 4)
+    assert found["reliability"].value == 0.5
+    assert found["rounds"].value == (6 + 5 + 9 + 4) / 4
+    assert found["messages_inside"].value == (48 + 44 + 28 + 36) / 4
+
+
+def test_aggregates_do_not_depend_on_the_order_of_the_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    made = rows(EXPERIMENT, RESULTS, 1.0)
+    one = keep(tmp_path / "one", [made])
+    many = keep(tmp_path / "many", [[row] for row in reversed(made)])
+    write_aggregates(spark, one)
+    write_aggregates(spark, many)
+    assert all_of(one.directory) == all_of(many.directory)
+
+
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    store = keep(tmp_path, [rows(EXPERIMENT, RESULTS, 1.0)])
+    (store.results / "suite=s" / "tier=simulate" / "part-7.parquet").write_bytes(b"not Parquet")
+    with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
+        write_aggregates(spark, store)
+    with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
+        store.finished_ids(spark)

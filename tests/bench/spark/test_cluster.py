@@ -1,0 +1,140 @@
+"""A real standalone master with two workers on loopback, and a run that is killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.spark.java import java_home
+from bench.suites import find_suite
+from tests.bench.spark.grids import by_a_plain_loop, stored
+
+START_SECONDS = 120.0
+
+SUITE = """
+[[grid]]
+tier = "model"
+sizes = [[100, 20, 5]]
+failed = [0.0, 0.1, 0.2, 0.3]
+[[grid]]
+tier = "simulate"
+sizes = [[100, 20, 5]]
+loss = 0.1
+failed = [0.0, 0.2]
+repetitions = 20
+"""
+
+
+class Daemon:
+    """A Spark daemon that was started here and is ended here."""
+
+    def __init__(self, directory: Path, name: str, *arguments: str) -> None:
+        import pyspark
+
+        self._log = directory / f"{name}.log"
+        configuration = directory / "conf"
+        configuration.mkdir(exist_ok=True)
+        (configuration / "log4j2.properties").write_text(LOGGING)
+        environment = os.environ | {
+            "JAVA_HOME": str(java_home(directory)),
+            "SPARK_CONF_DIR": str(configuration),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        program = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [program, f"org.apache.spark.deploy.{name.split('-')[0]}", *arguments],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                cwd=directory,
+            )
+
+    def says(self, pattern: str) -> str:
+        """Wait until the daemon's log matches."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            found = re.search(pattern, self._log.read_text())
+            if found:
+                return found.group(1)
+            time.sleep(0.2)
+        raise AssertionError(f"no {pattern!r} in {self._log}:\n{self._log.read_text()[-2000:]}")
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+
+LOGGING = """rootLogger.level = info
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %m%n
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[str]:
+    daemons: list[Daemon] = []
+    local = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    try:
+        daemons.append(Daemon(tmp_path, "master.Master", *local))
+        master = daemons[0].says(r"Starting Spark master at (spark://\S+)")
+        for number in (1, 2):
+            size = ("--cores", "1", "--memory", "512m", "--work-dir", str(tmp_path / str(number)))
+            daemons.append(Daemon(tmp_path, f"worker.Worker-{number}", *local, *size, master))
+        for worker in daemons[1:]:
+            worker.says(r"Successfully (registered) with master")
+        yield master
+    finally:
+        for daemon in reversed(daemons):
+            daemon.end()
+
+
+def camcast(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "bench.cli", "bench", *arguments]
+
+
+@pytest.mark.sweep
+def test_a_standalone_cluster_gives_the_same_results_bit_for_bit(
+    cluster: str, tmp_path: Path
+) -> None:
+    suite = tmp_path / "small.toml"
+    suite.write_text(SUITE)
+    out = tmp_path / "out"
+    command = camcast("run", str(suite), "--master", cluster, "--out", str(out))
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert stored(out / "results") == by_a_plain_loop(find_suite(str(suite)).experiments)
+
+
+@pytest.mark.sweep
+def test_a_run_that_is_killed_continues_where_it_stopped(tmp_path: Path) -> None:
+    suite = tmp_path / "long.toml"
+    # Rows that are thought to be long, so that each is a job of its own, and are not.
+    failed = [number / 40 for number in range(30)]
+    suite.write_text(f'[[grid]]\ntier = "model"\nrepetitions = 1000000\nfailed = {failed}\n')
+    out = tmp_path / "out"
+    command = camcast("run", str(suite), "--out", str(out), "--master", "local[2]")
+    with (tmp_path / "log").open("w") as log:
+        first = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        while first.poll() is None and not any((out / "results").rglob("*.parquet")):
+            time.sleep(0.05)
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    done = {row["experiment_id"] for row in stored(out / "results")}
+    assert 0 < len(done) < 30
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    assert stored(out / "results") == by_a_plain_loop(find_suite(str(suite)).experiments)

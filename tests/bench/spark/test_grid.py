@@ -1,0 +1,81 @@
+"""A grid on a real local Spark: what lands, what is run again, what a failure costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench.spark.execute import Progress, execute
+from bench.store import ResultStore, StoreError
+from tests.bench.spark.grids import by_a_plain_loop, grid, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def silent(progress: Progress) -> None:
+    pass
+
+
+def test_spark_starts_without_a_java_of_the_machine(spark: SparkSession) -> None:
+    assert "java-home" in os.environ["JAVA_HOME"]
+    assert spark.range(3).count() == 3
+
+
+def test_results_equal_those_of_a_plain_loop_bit_for_bit(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = ResultStore(tmp_path / "out").open()
+    assert execute(spark, grid(), store, silent) == []
+    assert stored(store.results) == by_a_plain_loop(grid())
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(spark: SparkSession, tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "out").open()
+    execute(spark, grid()[:5], store, silent)
+    first = {path: path.stat().st_mtime_ns for path in store.results.rglob("*.parquet")}
+    seen: list[Progress] = []
+    execute(spark, grid(), store, seen.append)
+    assert stored(store.results) == by_a_plain_loop(grid())
+    assert {path: path.stat().st_mtime_ns for path in first} == first
+    assert (seen[-1].done, seen[-1].total) == (12, 12)
+    files = len(list(store.results.rglob("*.parquet")))
+    execute(spark, grid(), store, silent)
+    assert len(list(store.results.rglob("*.parquet"))) == files
+
+
+def test_what_a_killed_run_left_half_written_is_forgotten(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = ResultStore(tmp_path / "out").open()
+    half = store.directory / "staging" / "killed" / "suite=small" / "tier=model" / "part.parquet"
+    half.parent.mkdir(parents=True)
+    half.write_bytes(b"PAR1 and then the power went")
+    with store.writing():
+        assert not half.exists()
+        execute(spark, grid(3), store, silent)
+        with pytest.raises(StoreError, match="another run writes to"), store.writing():
+            pass
+    assert stored(store.results) == by_a_plain_loop(grid(3))
+
+
+def test_a_row_that_fails_is_named_with_its_seed_and_does_not_sink_the_rest(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = ResultStore(tmp_path / "out").open()
+    impossible = dataclasses.replace(grid()[0], protocol="pmcast", seed=4711)
+    [failure] = execute(spark, (impossible, *grid()), store, silent)
+    assert failure.experiment == impossible
+    assert "no formula for pmcast" in failure.error
+    rows = stored(store.results)
+    assert [row["seed"] for row in rows if row["error"]] == [4711]
+    assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
+    # It is tried again, and only it.
+    assert [again.experiment for again in execute(spark, (impossible, *grid()), store, silent)] == [
+        impossible
+    ]
+    assert len([row for row in stored(store.results) if not row["error"]]) == 36
