@@ -4,6 +4,7 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.communities import CommunityManager
 from pubsub.config import NodeConfig
 from pubsub.event import Event
+from pubsub.group import Group, GroupError, GroupMessage
 from pubsub.node import Node
 from pubsub.receipt import Receipt
 from pubsub.subscription import Subscription
@@ -12,6 +13,9 @@ from pubsub.topic import Pattern, Topic
 __all__ = [
     "CommunityManager",
     "Event",
+    "Group",
+    "GroupError",
+    "GroupMessage",
     "Node",
     "NodeConfig",
     "Parameters",

@@ -1,0 +1,300 @@
+"""A group whose members are known, with a choice of guarantees: broadcast to it, iterate over what it
+delivers.
+
+    async with Group(["127.0.0.1:25000", "127.0.0.1:25100"], rank=0, qos="urb") as group:
+        await group.broadcast({"score": "1-0"})
+        async for message in group:
+            print(message.source, message.data)
+
+`qos` is one of those in `pubsub.broadcast.stacks`, whose layers say what is promised under which faults:
+
+    beb    best effort: all correct members deliver, if the sender does not crash
+    rb     reliable: all correct members deliver, or none
+    urb    uniform: all correct members deliver what any member delivers, even one that crashes then
+    iurb   the same without a failure detector, while a majority of the members is correct
+    pb     probabilistic: each member delivers with high probability, at a cost that does not grow with N^2
+
+`order` is "none", "fifo" or "causal". `rb` and `urb` rely on a failure detector that must not be
+started before every process runs: by default it is started when all members have been met.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from overlay.channel import ChannelState
+from overlay.contact import Address, Contact
+from overlay.endpoint import EndpointConfig
+from overlay.errors import CamcastError, ClosedError, UsageError
+from overlay.runtime import Runtime, RuntimeConfig
+from overlay.wire import encode
+from pubsub.broadcast import stacks
+from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector
+from pubsub.broadcast.kernel import Channel, Event
+from pubsub.broadcast.meeting import Hello, Meeting, Refusal
+from pubsub.broadcast.message import Message, Packet
+from pubsub.broadcast.probabilistic import Probabilistic
+from pubsub.broadcast.process import OnCrash, Process
+
+DetectorStart = Literal["when_met", "by_hand"]
+
+HEADERS = 512
+"""Bytes that the layers may add to a message that must fit one datagram."""
+
+LINGER = 2.0
+"""Seconds that closing waits for what was sent to be acknowledged."""
+
+
+class GroupError(CamcastError):
+    """The group cannot do this; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMessage:
+    """What a member broadcast."""
+
+    source: int
+    """The rank of the member."""
+
+    data: Any
+    """None, bool, int, float, str, bytes, list or dict."""
+
+
+class Group:
+    """One member of a group; iterate over it inside `async with`, from one task at a time.
+
+    Delivered messages wait without bound for the application, since dropping one would break what was
+    promised; this member's own broadcasts wait while `most_unread` do.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[str | tuple[str, int]],
+        rank: int,
+        qos: str = "urb",
+        *,
+        order: str = "none",
+        probabilistic: Probabilistic | None = None,
+        detector: DetectorStart = "when_met",
+        runtime: Runtime | None = None,
+        keys: tuple[bytes, ...] = (),
+        insecure: bool = False,
+        most_unread: int = 10_000,
+    ) -> None:
+        """`members`: the addresses, in the order of their ranks, the same at every member.
+
+        `runtime`: one that is open, at this member's address; else it is opened, with `keys` as its ring of
+        network keys (`insecure` allows a public address without), and closed at the end.
+        """
+        self.addresses = [Address.of(member) for member in members]
+        if not 0 <= rank < len(self.addresses):
+            raise UsageError(f"rank={rank} is not one of 0 to {len(self.addresses) - 1}")
+        if len(dict.fromkeys(self.addresses)) < len(self.addresses):
+            raise UsageError("two members have the same address: each needs its own")
+        if detector not in ("when_met", "by_hand"):
+            raise UsageError(f'detector is "when_met" or "by_hand", not {detector!r}')
+        self.rank = rank
+        self.qos = stacks.stack(qos, order, probabilistic)
+        self.crashed: list[int] = []
+        """The members that the failure detector has declared crashed."""
+        self._detector_start = detector
+        self._given = runtime
+        self._config = RuntimeConfig(
+            EndpointConfig(self.addresses[rank], keys=keys, insecure=insecure)
+        )
+        self._name = f"{qos} {order}"
+        self._most_unread = most_unread
+        self._inbox: deque[GroupMessage] = deque()
+        self._news = asyncio.Event()
+        self._refused_by: int | None = None
+        self._watched: list[Contact] = []
+        self._end_watch: Callable[[], object] = lambda: None
+        self._runtime: Runtime | None = None
+        self._channel: Channel | None = None
+        self._closed = False
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Self:
+        if self._runtime is not None or self._closed:
+            raise UsageError("a group is entered once; make another one")
+        self._runtime = self._given or await Runtime.open(self._config)
+        self._open(self._runtime)
+        return self
+
+    def _open(self, runtime: Runtime) -> None:
+        members: list[Contact | None] = [None] * len(self.addresses)
+        members[self.rank] = runtime.contact
+        datagrams = runtime.context("datagram")
+        self._process = Process(
+            self.rank, members, runtime.context("channel"), datagrams, self._watch
+        )
+        text = " ".join([self._name, *map(str, self.addresses)])
+        self._meeting = Meeting(
+            self._process,
+            datagrams,
+            self.addresses,
+            hashlib.sha256(text.encode()).digest()[:16],
+            may_return=False,
+            on_met=self._met,
+            on_refused=self._refused,
+        )
+        runtime.on(Packet, self._process.receive)
+        runtime.on(Hello, self._meeting.hello)
+        runtime.on(Refusal, self._meeting.refusal)
+        self._channel = self.qos.open(self._process, self._delivered, channel=self._name)
+        self._meeting.start()
+        if not self._meeting.missing:
+            self._met(self.rank)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave; to the others it is a crash. What was sent has `LINGER` seconds to arrive."""
+        runtime, self._runtime = self._runtime, None
+        self._closed = True
+        self._news.set()
+        if runtime is None:
+            return
+        try:
+            async with asyncio.timeout(LINGER):
+                await self._drained(runtime)
+        except TimeoutError:
+            pass
+        finally:
+            self._end_watch()
+            for contact in self._watched:
+                runtime.failure.unwatch(contact)
+            for packet in (Packet, Hello, Refusal):
+                runtime.off(packet)
+            if self._given is None:
+                await runtime.close()
+
+    async def _drained(self, runtime: Runtime) -> None:
+        for contact in self._others():
+            channel = runtime.channels.to(contact)
+            while channel.buffered and channel.state is not ChannelState.CLOSED:
+                await channel.change()
+
+    # Meeting the others.
+
+    @property
+    def missing(self) -> list[int]:
+        """The ranks of the members that were not met yet."""
+        return self._meeting.missing if self._channel is not None else []
+
+    async def met(self) -> None:
+        """Wait until every member has been met; `GroupError` when another process has this rank."""
+        while self._meeting.missing:
+            self._check_open()
+            await self._next_news()
+        self._check_open()
+
+    def start_detector(self) -> None:
+        """Start the failure detector (`rb`, `urb`); every member must have been met."""
+        channel = self._check_open()
+        if missing := self._meeting.missing:
+            raise GroupError(
+                f"member {missing[0]} has not been met: start every process before the detector"
+            )
+        channel.push(StartDetector())
+
+    def _met(self, rank: int) -> None:
+        if not self._meeting.missing and self._detector_start == "when_met":
+            self.start_detector()
+        self._news.set()
+
+    def _refused(self, rank: int) -> None:
+        self._refused_by = rank
+        self._news.set()
+
+    def _watch(self, on_crash: OnCrash) -> None:
+        """The strict mode of the node's failure detector, as the perfect one of the stack."""
+        runtime, process = self._runtime, self._process
+        assert runtime is not None
+
+        def suspect(contact: Contact) -> None:
+            rank = process.rank_of(contact)
+            if rank is not None:
+                on_crash(rank)
+
+        self._end_watch = runtime.failure.subscribe(suspect, strict=True)
+        self._watched = self._others()
+        for contact in self._watched:
+            runtime.failure.watch(contact)
+
+    def _others(self) -> list[Contact]:
+        members = enumerate(self._process.members)
+        return [member for rank, member in members if member is not None and rank != self.rank]
+
+    # Messages.
+
+    async def broadcast(self, data: Any) -> None:
+        """Broadcast; returns when the message is on its way, which may be before anyone delivers it.
+
+        Waits while the channels to the members are full. `UsageError` for data that cannot travel, or, with
+        `pb`, that does not fit one datagram.
+        """
+        self._check_data(data, self._check_open())
+        assert self._runtime is not None
+        await self._runtime.writable(self._others())
+        while len(self._inbox) >= self._most_unread:
+            await self._next_news()
+        self._check_open().push(Broadcast(Message(data)))
+
+    def _check_data(self, data: Any, channel: Channel) -> None:
+        assert self._runtime is not None
+        size = len(encode(Packet(channel.name, (), data))) + HEADERS
+        most = self._runtime.endpoint.max_body
+        if self.qos.name != "pb":
+            most = self._config.channel.max_message
+        if size > most:
+            raise UsageError(
+                f"the message has {size - HEADERS} bytes, and {most - HEADERS} is the most that "
+                f"{self.qos.name} carries"
+            )
+
+    def _delivered(self, event: Event) -> None:
+        if isinstance(event, Deliver):
+            self._inbox.append(GroupMessage(event.source, event.message.data))
+        elif isinstance(event, Crash):
+            self.crashed.append(event.rank)
+        self._news.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> GroupMessage:
+        while not self._inbox:
+            if self._closed:
+                raise StopAsyncIteration
+            self._check_open()
+            await self._next_news()
+        self._news.set()
+        return self._inbox.popleft()
+
+    async def _next_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    def _check_open(self) -> Channel:
+        if self._closed or self._channel is None:
+            raise ClosedError("use a group inside `async with`")
+        if self._refused_by is not None:
+            raise GroupError(
+                f"member {self._refused_by} knows an earlier process of rank {self.rank}, whose state "
+                "is lost: start the whole group again"
+            )
+        return self._channel

@@ -1,0 +1,217 @@
+"""Groups over the whole stack of a node: on the virtual network under faults, and over real UDP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from overlay.endpoint import EndpointConfig
+from overlay.errors import ClosedError, UsageError
+from overlay.loops import run as run_on_real_loop
+from overlay.runtime import Runtime, RuntimeConfig
+from overlay.virtual import Latency, Network, nth_host
+from pubsub.broadcast.probabilistic import Probabilistic
+from pubsub.broadcast.stacks import NAMES
+from pubsub.group import Group, GroupError
+
+MEMBERS = [f"{nth_host(number)}:4000" for number in range(4)]
+
+
+async def take(group: Group, count: int) -> list[tuple[int, Any]]:
+    taken = []
+    async for message in group:
+        taken.append((message.source, message.data))
+        if len(taken) == count:
+            break
+    return taken
+
+
+async def member(rank: int, sends: int, expects: int, done: asyncio.Event, **how: Any) -> Any:
+    """A program: broadcasts, takes what it expects, and stays until the test is done."""
+    async with Group(MEMBERS, rank, **how) as group:
+        for number in range(sends):
+            await group.broadcast([rank, number])
+        taken = await take(group, expects)
+        await done.wait()
+        return taken
+
+
+def on_a_network(main: Any, seed: int = 1, loss: float = 0.1) -> Any:
+    net = Network(seed, latency=Latency.uniform(0.005, 0.05), loss=loss, duplicate=0.05)
+    return net.run(main(net), limit=300)
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal"])
+@pytest.mark.parametrize("qos", ["beb", "rb", "urb", "iurb"])
+def test_everyone_delivers_everything_in_order_over_a_lossy_network(qos: str, order: str) -> None:
+    async def main(net: Network) -> Any:
+        done = asyncio.Event()
+        tasks = [
+            net.spawn(nth_host(rank), member(rank, 5, 20, done, qos=qos, order=order))
+            for rank in range(4)
+        ]
+        await asyncio.sleep(20)
+        done.set()
+        return await asyncio.gather(*tasks)
+
+    for taken in on_a_network(main):
+        for source in range(4):
+            assert [data for by, data in taken if by == source] == [[source, n] for n in range(5)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("qos", ["rb", "urb"])
+def test_the_others_agree_when_a_member_crashes_and_go_on(qos: str, seed: int) -> None:
+    async def main(net: Network) -> Any:
+        groups: dict[int, Group] = {}
+
+        async def program(rank: int) -> list[Any]:
+            async with Group(MEMBERS, rank, qos) as group:
+                groups[rank] = group
+                await group.met()
+                await group.broadcast([rank, 0])
+                return [data async for _, data in _pairs(group)]
+
+        tasks = [net.spawn(nth_host(rank), program(rank)) for rank in range(4)]
+        await asyncio.sleep(2)
+        net.crash(nth_host(3))
+        await asyncio.sleep(10)
+        assert all(groups[rank].crashed == [3] for rank in range(3))
+        await net.spawn(nth_host(0), groups[0].broadcast("after"))
+        await asyncio.sleep(5)
+        for rank in range(3):
+            net.spawn(nth_host(rank), groups[rank].close())
+        return await asyncio.gather(*tasks[:3])
+
+    for taken in on_a_network(main, seed):
+        assert sorted(map(str, taken)) == sorted(map(str, [*([r, 0] for r in range(4)), "after"]))
+
+
+async def _pairs(group: Group) -> Any:
+    async for message in group:
+        yield message.source, message.data
+
+
+def test_a_majority_goes_on_in_a_partition_and_the_rest_catches_up() -> None:
+    async def main(net: Network) -> Any:
+        taken: dict[int, Any] = {}
+        opened, done = asyncio.Event(), asyncio.Event()
+
+        async def program(rank: int) -> None:
+            async with Group(MEMBERS, rank, "iurb") as group:
+                await group.met()
+                await opened.wait()
+                if rank == 0:
+                    await group.broadcast("during")
+                taken[rank] = await take(group, 1)
+                await done.wait()
+
+        tasks = [net.spawn(nth_host(rank), program(rank)) for rank in range(4)]
+        await asyncio.sleep(3)
+        net.partition({nth_host(0), nth_host(1), nth_host(2)}, {nth_host(3)})
+        opened.set()
+        await asyncio.sleep(20)
+        assert sorted(taken) == [0, 1, 2]
+        net.heal()
+        await asyncio.sleep(20)
+        assert taken == {rank: [(0, "during")] for rank in range(4)}
+        done.set()
+        await asyncio.gather(*tasks)
+
+    on_a_network(main, loss=0.02)
+
+
+def test_a_process_that_started_again_is_refused() -> None:
+    async def main(net: Network) -> None:
+        async def program(rank: int) -> None:
+            async with Group(MEMBERS[:2], rank, "urb") as group:
+                await group.met()
+                await asyncio.sleep(1000)
+
+        for rank in range(2):
+            net.spawn(nth_host(rank), program(rank))
+        await asyncio.sleep(2)
+        net.crash(nth_host(1))
+        net.restart(nth_host(1))
+        with pytest.raises(GroupError, match="earlier process of rank 1"):
+            await net.spawn(nth_host(1), program(1))
+
+    on_a_network(main)
+
+
+def test_the_detector_is_not_started_before_everyone_was_met() -> None:
+    async def main(net: Network) -> None:
+        async def program() -> None:
+            async with Group(MEMBERS, 0, "urb", detector="by_hand") as group:
+                assert group.missing == [1, 2, 3]
+                with pytest.raises(GroupError, match="member 1 has not been met"):
+                    group.start_detector()
+
+        await net.spawn(nth_host(0), program())
+
+    on_a_network(main)
+
+
+def test_what_cannot_work_is_refused() -> None:
+    def refused(complaint: str, *arguments: Any, **more: Any) -> None:
+        with pytest.raises(UsageError, match=complaint):
+            Group(*arguments, **more)
+
+    refused("rank=4", MEMBERS, 4)
+    refused("same address", [MEMBERS[0]] * 2, 0)
+    refused("'abc' is none of", MEMBERS, 0, "abc")
+    refused("order='abc'", MEMBERS, 0, order="abc")
+    refused("detector is", MEMBERS, 0, detector="abc")
+
+    async def main(net: Network) -> None:
+        async def program() -> None:
+            group = Group(MEMBERS, 0, "pb")
+            with pytest.raises(ClosedError):
+                await group.broadcast("early")
+            async with group:
+                with pytest.raises(UsageError, match="is the most that pb carries"):
+                    await group.broadcast("x" * 10_000)
+                with pytest.raises(UsageError, match="cannot be sent"):
+                    await group.broadcast(object())
+                with pytest.raises(UsageError, match="entered once"):
+                    await group.__aenter__()
+
+        await net.spawn(nth_host(0), program())
+
+    on_a_network(main)
+
+
+@pytest.mark.parametrize("qos", NAMES)
+def test_a_group_works_over_real_udp(qos: str) -> None:
+    async def main() -> list[Any]:
+        async with AsyncExitStack() as stack:
+            runtimes = [
+                await stack.enter_async_context(
+                    await Runtime.open(RuntimeConfig(EndpointConfig("127.0.0.1:0")))
+                )
+                for _ in range(3)
+            ]
+            members = [str(runtime.contact.address) for runtime in runtimes]
+            groups = [
+                await stack.enter_async_context(
+                    Group(members, rank, qos, runtime=runtime, probabilistic=Probabilistic(2, 2))
+                )
+                for rank, runtime in enumerate(runtimes)
+            ]
+            for group in groups:
+                await group.met()
+            for group in groups:
+                await group.broadcast({"from": group.rank})
+            return list(await asyncio.gather(*(take(group, 3) for group in groups)))
+
+    for taken in run_on_real_loop(_within(20, main())):
+        assert sorted(taken) == [(rank, {"from": rank}) for rank in range(3)]
+
+
+async def _within(seconds: float, main: Coroutine[Any, Any, Any]) -> Any:
+    async with asyncio.timeout(seconds):
+        return await main
