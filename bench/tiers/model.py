@@ -83,29 +83,15 @@ def _camcast(experiment: Experiment) -> list[CommunityResult]:
 
 
 def _broadcast(experiment: Experiment) -> list[CommunityResult]:
-    processes = sum(experiment.sizes)
-    interested = sum(experiment.sizes[experiment.publish_level :])
-    parasites = broadcast_parasites(processes, interested, experiment.c, _success(experiment))
-    share, everyone = _gossip(processes, processes, experiment)
-    found = []
-    for level, size in enumerate(experiment.sizes):
-        outside = level < experiment.publish_level
-        found.append(
-            CommunityResult(
-                repetition=0,
-                community=level,
-                processes=size,
-                alive=_alive(size, experiment),
-                reached=None if outside else _alive(size, experiment) * share,
-                everyone=None if outside else everyone,
-                messages_inside=gossip_messages(processes, experiment.c) * share * size / processes,
-                messages_upward=0.0,
-                parasites=parasites * size / max(1, processes - interested) if outside else 0.0,
-                rounds=broadcast_latency(experiment.sizes),
-                table_entries=broadcast_memory(processes, experiment.c),
-            )
-        )
-    return found
+    processes, interested = _interest(experiment)
+    return _flood(
+        experiment,
+        group=processes,
+        parasites=broadcast_parasites(processes, interested, experiment.c, _success(experiment)),
+        messages=gossip_messages(processes, experiment.c) / processes,
+        rounds=broadcast_latency(experiment.sizes),
+        entries=broadcast_memory(processes, experiment.c),
+    )
 
 
 def _multicast(experiment: Experiment) -> list[CommunityResult]:
@@ -136,39 +122,63 @@ def _multicast(experiment: Experiment) -> list[CommunityResult]:
 
 
 def _hierarchical(experiment: Experiment) -> list[CommunityResult]:
-    processes = sum(experiment.sizes)
+    processes, interested = _interest(experiment)
     clusters = min(CLUSTERS, processes)
     within = max(1, processes // clusters)
-    interested = sum(experiment.sizes[experiment.publish_level :])
-    parasites = hierarchical_parasites(
-        clusters,
-        within,
-        min(interested, clusters * within),
-        experiment.c,
-        experiment.c,
-        _success(experiment),
+    c = experiment.c
+    memory = hierarchical_memory(clusters, within, c, c)
+    return _flood(
+        experiment,
+        group=within,
+        parasites=hierarchical_parasites(
+            clusters, within, min(interested, clusters * within), c, c, _success(experiment)
+        ),
+        messages=memory,
+        rounds=group_latency([within]),
+        entries=memory,
     )
-    share, everyone = _gossip(within, processes, experiment)
-    memory = hierarchical_memory(clusters, within, experiment.c, experiment.c)
+
+
+def _flood(
+    experiment: Experiment,
+    *,
+    group: int,
+    parasites: float,
+    messages: float,
+    rounds: float,
+    entries: float,
+) -> list[CommunityResult]:
+    """An event that goes to everyone, interested or not, by gossip in groups of `group` processes.
+
+    `messages`: sent by each process that is reached. `parasites`: of all communities together.
+    """
+    processes, interested = _interest(experiment)
+    share, everyone = _gossip(group, processes, experiment)
     found = []
     for level, size in enumerate(experiment.sizes):
         outside = level < experiment.publish_level
+        alive = _alive(size, experiment)
         found.append(
             CommunityResult(
                 repetition=0,
                 community=level,
                 processes=size,
-                alive=_alive(size, experiment),
-                reached=None if outside else _alive(size, experiment) * share,
+                alive=alive,
+                reached=None if outside else alive * share,
                 everyone=None if outside else everyone,
-                messages_inside=memory * size * share,
+                messages_inside=messages * size * share,
                 messages_upward=0.0,
                 parasites=parasites * size / max(1, processes - interested) if outside else 0.0,
-                rounds=group_latency([within]),
-                table_entries=memory,
+                rounds=rounds,
+                table_entries=entries,
             )
         )
     return found
+
+
+def _interest(experiment: Experiment) -> tuple[int, int]:
+    """All processes, and those that the event's topic or a super-topic of it concerns."""
+    return sum(experiment.sizes), sum(experiment.sizes[experiment.publish_level :])
 
 
 def _gossip(group: int, everyone: int, experiment: Experiment) -> tuple[float, float]:
