@@ -20,7 +20,9 @@ class Content:
     """Everything in the report, in the order of the page."""
 
     lead: str
-    summary: tuple[str, ...]
+    modes: Table
+    """The modes side by side, a row for each question that decides between them."""
+    advice: str
     claims: list[tuple[Claim, Verdict]]
     tables: list[Table]
     figures: list[Figure]
@@ -33,7 +35,8 @@ def content(aggregates: Aggregates, directory: Path, spread: str) -> Content:
     decided = decide(CLAIMS, aggregates)
     return Content(
         _lead(aggregates, decided),
-        _summary(aggregates),
+        _modes(aggregates),
+        ADVICE,
         decided,
         tables(aggregates),
         figures(aggregates),
@@ -48,50 +51,72 @@ def _lead(aggregates: Aggregates, decided: list[tuple[Claim, Verdict]]) -> str:
     settings = len(
         {(row.suite, row.figure, row.tier, row.protocol, row.mode) for row in aggregates.select()}
     )
+    tiers = dict.fromkeys(row.tier for row in aggregates.select())
+    how = [words for tier, words in TIER_WORDS.items() if tier in tiers]
     return (
-        f"Unstructured, semi-structured and structured membership, side by side, by formula, by simulation "
-        f"and with the real code on an emulated network: {settings} kinds of experiment, "
-        f"{len(decided)} claims of the paper, of which {held} hold here, {failed} do not, and "
-        f"{len(decided) - held - failed} are undecided."
+        f"Unstructured, semi-structured and structured membership, side by side, {_listed(how)}: {settings} "
+        f"kinds of experiment. Of {len(decided)} claims of the paper, {_number(held, 'holds', 'hold')} here, "
+        f"{_number(failed, 'does not', 'do not')}, and "
+        f"{_number(len(decided) - held - failed, 'is undecided', 'are undecided')}."
     )
 
 
-def _summary(aggregates: Aggregates) -> tuple[str, ...]:
-    """A sentence for each question that decides between the modes, from the results alone."""
-    lines = []
-    for figure, field, words in (
-        ("figures-19-28", "p_sel", "with few links between communities (p_sel = {x:g})"),
-        ("crashes", "failed", "after {x:.0%} of the processes crash, with 15 % loss"),
-        ("churn", "failed", "while {x:.1%} of the processes change every second"),
+TIER_WORDS = {
+    "model": "by formula",
+    "simulate": "by simulation",
+    "emulate": "with the real code on an emulated network",
+    "live": "with real processes over UDP",
+}
+
+ADVICE = (
+    "Unstructured needs no DHT, only known gateways; semi-structured finds its contacts by itself and "
+    "keeps the gossiped tables; structured draws both tables uniformly from the DHT and pays for it in "
+    "DHT traffic."
+)
+
+
+def _listed(parts: list[str]) -> str:
+    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
+
+
+def _number(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def _modes(aggregates: Aggregates) -> Table:
+    """A row for each question that decides between the modes, from emulated nodes alone."""
+    rows = []
+    for figure, field, metric, words in (
+        ("figures-19-28", "p_sel", "reception", "reception, few links upward (p_sel = {x:g})"),
+        ("crashes", "failed", "reception", "reception, {x:.0f} % crashed, 15 % loss"),
+        ("churn", "failed", "reception", "reception, {x:g} % change every second, 15 % loss"),
+        ("figures-19-28", "p_sel", "rounds", "rounds to the last reception (p_sel = {x:g})"),
+        ("crashes", "failed", "table_entries", "contacts a process keeps, {x:.0f} % crashed"),
     ):
-        rows = _extreme(aggregates, figure, field)
-        if rows:
-            order = sorted(rows, key=lambda row: -row.value)
-            x = getattr(order[0], field)
-            values = ", ".join(f"{row.mode} {100 * row.value:.1f} %" for row in order)
-            lines.append(f"Reception {words.format(x=x)}: {values}.")
-    tables_kept = aggregates.select(
-        figure="crashes", tier="emulate", metric="table_entries", community=WHOLE, failed=0.0
-    )
-    if tables_kept:
-        values = ", ".join(f"{row.mode} {row.value:.1f}" for row in tables_kept)
-        lines.append(f"Contacts that a process keeps: {values}.")
-    lines.append(
-        "Unstructured needs no DHT, only known gateways; semi-structured finds its contacts by itself and "
-        "keeps the gossiped tables; structured draws both tables uniformly from the DHT and pays for it in "
-        "DHT traffic."
-    )
-    return tuple(lines)
+        found = _extreme(aggregates, figure, field, metric)
+        if found:
+            x = getattr(next(iter(found.values())), field)
+            question = words.format(x=x if field == "p_sel" else 100 * x)
+            share = metric == "reception"
+            rows.append((question, *(_value(found.get(mode), share) for mode in MODES)))
+    return Table("", ("emulated", *MODES), tuple(rows))
 
 
-def _extreme(aggregates: Aggregates, figure: str, field: str) -> list[Aggregate]:
-    """The emulated reception of each mode where it is hardest: fewest links, or most failures."""
+def _value(row: Aggregate | None, share: bool) -> str:
+    if row is None:
+        return "-"
+    if share:
+        return f"{100 * row.value:.1f} % [{100 * row.low:.1f}, {100 * row.high:.1f}]"
+    return f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]"
+
+
+def _extreme(aggregates: Aggregates, figure: str, field: str, metric: str) -> dict[str, Aggregate]:
+    """The emulated value of each mode where it is hardest: fewest links, or most failures."""
     rows = aggregates.select(
-        figure=figure, tier="emulate", protocol="camcast", metric="reception", community=WHOLE
+        figure=figure, tier="emulate", protocol="camcast", metric=metric, community=WHOLE
     )
     values = sorted({getattr(row, field) for row in rows if getattr(row, field) is not None})
     if not values:
-        return []
+        return {}
     hardest = values[0] if field == "p_sel" else values[-1]
-    found = {row.mode: row for row in rows if getattr(row, field) == hardest}
-    return [found[mode] for mode in MODES if mode in found]
+    return {row.mode: row for row in rows if getattr(row, field) == hardest}

@@ -104,7 +104,7 @@ def _link_figures() -> list[Recipe]:
     for number, metric, title, y_label in (
         (19, "reception", "Reception", "probability"),
         (21, "reliability", "Reliability", "probability"),
-        (23, "efficiency", "Efficiency", "share of useful receptions"),
+        (23, "efficiency", "Efficiency", "useful receptions"),
         (25, "rounds", "Latency", "rounds"),
         (27, "messages_upward", "Upward messages", "events"),
     ):

@@ -25,7 +25,7 @@ def as_html(content: Content) -> str:
         css=(assets / "report.css").read_text(),
         js=(assets / "report.js").read_text(),
         lead=html.escape(content.lead),
-        summary="".join(f"<p>{html.escape(line)}</p>" for line in content.summary),
+        summary=_table(content.modes) + f"<p>{html.escape(content.advice)}</p>",
         claims=_claims(content.claims),
         tables="".join(map(_table, content.tables)),
         figures="".join(map(_figure, content.figures)),
@@ -37,17 +37,14 @@ def as_html(content: Content) -> str:
 def as_markdown(content: Content) -> str:
     """The same content as Markdown, the figures as files of their own beside it."""
     lines = ["# Three membership services for CAMCAST, compared", "", content.lead, ""]
-    lines += ["## Which mode when", "", *_spaced(content.summary), "## The paper's claims", ""]
+    lines += ["## Which mode when", "", *_table_lines(content.modes), "", content.advice, ""]
+    lines += ["## The paper's claims", ""]
     lines += ["| claim | the paper | here | verdict |", "| --- | --- | --- | --- |"]
     for claim, verdict in content.claims:
         word = VERDICT_WORDS[verdict.holds] + (f": {verdict.because}" if verdict.because else "")
         lines.append(f"| {claim.sentence} | {claim.paper} | {verdict.ours} | {word} |")
     for table in content.tables:
-        lines += ["", f"### {table.title}", "", f"| {' | '.join(table.heads)} |"]
-        lines += [
-            f"|{' --- |' * len(table.heads)}",
-            *(f"| {' | '.join(row)} |" for row in table.rows),
-        ]
+        lines += ["", f"### {table.title}", "", *_table_lines(table)]
     lines += ["", "## Figures", ""]
     for figure in content.figures:
         lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{figure.name}.svg)", ""]
@@ -79,20 +76,28 @@ def _table(table: Table) -> str:
     rows = "".join(
         "<tr>"
         + "".join(
-            f"<td{' class=number' if index else ''}>{html.escape(cell)}</td>"
+            f"<td{' class=number' if index else ''}>{_cell(cell)}</td>"
             for index, cell in enumerate(row)
         )
         + "</tr>"
         for row in table.rows
     )
-    body = f'<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
-    return f"<h3>{html.escape(table.title)}</h3>{body}"
+    title = f"<h3>{html.escape(table.title)}</h3>" if table.title else ""
+    return f'{title}<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>'
+
+
+def _cell(text: str) -> str:
+    """A value, and its interval below it in small."""
+    value, bracket, interval = text.partition(" [")
+    if not bracket:
+        return html.escape(text)
+    return f'{html.escape(value)}<span class="interval">[{html.escape(interval)}</span>'
 
 
 def _figure(figure: Figure) -> str:
-    shape = ' class="one"' if len(figure.panels) == 1 else ""
     return (
-        f'<figure id="{figure.name}"{shape}><h3>{html.escape(figure.title)}</h3>{draw(figure)}'
+        f'<figure id="{figure.name}" class="panels-{len(figure.panels)}">'
+        f'<h3>{html.escape(figure.title)}</h3><div class="scroll">{draw(figure)}</div>'
         f'<div class="legend">{"".join(map(_legend, figure.labels()))}</div>'
         f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
     )
@@ -126,5 +131,9 @@ def _provenance_items(provenance: Provenance) -> list[tuple[str, str]]:
     ]
 
 
-def _spaced(lines: tuple[str, ...]) -> list[str]:
-    return [part for line in lines for part in (line, "")]
+def _table_lines(table: Table) -> list[str]:
+    return [
+        f"| {' | '.join(table.heads)} |",
+        f"|{' --- |' * len(table.heads)}",
+        *(f"| {' | '.join(row)} |" for row in table.rows),
+    ]

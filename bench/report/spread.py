@@ -50,7 +50,8 @@ def spread(directory: Path) -> str:
 def _event(event: dict[str, Any], last: int) -> str:
     mode = html.escape(event["mode"])
     return (
-        f'<figure class="wide" id="spread-{mode}"><h3>{mode}</h3>{draw_spread(event, last)}'
+        f'<figure class="wide" id="spread-{mode}"><h3>{mode}</h3>'
+        f'<div class="scroll">{draw_spread(event, last)}</div>'
         f"<figcaption>{html.escape(in_words(event))}</figcaption></figure>"
     )
 

@@ -22,11 +22,13 @@ STYLE = """
 .bg{fill:#fff}.frame{stroke:#98a2b3;fill:none}.grid{stroke:#e4e7ec}
 text{fill:#344054;font:11px system-ui,sans-serif}
 .title{font-weight:600;font-size:12px}.line{fill:none;stroke-width:1.8}.band{stroke:none;opacity:.14}.dot{stroke:none}
-.uniform{--c:#667085}.unstructured{--c:#d1495b}.semi-structured{--c:#edae49}.structured{--c:#00798c}
-.camcast{--c:#00798c}.broadcast{--c:#d1495b}.multicast{--c:#edae49}.hierarchical{--c:#7b5ea7}.pmcast{--c:#667085}
+.uniform{--c:#667085}.unstructured{--c:#d1495b}.semi-structured{--c:#c77d0a}.structured{--c:#00798c}
+.broadcast{--c:#7b5ea7}.multicast{--c:#4d7c0f}.hierarchical{--c:#8d5524}.pmcast{--c:#be185d}
 .line{stroke:var(--c)}.band,.dot{fill:var(--c)}
 .model{stroke-dasharray:2 3}.simulate{stroke-dasharray:7 3}.live{stroke-dasharray:1 2}
-@media(prefers-color-scheme:dark){.bg{fill:#14181f}.grid{stroke:#2a313c}.frame{stroke:#667085}text{fill:#d0d5dd}}
+@media(prefers-color-scheme:dark){.bg{fill:#14181f}.grid{stroke:#2a313c}.frame{stroke:#667085}text{fill:#d0d5dd}
+.uniform{--c:#98a2b3}.unstructured{--c:#f07c8b}.semi-structured{--c:#f2bc57}.structured{--c:#2fb6c8}
+.broadcast{--c:#b79ae0}.multicast{--c:#a3c957}.hierarchical{--c:#c99a6b}.pmcast{--c:#f472b6}}
 """
 
 

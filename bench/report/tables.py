@@ -124,10 +124,12 @@ def _cell(row: Aggregate | None) -> str:
 
 
 def short_number(value: float) -> str:
-    """Four digits, and whole numbers up to a million in full."""
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
-    return f"{value:.4g}" if abs(value) < 1e5 else short(value)
+    """Four digits, and numbers from a thousand to ten million in full."""
+    if abs(value) >= 1e7:
+        return short(value)
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
 
 
 def _sizes(sizes: tuple[int, ...]) -> str:
