@@ -1,0 +1,166 @@
+"""Probabilistic broadcast covers what its closed form says, and keeps within its bounds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from statistics import mean, stdev
+from typing import Any
+
+import pytest
+from scipy.stats import t as student
+
+from overlay.errors import UsageError
+from overlay.virtual.stage import Stage, StageConfig, numbered_contact
+from pubsub.broadcast.events import Broadcast, Deliver
+from pubsub.broadcast.kernel import Channel, Event
+from pubsub.broadcast.message import Message
+from pubsub.broadcast.probabilistic import Probabilistic, ProbabilisticSession, missing
+from pubsub.broadcast.process import Process
+from pubsub.broadcast.stacks import stack
+
+
+class Crowd:
+    """Many members of one group on a stage."""
+
+    def __init__(self, layer: Probabilistic, members: int, seed: int, **network: Any) -> None:
+        self.stage = Stage(seed, StageConfig(**network))
+        self.delivered: Counter[Any] = Counter()
+        self.channels: list[Channel] = []
+        contacts = [numbered_contact(number) for number in range(members)]
+        qos = stack("pb", probabilistic=layer)
+        for rank, contact in enumerate(contacts):
+            process = Process(rank, contacts, self.stage.context(contact))
+            self.stage.attach(contact, process.receive)  # type: ignore[arg-type]
+            self.channels.append(qos.open(process, self._delivered))
+
+    def _delivered(self, event: Event) -> None:
+        assert isinstance(event, Deliver)
+        self.delivered[event.message.data] += 1
+
+    def broadcast(self, rank: int, data: Any) -> None:
+        self.channels[rank].push(Broadcast(Message(data)))
+
+    def stored(self, rank: int) -> int:
+        session = self.channels[rank].session("pb")
+        assert isinstance(session, ProbabilisticSession)
+        return session.stored
+
+
+def coverage(
+    layer: Probabilistic, broadcasts: int, seed: int, members: int = 1000, loss: float = 0.0
+) -> list[float]:
+    """The fraction of the other members that each of some broadcasts reaches."""
+    crowd = Crowd(layer, members, seed, loss=loss, duplicate=0.0)
+    chance = random.Random(seed)
+    for number in range(broadcasts):
+        crowd.broadcast(chance.randrange(members), number)
+        crowd.stage.run_for(2)
+    return [(crowd.delivered[number] - 1) / (members - 1) for number in range(broadcasts)]
+
+
+def check_coverage(fanout: int, rounds: int, loss: float, broadcasts: int) -> None:
+    reached = coverage(Probabilistic(fanout, rounds), broadcasts, seed=fanout + rounds, loss=loss)
+    quantile = student.ppf(0.9995, broadcasts - 1)
+    band = quantile * max(stdev(reached), 1e-3) / broadcasts**0.5
+    assert abs(mean(reached) - (1 - missing(1000, fanout, rounds, loss))) <= band
+    if not loss:
+        fewer = 1 - missing(1000, fanout, rounds - 1)
+        assert abs(mean(reached) - fewer) > band, "the band would not tell one round less"
+
+
+@pytest.mark.parametrize(("fanout", "rounds", "loss"), [(2, 9, 0.0), (3, 6, 0.1), (4, 5, 0.0)])
+def test_coverage_is_within_the_band_of_the_closed_form(
+    fanout: int, rounds: int, loss: float
+) -> None:
+    check_coverage(fanout, rounds, loss, broadcasts=12)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("fanout", "rounds", "loss"),
+    [(2, 6, 0.0), (2, 8, 0.2), (3, 4, 0.2), (3, 6, 0.0), (5, 3, 0.0), (6, 4, 0.2)],
+)
+def test_coverage_is_within_the_band_over_fanouts_and_rounds(
+    fanout: int, rounds: int, loss: float
+) -> None:
+    check_coverage(fanout, rounds, loss, broadcasts=30)
+
+
+def test_nobody_is_missed_when_everybody_is_picked() -> None:
+    assert missing(5, 4, 1) == 0
+    assert missing(5, 4, 1, loss=1.0) == 1
+    assert set(coverage(Probabilistic(4, 1), 5, seed=1, members=5)) == {1.0}
+
+
+def test_a_member_delivers_once_under_loss_and_duplication() -> None:
+    for seed in range(5):
+        crowd = Crowd(Probabilistic(3, 4), 30, seed, loss=0.2, duplicate=0.3)
+        for number in range(20):
+            crowd.broadcast(number, number)
+        crowd.stage.run_for(10)
+        assert max(crowd.delivered.values()) <= 30, f"seed {seed}"
+
+
+def test_gossip_at_the_first_reception_only_costs_less_for_nearly_the_same_coverage() -> None:
+    cost, reached = {}, {}
+    for first_only in (False, True):
+        crowd = Crowd(Probabilistic(4, 7, first_only=first_only), 300, seed=1)
+        crowd.broadcast(0, "x")
+        crowd.stage.run_for(2)
+        cost[first_only], reached[first_only] = crowd.stage.sent, crowd.delivered["x"]
+    assert cost[False] == sum(4**n for n in range(1, 8))
+    assert cost[True] <= 300 * 4
+    assert reached[False] == 300
+    assert reached[True] > 0.9 * 300
+
+
+def test_no_member_sends_more_than_its_throughput_or_stores_more_than_its_bound() -> None:
+    layer = Probabilistic(3, 4, throughput=50, most_stored=20)
+    crowd = Crowd(layer, 20, seed=2)
+    sent: Counter[tuple[bytes, int]] = Counter()
+    crowd.stage.observe(lambda now, sender, to, message: sent.update([(sender.id, int(now))]))
+    for number in range(200):
+        crowd.stage.call_at(
+            number * 0.01, lambda number=number: crowd.broadcast(number % 20, number)
+        )
+    for _ in range(40):
+        crowd.stage.run_for(0.1)
+        # Numbers of each of 20 senders, and messages that wait.
+        assert max(crowd.stored(rank) for rank in range(20)) <= 20 * 20 + 20
+    assert max(sent.values()) <= 51
+    assert len(crowd.delivered) == 200
+
+
+@pytest.mark.parametrize("wrong", ["fanout", "maxrounds", "most_stored", "throughput"])
+def test_parameters_that_cannot_work_are_refused(wrong: str) -> None:
+    with pytest.raises(UsageError, match=wrong):
+        Probabilistic(**{wrong: 0})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal"])
+def test_an_order_over_gossip_skips_what_was_missed_and_keeps_the_rest_in_order(order: str) -> None:
+    stage = Stage(5, StageConfig(loss=0.3))
+    contacts = [numbered_contact(number) for number in range(8)]
+    inboxes: list[list[Any]] = [[] for _ in contacts]
+    channels = []
+    for rank, contact in enumerate(contacts):
+        process = Process(rank, contacts, stage.context(contact))
+        stage.attach(contact, process.receive)  # type: ignore[arg-type]
+        inbox = inboxes[rank]
+        channels.append(
+            stack("pb", order, Probabilistic(2, 3)).open(
+                process,
+                lambda event, inbox=inbox: inbox.append(event.message.data),  # type: ignore[misc]
+            )
+        )
+    for number in range(40):
+        stage.call_at(
+            number * 0.1, lambda number=number: channels[0].push(Broadcast(Message(number)))
+        )
+    stage.run_for(120)
+    assert inboxes[0] == list(range(40))
+    for inbox in inboxes:
+        assert inbox == sorted(set(inbox))
+        assert len(inbox) > 10
+    assert min(map(len, inboxes)) < 40
