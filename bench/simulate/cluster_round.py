@@ -26,6 +26,7 @@ from bench.simulate.randomness import (
     signed,
 )
 from bench.simulate.rows import Block, draw_row, select_row
+from bench.simulate.tables import TopicTables
 
 SENT: Final = 0
 RECEIVED: Final = 1
@@ -53,50 +54,68 @@ def gossip_among_all(
     loss: np.uint64,
     suspicion: np.uint64,
     block: Block,
-    view_starts: npt.NDArray[np.int64],
-    views: npt.NDArray[np.uint32],
-    room: npt.NDArray[np.uint32],
+    tables: TopicTables,
     tally: Tally,
 ) -> int:
     """Forward for everyone queued from `head` to `end`; the new tail.
 
     `fanouts` are those inside a cluster of the smaller size, inside one of the larger, and across.
-    `view_starts` says where each process's view of its own cluster starts in `views`, by numbers within the
-    cluster; it is empty for uniform tables.
     """
     nowhere = state.size - 1
-    small = nowhere // clusters
-    larger = nowhere % clusters  # so many clusters, the first ones, have one process more
     for place in range(head, end):
         sender = queue[place : place + 1]
         who = signed(sender[0])
-        big = who < larger * (small + 1)
-        size = small + 1 if big else small
-        base = 0 if big else larger * (small + 1)
-        first = base + (who - base) // size * size
-        label = state[who] >> _SHIFT
-        if view_starts.size > 0:
-            view = views[view_starts[who] : view_starts[who + 1]]
-            drawn = select_row(block, 0, fanouts[int(big)], keys[SELECTIONS], who, view, room)
+        first, size, larger = _cluster(who, nowhere, clusters)
+        if tables.starts.size > 0:
+            view = tables.views[tables.starts[who] : tables.starts[who + 1]]
+            drawn = select_row(block, 0, fanouts[larger], keys[SELECTIONS], who, view, tables.room)
         else:
-            near = who - first
-            drawn = draw_row(
-                block, 0, fanouts[int(big)], keys[TABLES], who, near + 1, size - 1, size
-            )
+            start, fanout = who - first + 1, fanouts[larger]
+            drawn = draw_row(block, 0, fanout, keys[TABLES], who, start, size - 1, size)
         for entry in range(drawn):
             block[entry, 0] += np.uint32(first)
-        tally[label, SENT] += drop(block, sender, drawn, nowhere, keys[SUSPICIONS], suspicion)
-        drop(block, sender, drawn, nowhere, keys[LOSSES], loss)
+        doubt, lost = keys[SUSPICIONS], keys[LOSSES]
+        _thin(block, sender, drawn, nowhere, doubt, suspicion, lost, loss, state, tally)
         tail = _deliver(block, drawn, state, queue, tail, tally)
         if fanouts[2] > 0:
-            outside = nowhere - size
-            start = (first + size) % nowhere
-            drawn = draw_row(block, 0, fanouts[2], keys[SUPER_TABLES], who, start, outside, nowhere)
-            sent = drop(block, sender, drawn, nowhere, keys[UPWARD_SUSPICIONS], suspicion)
-            tally[label, SENT] += sent
-            drop(block, sender, drawn, nowhere, keys[UPWARD_LOSSES], loss)
+            start, others = (first + size) % nowhere, nowhere - size
+            drawn = draw_row(block, 0, fanouts[2], keys[SUPER_TABLES], who, start, others, nowhere)
+            doubt, lost = keys[UPWARD_SUSPICIONS], keys[UPWARD_LOSSES]
+            _thin(block, sender, drawn, nowhere, doubt, suspicion, lost, loss, state, tally)
             tail = _deliver(block, drawn, state, queue, tail, tally)
     return tail
+
+
+@compiled
+def _cluster(who: int, total: int, clusters: int) -> tuple[int, int, int]:
+    """The first process of a process's cluster, the cluster's size, and 1 if it is a larger one.
+
+    Where the parts do not come out even, the first clusters have one process more.
+    """
+    small = total // clusters
+    border = total % clusters * (small + 1)
+    if who < border:
+        return who // (small + 1) * (small + 1), small + 1, 1
+    return border + (who - border) // small * small, small, 0
+
+
+@compiled
+def _thin(
+    block: Block,
+    sender: Queue,
+    count: int,
+    nowhere: int,
+    doubt: np.uint64,
+    suspicion: np.uint64,
+    lost: np.uint64,
+    loss: np.uint64,
+    state: State,
+    tally: Tally,
+) -> None:
+    """Leave out what appears crashed, count what is sent, and lose some of it."""
+    label = state[sender[0]] >> _SHIFT
+    tally[label, SENT] += drop(block, sender, count, nowhere, doubt, suspicion)
+    drop(block, sender, count, nowhere, lost, loss)
 
 
 @compiled

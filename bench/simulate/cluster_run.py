@@ -75,9 +75,7 @@ class ClusterRun:
                 chance32(self.settings.loss),
                 chance32(self.settings.suspicion),
                 self.block,
-                self.tables.starts,
-                self.tables.views,
-                self.tables.room,
+                self.tables,
                 self.tally,
             )
             head, end = end, tail

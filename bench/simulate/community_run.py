@@ -82,9 +82,7 @@ class CommunityRun:
             self.suspicion,
             self.block,
             self.words,
-            self.tables.starts,
-            self.tables.views,
-            self.tables.room,
+            self.tables,
         )
         self.sent += sent
         self.received += received

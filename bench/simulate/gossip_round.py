@@ -9,13 +9,9 @@ a live process.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from bench.simulate.compiled import compiled
 from bench.simulate.outbox import (
-    CRASHED,
-    REACHED,
-    WAITING,
     Queue,
     State,
     Words,
@@ -40,6 +36,7 @@ from bench.simulate.randomness import (
     signed,
 )
 from bench.simulate.rows import LANES, Block, draw_row, select_row, slice_width
+from bench.simulate.tables import TopicTables
 
 
 @compiled
@@ -55,19 +52,15 @@ def gossip(
     suspicion: np.uint64,
     block: Block,
     words: Words,
-    view_starts: npt.NDArray[np.int64],
-    views: npt.NDArray[np.uint32],
-    room: npt.NDArray[np.uint32],
+    tables: TopicTables,
 ) -> tuple[int, int, int]:
     """Forward inside the group to `fanout` different processes: uniformly drawn, or out of views.
 
-    `view_starts` says where each process's view starts in `views`; it is empty for uniform tables.
-    `room` has room for the longest of them.
     A table entry appears crashed to its owner with chance `suspicion`, and is then not sent to.
     """
     size = state.size - 1
     width = slice_width(fanout, size - 1)
-    plain = width > 0 and suspicion == 0 and view_starts.size == 0
+    plain = width > 0 and suspicion == 0 and tables.starts.size == 0
     sent = 0
     received = 0
     while head < end:
@@ -78,7 +71,7 @@ def gossip(
             )
             sent += senders.size * fanout
         else:
-            _address(block, senders, fanout, size, keys, view_starts, views, room)
+            _address(block, senders, fanout, size, keys, tables)
             sent += drop(block, senders, fanout, size, keys[SUSPICIONS], suspicion)
             drop(block, senders, fanout, size, keys[LOSSES], loss)
         tail, arrived = deliver(block, senders.size, fanout, state, queue, tail)
@@ -94,16 +87,14 @@ def _address(
     fanout: int,
     size: int,
     keys: Keys,
-    view_starts: npt.NDArray[np.int64],
-    views: npt.NDArray[np.uint32],
-    room: npt.NDArray[np.uint32],
+    tables: TopicTables,
 ) -> None:
     """Fill the block with the senders' targets, and with nowhere where a table is too small."""
     for lane in range(senders.size):
         who = signed(senders[lane])
-        if view_starts.size > 0:
-            view = views[view_starts[who] : view_starts[who + 1]]
-            drawn = select_row(block, lane, fanout, keys[SELECTIONS], who, view, room)
+        if tables.starts.size > 0:
+            view = tables.views[tables.starts[who] : tables.starts[who + 1]]
+            drawn = select_row(block, lane, fanout, keys[SELECTIONS], who, view, tables.room)
         else:
             drawn = draw_row(block, lane, fanout, keys[TABLES], who, who + 1, size - 1, size)
         for entry in range(drawn, fanout):
@@ -146,14 +137,11 @@ def climb(
             doubt += GOLDEN
             lost += GOLDEN
             if draw(choice) >= entry_chance or draw(doubt) < suspicion:
+                block[entry, 0] = size
                 continue
             sent += 1
-            target = block[entry, 0]
-            if draw(lost) < loss or state[target] == CRASHED:
-                continue
-            received += 1
-            if state[target] == WAITING:
-                state[target] = REACHED
-                super_queue[tail] = target
-                tail += 1
+            if draw(lost) < loss:
+                block[entry, 0] = size
+        tail, arrived = deliver(block, 1, drawn, state, super_queue, tail)
+        received += arrived
     return tail, sent, received

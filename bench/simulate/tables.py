@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,15 @@ from bench.simulate.scamp import scamp_views
 from bench.simulate.settings import Protocol, SimulationSettings, Tables
 
 
-@dataclass(frozen=True, slots=True)
-class TopicTables:
-    """Where each process's view starts, the views, and room for the longest; empty if uniform."""
+class TopicTables(NamedTuple):
+    """The tables of a group, or of several whose processes are numbered through."""
 
     starts: npt.NDArray[np.int64]
+    """Where each process's view starts in `views`, and one end more; empty for uniform tables."""
     views: npt.NDArray[np.uint32]
+    """The views one after the other, by numbers within the group."""
     room: npt.NDArray[np.uint32]
+    """Scratch space for the longest view."""
 
     def entries(self, processes: int, fanout: int) -> int:
         """Entries of all tables; uniform ones have as many as an event is forwarded to."""

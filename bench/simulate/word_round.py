@@ -38,6 +38,7 @@ from bench.simulate.randomness import (
     signed,
 )
 from bench.simulate.rows import Block, draw_row, select_row
+from bench.simulate.tables import TopicTables
 
 INBOX: Final = 0
 ALIVE: Final = 1
@@ -81,9 +82,7 @@ def gossip_words(
     masks: Words,
     states: Words,
     block: Block,
-    view_starts: npt.NDArray[np.int64],
-    views: npt.NDArray[np.uint32],
-    room: npt.NDArray[np.uint32],
+    tables: TopicTables,
 ) -> None:
     """Everyone who is fresh forwards inside the group.
 
@@ -95,22 +94,13 @@ def gossip_words(
         fresh = group[who, FRESH]
         if fresh == _NONE:
             continue
-        if view_starts.size > 0:
-            view = views[view_starts[who] : view_starts[who + 1]]
-            drawn = select_row(block, 0, fanout, keys[SELECTIONS], who, view, room)
+        if tables.starts.size > 0:
+            view = tables.views[tables.starts[who] : tables.starts[who + 1]]
+            drawn = select_row(block, 0, fanout, keys[SELECTIONS], who, view, tables.room)
         else:
             drawn = draw_row(block, 0, fanout, keys[TABLES], who, who + 1, size - 1, size)
-        if suspicion > 0:
-            draw_masks(
-                masks, drawn, sequence(keys[SUSPICIONS] ^ fresh, np.uint64(who)), suspicion, states
-            )
-            for entry in range(drawn):
-                row[entry] = fresh & ~masks[entry]
-            tally_row(planes[SENT], row, drawn)
-        else:
-            for entry in range(drawn):
-                row[entry] = fresh
-            tally_times(planes[SENT], fresh, drawn)
+        at = sequence(keys[SUSPICIONS] ^ fresh, np.uint64(who))
+        _doubt(row, drawn, fresh, at, suspicion, planes[SENT], masks, states)
         draw_masks(masks, drawn, sequence(keys[LOSSES] ^ fresh, np.uint64(who)), loss, states)
         for entry in range(drawn):
             target = block[entry, 0]
@@ -118,6 +108,29 @@ def gossip_words(
             group[target, INBOX] |= arrived
             row[entry] = arrived
         tally_row(planes[RECEIVED], row, drawn)
+
+
+@compiled
+def _doubt(
+    row: Words,
+    count: int,
+    fresh: np.uint64,
+    at: np.uint64,
+    suspicion: np.uint64,
+    sent: Planes,
+    masks: Words,
+    states: Words,
+) -> None:
+    """Fill the row with the repetitions in which each message is sent, and count them."""
+    if suspicion > 0:
+        draw_masks(masks, count, at, suspicion, states)
+        for entry in range(count):
+            row[entry] = fresh & ~masks[entry]
+        tally_row(sent, row, count)
+    else:
+        for entry in range(count):
+            row[entry] = fresh
+        tally_times(sent, fresh, count)
 
 
 @compiled

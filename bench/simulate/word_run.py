@@ -81,9 +81,7 @@ class WordRun:
             self.masks,
             self.states,
             self.block,
-            self.tables.starts,
-            self.tables.views,
-            self.tables.room,
+            self.tables,
         )
 
     def climb(self, above: WordRun) -> None:

@@ -79,13 +79,23 @@ def test_the_books_of_64_at_once_balance(fields: dict[str, Any]) -> None:
 
 def test_without_loss_and_failures_all_that_is_sent_arrives() -> None:
     for protocol in Protocol:
-        result = simulate(SimulationSettings(protocol=protocol, loss=0))
+        result = simulate(SimulationSettings(protocol=protocol, loss=0, c=9, p_sel=0.5))
         assert sum(c.received for c in result.communities) == result.messages
+        assert all(community.everyone for community in result.communities)
         settings = result.settings
         for community in result.communities:
             if protocol is Protocol.CAMCAST:
                 expected = community.reached * settings.fanout(community.processes)
                 assert community.sent_inside == expected
+
+
+def test_the_publisher_is_alive_even_if_all_crash() -> None:
+    for protocol in Protocol:
+        result = simulate(SimulationSettings(protocol=protocol, failed=1, publish_level=1))
+        assert [c.alive for c in result.communities] == [0, 1, 0]
+        assert [c.reached for c in result.communities] == [0, 1, 0]
+    for result in simulate_together(SimulationSettings(failed=1, publish_level=1), 64):
+        assert [c.alive for c in result.communities] == [0, 1, 0]
 
 
 def test_what_climbs_is_what_comes_from_below() -> None:
