@@ -1,0 +1,84 @@
+"""Tiers that answer the same question give the same answer, within their intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bench import tiers
+from bench.experiment import Experiment
+from bench.intervals import bootstrap_mean
+from bench.results import CommunityResult
+
+SETTING = Experiment(
+    suite="test",
+    figure="agreement",
+    tier="simulate",
+    sizes=(40, 12, 6),
+    c=1.0,
+    g=4.0,
+    a=1.0,
+    z=3,
+    loss=0.15,
+    repetitions=400,
+    seed=5,
+)
+
+
+def mean_of(results: list[CommunityResult], community: int, field: str) -> float:
+    return float(np.mean([getattr(r, field) for r in results if r.community == community]))
+
+
+def shares(results: list[CommunityResult], community: int) -> np.ndarray:
+    own = [r for r in results if r.community == community]
+    return np.array([(r.reached or 0.0) / r.alive for r in own])
+
+
+def test_the_simulator_reaches_as_many_as_the_formula_says() -> None:
+    setting = dataclasses.replace(SETTING, sizes=(1000, 100, 10), c=3.0, failed=0.2)
+    simulated = tiers.run(setting)
+    expected = tiers.run(dataclasses.replace(setting, tier="model"))
+    for level, row in enumerate(expected):
+        assert row.reached is not None
+        found = bootstrap_mean(shares(simulated, level), seed=1)
+        assert abs(found.value - row.reached / row.alive) < 0.05 + (found.high - found.low)
+
+
+def test_one_seed_gives_one_result() -> None:
+    assert tiers.run(SETTING) == tiers.run(SETTING)
+    emulated = dataclasses.replace(
+        SETTING, tier="emulate", mode="unstructured", sizes=(8, 4, 3), repetitions=2
+    )
+    assert tiers.run(emulated) == tiers.run(emulated)
+
+
+def emulated_as_simulated(mode: str, seeds: range) -> None:
+    """Reception in the bottom community, and messages by whoever has the event, of real nodes."""
+    simulated = tiers.run(SETTING)
+    emulated: list[CommunityResult] = []
+    for seed in seeds:
+        experiment = dataclasses.replace(
+            SETTING, tier="emulate", mode=mode, repetitions=10, seed=seed
+        )
+        emulated += tiers.run(experiment)
+    ours = bootstrap_mean(shares(emulated, 0), seed=1)
+    theirs = bootstrap_mean(shares(simulated, 0), seed=1)
+    # Real nodes leave out those they know to have the event, so they may do a little better.
+    assert theirs.low - 0.05 <= ours.high
+    assert ours.low <= theirs.high + 0.08
+    fanout = int(np.floor(np.log(40) + 1))
+    sent = mean_of(emulated, 0, "messages_inside") / mean_of(emulated, 0, "reached")
+    assert fanout - 1 <= sent <= fanout + 0.01
+    assert sum(r.parasites or 0 for r in emulated) == 0
+
+
+def test_real_nodes_do_what_the_simulator_does() -> None:
+    emulated_as_simulated("unstructured", range(2))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("mode", ["semi-structured", "structured"])
+def test_real_nodes_do_what_the_simulator_does_in_the_modes_with_a_dht(mode: str) -> None:
+    emulated_as_simulated(mode, range(2, 3))
