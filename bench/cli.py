@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import bench.analysis.command
+import bench.broadcast_costs
 import bench.commands
 import bench.fanout.command
 import pubsub.cli
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.commands.add_commands(inner)
     bench.analysis.command.add_command(inner)
     bench.fanout.command.add_command(inner)
+    bench.broadcast_costs.add_command(inner)
     return parser
 
 
