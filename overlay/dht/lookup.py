@@ -18,12 +18,14 @@ from kademlia.crawling import NodeSpiderCrawl, SpiderCrawl, ValueSpiderCrawl
 
 from overlay.contact import Contact
 from overlay.dht.config import DhtConfig
+from overlay.dht.contact_list import unpack_contacts
 from overlay.dht.exchange import Call, Outcome
 from overlay.dht.messages import FindNode, FindValue, Found, FoundValue, Record
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.protocol import DhtProtocol
 from overlay.dht.shortlist import Shortlist
 from overlay.errors import ClosedError
+from overlay.wire import WireError
 
 Ended: TypeAlias = Callable[[Call], None]
 Request: TypeAlias = Callable[[Peer, Any, Ended, Ended], Call]
@@ -80,9 +82,9 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
     def _result(self) -> Any:
         raise NotImplementedError
 
-    def _read(self, peer: Peer, reply: object) -> tuple[Contact, ...]:
-        """Take what the reply is good for, and return the contacts it names."""
-        return reply.contacts if isinstance(reply, Found) else ()
+    def _read(self, peer: Peer, reply: object) -> bytes:
+        """Take what the reply is good for, and return the list of contacts it names."""
+        return reply.contacts if isinstance(reply, Found) else b""
 
     def _is_finished(self) -> bool:
         return self.shortlist.is_finished
@@ -108,10 +110,15 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
             return
         del self._calls[contact]
         peer = peer_of(contact)
-        if call.outcome is Outcome.ANSWERED:
-            self.shortlist.answered(peer)
-            self._consider(peer, self._read(peer, call.reply))
-        else:
+        try:
+            if call.outcome is not Outcome.ANSWERED:
+                self.shortlist.failed(peer)
+            else:
+                contacts = unpack_contacts(self._read(peer, call.reply))
+                self.shortlist.answered(peer)
+                self._consider(peer, contacts)
+        except WireError:
+            self.protocol.punish(peer)
             self.shortlist.failed(peer)
         self._proceed()
 
@@ -120,7 +127,7 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
             self.shortlist.overdue(peer_of(call.contact))
             self._proceed()
 
-    def _consider(self, introducer: Peer, contacts: tuple[Contact, ...]) -> None:
+    def _consider(self, introducer: Peer, contacts: list[Contact]) -> None:
         fresh = self.shortlist.unknown(contacts, introducer)
         if not fresh:
             return
@@ -160,7 +167,7 @@ class ValueLookup(Lookup, ValueSpiderCrawl):  # type: ignore[misc]
         self._records: dict[Peer, tuple[Record, float] | None] = {}
         self._holders = 0
 
-    def _read(self, peer: Peer, reply: object) -> tuple[Contact, ...]:
+    def _read(self, peer: Peer, reply: object) -> bytes:
         if isinstance(reply, FoundValue):
             self._records[peer] = (reply.record, self._loop.time())
             self._holders += 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import PeerId
 from overlay.dht.errors import ValueTooLarge
 from overlay.errors import UsageError
 from overlay.wire import message
@@ -26,6 +26,9 @@ MAX_VALUE_BYTES = 1024
 
 MAX_CONTACTS = 64
 """Contacts in one reply; more is malformed."""
+
+LARGEST_ENTRY = 39
+"""Bytes of one contact in a reply, for an address of IPv6."""
 
 MAX_VERSION = 2**63 - 1
 MAX_TOKEN_BYTES = 16
@@ -37,9 +40,9 @@ def _check_token(token: bytes) -> None:
         raise UsageError(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
 
 
-def _check_contacts(contacts: tuple[Contact, ...]) -> None:
-    if len(contacts) > MAX_CONTACTS:
-        raise UsageError(f"a reply has at most {MAX_CONTACTS} contacts, not {len(contacts)}")
+def _check_contacts(contacts: bytes) -> None:
+    if len(contacts) > MAX_CONTACTS * LARGEST_ENTRY:
+        raise UsageError(f"a reply has at most {MAX_CONTACTS} contacts, not {len(contacts)} bytes")
 
 
 def _check_count(count: int) -> None:
@@ -82,7 +85,8 @@ class Found:
     """The closest that the sender knows and a datagram holds, nearest first, without the one who asked."""
 
     token: bytes
-    contacts: tuple[Contact, ...]
+    contacts: bytes
+    """Packed by `contact_list`."""
 
     def __post_init__(self) -> None:
         _check_token(self.token)
@@ -134,7 +138,8 @@ class FoundValue:
 
     token: bytes
     record: Record
-    contacts: tuple[Contact, ...]
+    contacts: bytes
+    """Packed by `contact_list`."""
 
     def __post_init__(self) -> None:
         _check_token(self.token)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from kademlia.node import Node
 
 from overlay.contact import Contact, PeerId
+from overlay.dht.contact_list import entry
 from overlay.socket_address import socket_address
 
 
@@ -21,6 +22,8 @@ class Peer(Node):  # type: ignore[misc]
     def __init__(self, contact: Contact) -> None:
         super().__init__(contact.id, contact.host, contact.port)
         self.contact = contact
+        self.entry = entry(contact)
+        """This contact in the list of a reply."""
         self.can_exist = socket_address(contact.address, True) is not None
         """False when no peer can have the address, whoever names it."""
 

@@ -26,6 +26,7 @@ from overlay.dht.failure_memory import FailureMemory
 from overlay.dht.id_proof import IdProofs
 from overlay.dht.messages import (
     BAD_TOKEN,
+    LARGEST_ENTRY,
     NO_ROOM,
     NOT_SERVED,
     FindNode,
@@ -69,9 +70,6 @@ TOKENS = 4096
 
 HEARD = 8192
 """Contacts of which is remembered when they were heard last."""
-
-LARGEST_CONTACT = 40
-"""Bytes of a contact in a reply, for an address of IPv6."""
 
 BESIDE_CONTACTS = 64
 """Bytes, at most, of a reply without its value and its contacts."""
@@ -182,14 +180,14 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         room = self.exchange.room - len(record.value) - BESIDE_CONTACTS
         return FoundValue(token, record, self._closest(request.key, request.count, sender, room))
 
-    def _closest(self, key: PeerId, count: int, asker: Contact, room: int) -> tuple[Contact, ...]:
-        """The closest contacts, as many as `room` bytes hold."""
+    def _closest(self, key: PeerId, count: int, asker: Contact, room: int) -> bytes:
+        """The list of the closest contacts, as many as `room` bytes hold."""
         found = self.router.find_neighbors(Target(key), count, exclude=peer_of(asker))
-        contacts = [peer.contact for peer in found]
-        if len(contacts) * LARGEST_CONTACT > room:
-            ends = accumulate(2 + len(contact.packed()) for contact in contacts)
-            contacts = [c for c, end in zip(contacts, ends, strict=True) if end <= room]
-        return tuple(contacts)
+        entries = [peer.entry for peer in found]
+        if len(entries) * LARGEST_ENTRY > room:
+            ends = accumulate(map(len, entries))
+            entries = [entry for entry, end in zip(entries, ends, strict=True) if end <= room]
+        return b"".join(entries)
 
     # Whom it asks.
 

@@ -98,8 +98,7 @@ class ExactRoutingTable(RoutingTable):  # type: ignore[misc]
         for _, index in sorted([(b.range[0] ^ goal, i) for i, b in enumerate(self.buckets)]):
             nodes = self.buckets[index].nodes
             if nodes:
-                by_distance = {peer.long_id ^ goal: peer for peer in nodes.values()}
-                peers = [by_distance[distance] for distance in sorted(by_distance)]
+                peers = sorted(nodes.values(), key=lambda peer: peer.long_id ^ goal)
                 if exclude is not None:
                     peers = [p for p in peers if p.id != id_ and (p.port != port or p.ip != ip)]
                 found += self.protocol.sound(peers)

@@ -11,9 +11,10 @@ Where some of the near ones are dead, those who do not know it yet name them, an
 live ones at the end of their replies. So with F dead or overdue ones nearer than the k-th of the others,
 the nearest peers are asked (again, if they were before) to name k + F contacts.
 
-A peer vouches for those it names. It has a little credit, which grows by one with each of them that answers
-and shrinks by one with each that is overdue. A candidate for whom nobody with credit vouches is left out: who
-invents nodes wastes a few requests, and hides nobody whom others name too.
+A peer vouches for those it names. It has a little credit, which grows by one with each of them that
+answers and shrinks by one with each that is overdue. A candidate for whom nobody with credit vouches is
+left out while there are enough others: who invents nodes wastes a few requests, and hides nobody whom
+others name too.
 
 Bounded whatever peers reply: `budget` requests in all, the contacts asked for taken from each reply, four
 addresses tried for one id (a peer that names a wrong address for an id must not keep the right one
@@ -22,7 +23,7 @@ from being tried).
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Sequence
 from enum import Enum, auto
 
@@ -77,6 +78,10 @@ class _Candidate:
         """Somebody with credit vouches for it, or this node knows it itself."""
         vouchers = self.vouchers
         return not vouchers or any(voucher.credit > 0 for voucher in vouchers)
+
+
+def _not_overdue(candidates: list[_Candidate]) -> list[_Candidate]:
+    return [candidate for candidate in candidates if candidate.state is not _State.OVERDUE]
 
 
 class Shortlist:
@@ -210,25 +215,25 @@ class Shortlist:
 
     def _sound(self) -> tuple[list[_Candidate], int]:
         """The k nearest that are credible and not overdue, and how many contacts to ask them for."""
-        credible = self._candidates
         if not (self._overdue or self._dead or self._discredited):
-            return credible[: self._k], self._k
-        if self._discredited:
-            credible = [candidate for candidate in credible if candidate.is_credible]
-        sound = [c for c in credible[: self._k] if c.state is not _State.OVERDUE]
-        if len(sound) < len(credible[: self._k]):
-            sound = [c for c in credible if c.state is not _State.OVERDUE][: self._k]
+            return self._candidates[: self._k], self._k
+        considered = self._considered()
+        sound = _not_overdue(considered)[: self._k]
         if len(sound) < self._k:
-            missing = len(self._dead) + len(credible) - len(sound)
+            missing = len(self._dead) + len(considered) - len(sound)
         else:
             last = sound[-1].distance
-            nearer = (
-                sum(candidate.distance <= last for candidate in credible)
-                if self._discredited
-                else bisect_right(self._distances, last)
-            )
+            nearer = sum(candidate.distance <= last for candidate in considered)
             missing = bisect_left(self._dead, last) + nearer - self._k
         return sound, min(self._k + missing, MOST_REACH)
+
+    def _considered(self) -> list[_Candidate]:
+        """The credible candidates; all, if the credible ones are too few for a result."""
+        if self._discredited:
+            credible = [candidate for candidate in self._candidates if candidate.is_credible]
+            if len(_not_overdue(credible)) >= self._k:
+                return credible
+        return self._candidates
 
     def _too_short(self, sound: list[_Candidate], reach: int) -> list[_Candidate]:
         """Those of the nearest who were asked for too few, when fewer were known to be dead."""
@@ -239,10 +244,11 @@ class Shortlist:
         """Whether somebody overdue would belong to the result, if he still answered."""
         if not self._overdue:
             return False
-        for candidate in self._candidates:
-            if len(sound) == self._k and candidate.distance > sound[-1].distance:
+        is_full = len(sound) == self._k
+        for candidate in self._considered():
+            if is_full and candidate.distance > sound[-1].distance:
                 return False
-            if candidate.state is _State.OVERDUE and candidate.is_credible:
+            if candidate.state is _State.OVERDUE:
                 return True
         return False
 

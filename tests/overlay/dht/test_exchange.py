@@ -127,7 +127,7 @@ def test_requests_start_no_tasks(subject: Observe, verdict: Verdict, seed: int) 
 
 async def oversized_reply(net: Network) -> Any:
     a, b = await open_member(A), await open_member(B)
-    b.dht.serve(Ping, lambda sender, request: Found(b"", (b.contact,) * 64))
+    b.dht.serve(Ping, lambda sender, request: Found(b"", bytes(1400)))
     return await a.dht.ask(b.contact, Ping())
 
 
@@ -287,7 +287,7 @@ def test_closing_wakes_those_who_wait(seed: int) -> None:
 def test_a_request_that_does_not_fit_is_the_callers_error(seed: int) -> None:
     async def work(member: Member, rogue: Rogue, net: Network) -> Any:
         with pytest.raises(UsageError):
-            await member.dht.ask(rogue.contact, Found(b"", (rogue.contact,) * 64))
+            await member.dht.ask(rogue.contact, Found(b"", bytes(1400)))
         return len(member.protocol.exchange)
 
     assert two(seed, work) == 0

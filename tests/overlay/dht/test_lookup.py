@@ -13,6 +13,7 @@ from kademlia.node import Node
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.config import DhtConfig
+from overlay.dht.contact_list import pack_contacts
 from overlay.dht.messages import FindValue, Found, FoundValue, Ping, Pong, Record
 from overlay.entropy import entropy
 from overlay.virtual import Latency, Network, nth_host
@@ -42,7 +43,7 @@ async def member_knowing(rogues: list[Rogue], config: DhtConfig | None = None) -
 def names(*contacts: Contact) -> Callable[[Contact, Any], object]:
     """Answer pings with a pong, and the rest with these contacts."""
     return lambda sender, request: (
-        Pong(b"t") if isinstance(request, Ping) else Found(b"t", contacts)
+        Pong(b"t") if isinstance(request, Ping) else Found(b"t", pack_contacts(contacts))
     )
 
 
@@ -91,7 +92,7 @@ async def endless_approach(net: Network) -> Any:
         if isinstance(request, Ping):
             return Pong(b"t")
         closer = [Contact(place(draw.getrandbits(140)), nth_host(2), 4000) for _ in range(20)]
-        return Found(b"t", tuple(closer))
+        return Found(b"t", pack_contacts(closer))
 
     rogue.append(await Rogue.open(nth_host(2), invent))
     honest = await Rogue.open(nth_host(3), names())
@@ -175,8 +176,8 @@ def holder(*records: Record | None) -> Callable[[Contact, Any], object]:
 
     def answer(sender: Contact, request: object) -> object:
         if isinstance(request, FindValue) and records and records[0]:
-            return FoundValue(b"t", records[0], ())
-        return Pong(b"t") if isinstance(request, Ping) else Found(b"t", ())
+            return FoundValue(b"t", records[0], b"")
+        return Pong(b"t") if isinstance(request, Ping) else Found(b"t", b"")
 
     return answer
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.contact import Contact
+from overlay.dht.contact_list import pack_contacts
 from overlay.dht.messages import (
     MAX_CONTACTS,
     MAX_VALUE_BYTES,
@@ -35,8 +36,8 @@ RECORD = Record(3, b"value", 60.0)
         Pong(b"token"),
         FindNode(key("k"), 20),
         FindValue(key("k"), 20),
-        Found(b"token", (CONTACT,) * MAX_CONTACTS),
-        FoundValue(b"token", RECORD, (CONTACT,)),
+        Found(b"token", pack_contacts([CONTACT] * MAX_CONTACTS)),
+        FoundValue(b"token", RECORD, pack_contacts([CONTACT])),
         Store(key("k"), RECORD, b"token"),
         Stored(3),
         Refused("token"),
@@ -75,8 +76,8 @@ def test_a_record_out_of_bounds_is_refused_here_and_from_a_peer(
         [0x02, bytes(20), 0],
         [0x02, bytes(20), MAX_CONTACTS + 1],
         [0x02, bytes(1), 20],
-        [0x03, b"t", [CONTACT.packed()] * (MAX_CONTACTS + 1)],
-        [0x03, b"t", [b"x"]],
+        [0x03, b"t", bytes(39 * MAX_CONTACTS + 1)],
+        [0x03, b"t", [CONTACT.packed()]],
         [0x07, bytes(20), {"a": "dict"}, b"t"],
         [0x09, "r" * 33],
     ],

@@ -1,0 +1,45 @@
+"""Lists of contacts survive the way, and nothing else passes for one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.contact import Contact
+from overlay.dht.contact_list import pack_contacts, unpack_contacts
+from overlay.wire import WireError
+from tests.overlay.dht.swarm import key
+
+FOUR = Contact(key(4), "127.0.0.1", 4000)
+SIX = Contact(key(6), "2001:db8::1", 4001)
+
+
+@given(st.lists(st.sampled_from([FOUR, SIX]), max_size=64))
+def test_a_list_survives_the_way(contacts: list[Contact]) -> None:
+    assert unpack_contacts(pack_contacts(contacts)) == contacts
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00",
+        b"\x01a",
+        b"\x1a",
+        pack_contacts([FOUR])[:-1],
+        pack_contacts([SIX]) + b"\x1a",
+        bytes(40),
+    ],
+)
+def test_other_bytes_are_a_wire_error(data: bytes) -> None:
+    with pytest.raises(WireError):
+        unpack_contacts(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_list_or_a_wire_error(data: bytes) -> None:
+    try:
+        contacts = unpack_contacts(data)
+    except WireError:
+        return
+    assert pack_contacts(contacts) == data
