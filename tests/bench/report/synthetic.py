@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +26,12 @@ def aggregates(
     return Aggregates(row for row in changed if row is not None)
 
 
-def _rows() -> Iterator[Aggregate]:
+@functools.cache
+def _rows() -> tuple[Aggregate, ...]:
+    return tuple(_made_up())
+
+
+def _made_up() -> Iterator[Aggregate]:
     seen: set[tuple[object, ...]] = set()
     for name in ("quick", "churn"):
         for experiment in BUILT_IN[name]().experiments:

@@ -75,6 +75,14 @@ class Daemon:
         self._process.wait(60)
 
 
+A_JOB_FOR_EACH_ROW = """
+import sys
+from bench import cli
+from bench.spark import execute
+execute.JOB_SECONDS_PER_CORE = 0
+sys.exit(cli.main())
+"""
+
 LOGGING = """rootLogger.level = info
 rootLogger.appenderRef.stdout.ref = console
 appender.console.type = Console
@@ -122,11 +130,11 @@ def test_a_standalone_cluster_gives_the_same_results_bit_for_bit(
 @pytest.mark.sweep
 def test_a_run_that_is_killed_continues_where_it_stopped(tmp_path: Path) -> None:
     suite = tmp_path / "long.toml"
-    # Rows that are thought to be long, so that each is a job of its own, and are not.
     failed = [number / 40 for number in range(30)]
-    suite.write_text(f'[[grid]]\ntier = "model"\nrepetitions = 1000000\nfailed = {failed}\n')
+    suite.write_text(f'[[grid]]\ntier = "model"\nfailed = {failed}\n')
     out = tmp_path / "out"
-    command = camcast("run", str(suite), "--out", str(out), "--master", "local[2]")
+    arguments = ["bench", "run", str(suite), "--out", str(out), "--master", "local[2]"]
+    command = [sys.executable, "-c", A_JOB_FOR_EACH_ROW, *arguments]
     with (tmp_path / "log").open("w") as log:
         first = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         while first.poll() is None and not any((out / "results").rglob("*.parquet")):

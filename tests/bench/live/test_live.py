@@ -1,0 +1,68 @@
+"""The live tier: real processes that are always cleared away, results in the schema of every tier."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from pathlib import Path
+
+import pytest
+
+from bench.experiment import Experiment, ExperimentError
+from bench.live.population import LivePopulation
+from bench.live.process import LiveError
+from bench.tiers import run
+
+SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0, "a": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong"),
+    [
+        ({"loss": 0.1}, "loss must be 0, not 0.1"),
+        ({"failure": "churn", "failed": 0.1}, "it has no churn"),
+        ({"failure": "weak", "failed": 0.1}, "it has no weak"),
+    ],
+)
+def test_what_loopback_cannot_do_is_refused(fields: dict[str, object], wrong: str) -> None:
+    with pytest.raises(ExperimentError, match=wrong):
+        run(Experiment(**SMALL | {"mode": "unstructured"} | fields))  # type: ignore[arg-type]
+
+
+def test_an_event_reaches_everyone_who_is_alive_and_nobody_else() -> None:
+    experiment = Experiment(**SMALL, mode="unstructured", p_sel=1.0, failed=0.4, repetitions=2)  # type: ignore[arg-type]
+    results = run(experiment)
+    assert [(r.repetition, r.community, r.processes) for r in results] == [
+        (0, 0, 5),
+        (0, 1, 3),
+        (1, 0, 5),
+        (1, 1, 3),
+    ]
+    for result in results:
+        assert result.alive == (3, 2)[result.community]
+        # With c = 5 every table holds everyone, and with p_sel = 1 everyone sends upward.
+        assert (result.reached, result.everyone, result.parasites) == (result.alive, 1.0, 0)
+        assert result.rounds is not None
+        assert result.seconds is not None
+        assert result.seconds > 0
+        assert result.table_entries
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("mode", ["semi-structured", "structured"])
+def test_the_modes_with_a_dht_run_live(mode: str) -> None:
+    results = run(Experiment(**SMALL, mode=mode, p_sel=1.0))  # type: ignore[arg-type]
+    assert [(r.reached, r.parasites) for r in results] == [(5, 0), (3, 0)]
+    assert multiprocessing.active_children() == []
+
+
+def test_no_process_is_left_when_a_run_fails(tmp_path: Path) -> None:
+    experiment = Experiment(**SMALL, mode="unstructured")  # type: ignore[arg-type]
+    nowhere = tmp_path / "missing"
+    with (
+        pytest.raises(LiveError, match="no trace can be written"),
+        LivePopulation(experiment, nowhere, random.Random(1)) as population,
+    ):
+        population.start()
+    assert multiprocessing.active_children() == []

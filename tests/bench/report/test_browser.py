@@ -1,0 +1,98 @@
+"""The report in a headless browser: it opens from a file, throws nothing, and draws every figure."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.report import write_report
+from bench.report.figures import RECIPES
+from tests.bench.report.synthetic import aggregates
+from tests.bench.report.test_report import keep
+
+BROWSER = next(
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
+)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+
+PROBE = """<script>
+const boxes = [...document.querySelectorAll("svg.figure, svg.spread")];
+const flat = boxes.filter((box) => box.getBoundingClientRect().height < 50);
+const button = document.querySelector(".legend button");
+button.click();
+const label = CSS.escape(button.dataset.label);
+const lines = button.closest("figure").querySelectorAll(`.series[data-label="${label}"]`);
+const slider = document.querySelector(".hops input");
+slider.value = 0;
+slider.dispatchEvent(new Event("input"));
+const dots = [...document.querySelectorAll("svg.spread .dot")];
+const shown = dots.filter((mark) => getComputedStyle(mark).display !== "none");
+const figure = document.querySelector("svg.figure");
+const dot = figure.querySelector(".series:not(.hidden) .dot").getBoundingClientRect();
+figure.dispatchEvent(new PointerEvent("pointermove", {clientX: dot.left + 2, clientY: dot.top + 2}));
+document.body.dataset.probe = JSON.stringify({
+  drawn: boxes.length, flat: flat.length, lines: lines.length,
+  hidden: [...lines].every((line) => getComputedStyle(line).display === "none"),
+  shown: shown.length, tip: document.getElementById("tip").textContent,
+  wide: document.documentElement.scrollWidth > innerWidth,
+});
+</script>"""
+"""Appended to the page: what a reader does, and what is to be seen of it."""
+
+
+def browse(page: Path, profile: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    assert BROWSER is not None
+    return subprocess.run(
+        [
+            BROWSER,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            f"--user-data-dir={profile}",
+            "--enable-logging=stderr",
+            *options,
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@pytest.mark.parametrize("width", [420, 1400])
+def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, width: int) -> None:
+    keep(aggregates(), tmp_path)
+    page = write_report(tmp_path)
+    page.write_text(page.read_text().replace("</body>", f"{PROBE}</body>"))
+    seen = browse(page, tmp_path / "profile", f"--window-size={width},900", "--dump-dom")
+    console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
+    assert console == []
+    probe = re.search(r'data-probe="([^"]*)"', seen.stdout)
+    assert probe is not None, seen.stderr[-2000:]
+    found = probe.group(1).replace("&quot;", '"')
+    assert f'"drawn":{len(RECIPES) + 1},"flat":0' in found
+    assert '"hidden":true' in found
+    assert '"lines":0' not in found
+    assert '"shown":1,' in found
+    assert "runs" in found
+    assert '"wide":false' in found
+
+
+def test_a_broken_script_would_be_seen(tmp_path: Path) -> None:
+    page = tmp_path / "broken.html"
+    page.write_text("<script>nothing.there()</script>")
+    seen = browse(page, tmp_path / "profile", "--dump-dom")
+    assert "CONSOLE" in seen.stderr

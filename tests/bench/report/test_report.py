@@ -1,0 +1,190 @@
+"""The report drawn from made-up aggregates: complete, well-formed, self-contained, and decided by them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from bench.aggregate import WHOLE, aggregate_schema
+from bench.aggregates import Aggregate, Aggregates
+from bench.claims import CLAIMS
+from bench.report import write_report
+from bench.report.content import content
+from bench.report.figures import RECIPES, figures
+from bench.report.page import as_html, as_markdown
+from bench.report.spread import draw_spread, in_words, spread
+from bench.report.svg import draw
+from bench.spread import FILE, SpreadError
+from tests.bench.report.synthetic import aggregates
+
+EVENT: dict[str, Any] = {
+    "mode": "structured",
+    "sizes": [4, 2],
+    "seed": 1,
+    "missed": [1, 0],
+    "had": [[0, 0, 0, None], [0, 1, 1, 0], [0, 2, 1, 0], [1, 3, 2, 1], [1, 4, 3, 3]],
+}
+VOID = {"meta", "br", "input", "link", "img", "hr"}
+
+
+class Balance(HTMLParser):
+    """Fails on a tag that is closed out of turn, and keeps what is still open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: object) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+
+def page(made: Aggregates, directory: Path) -> str:
+    (directory / FILE).write_text(json.dumps([EVENT]))
+    return as_html(content(made, directory, spread(directory)))
+
+
+def keep(made: Aggregates, directory: Path) -> None:
+    """The aggregates as a run leaves them."""
+    rows = [dataclasses.asdict(row) for row in made.select()]
+    for row in rows:
+        row["sizes"] = ",".join(map(str, row["sizes"]))
+    (directory / "aggregates").mkdir()
+    table = pa.Table.from_pylist(rows, schema=aggregate_schema())
+    parquet.write_table(table, directory / "aggregates" / "part-0.parquet")
+    (directory / FILE).write_text(json.dumps([EVENT]))
+
+
+def test_every_recipe_is_drawn_with_a_line_in_every_panel() -> None:
+    drawn = {figure.name: figure for figure in figures(aggregates())}
+    assert set(drawn) == {recipe.name for recipe in RECIPES}
+    for figure in drawn.values():
+        assert all(panel.series for panel in figure.panels), figure.name
+        root = ElementTree.fromstring(draw(figure))
+        dots = [e for e in root.iter() if e.get("class") == "dot"]
+        assert len(dots) == sum(len(s.points) for p in figure.panels for s in p.series)
+
+
+def test_the_page_is_well_formed_and_has_everything(tmp_path: Path) -> None:
+    text = page(aggregates(), tmp_path)
+    parser = Balance()
+    parser.feed(text)
+    parser.close()
+    assert parser.open == []
+    for name in [recipe.name for recipe in RECIPES]:
+        assert f'data-figure="{name}"' in text
+    for claim in CLAIMS:
+        assert f'data-claim="{claim.name}"' in text
+    assert 'data-spread="structured"' in text
+    assert "camcast bench run quick" in text
+
+
+def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+    text = page(aggregates(), tmp_path)
+    assert set(re.findall(r"https?://[^\s\"'<)]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert not re.findall(r"<(?:script|img|iframe|link)[^>]*(?:src|href)=", text)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_no_machine_path_is_in_the_page(tmp_path: Path) -> None:
+    assert str(tmp_path.parent) not in page(aggregates(), tmp_path)
+
+
+def verdict(text: str, claim: str) -> str:
+    row = re.search(rf'data-claim="{claim}".*?class="verdict (\w+)"', text)
+    assert row is not None
+    return row.group(1)
+
+
+def parasite(row: Aggregate) -> Aggregate:
+    wrong = row.metric == "parasites" and row.protocol == "camcast" and row.community == WHOLE
+    return dataclasses.replace(row, low=1.0, value=1.0, high=1.0) if wrong else row
+
+
+def lost_reception(row: Aggregate) -> Aggregate:
+    wrong = (
+        row.metric == "reception" and row.protocol == "camcast" and row.figure == "figures-13-16"
+    )
+    return dataclasses.replace(row, low=0.5, value=0.5, high=0.5) if wrong else row
+
+
+def many_messages(row: Aggregate) -> Aggregate:
+    wrong = row.metric == "messages_inside" and row.figure == "scale"
+    return dataclasses.replace(row, value=row.value * 2) if wrong else row
+
+
+def slow(row: Aggregate) -> Aggregate:
+    wrong = row.metric == "rounds" and row.figure == "table-1"
+    return dataclasses.replace(row, low=20.0, value=20.0, high=20.0) if wrong else row
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [
+        ("no-parasites", parasite),
+        ("degradation", lost_reception),
+        ("messages", many_messages),
+        ("table-1", slow),
+    ],
+)
+def test_a_verdict_changes_with_the_results(claim: str, change: Any, tmp_path: Path) -> None:
+    assert verdict(page(aggregates(), tmp_path), claim) == "yes"
+    assert verdict(page(aggregates(change), tmp_path), claim) == "no"
+
+
+@pytest.mark.parametrize("claim", [claim.name for claim in CLAIMS])
+def test_what_was_not_measured_is_undecided(claim: str, tmp_path: Path) -> None:
+    nothing = Aggregates([])
+    assert verdict(page(nothing, tmp_path), claim) == "open"
+
+
+def test_the_report_is_written_with_its_figures_and_as_markdown(tmp_path: Path) -> None:
+    keep(aggregates(), tmp_path)
+    path = write_report(tmp_path)
+    assert path == tmp_path / "report.html"
+    text = (tmp_path / "report.md").read_text()
+    named = re.findall(r"\]\((figures/[^)]+\.svg)\)", text)
+    assert len(named) == len(RECIPES)
+    for name in named:
+        ElementTree.fromstring((tmp_path / name).read_text())
+
+
+def test_markdown_tells_the_same_verdicts(tmp_path: Path) -> None:
+    text = as_markdown(content(aggregates(parasite), tmp_path, ""))
+    assert "does not hold: parasites were received" in text
+
+
+def test_an_event_is_drawn_with_every_process_and_every_copy() -> None:
+    root = ElementTree.fromstring(draw_spread(EVENT, last=3))
+    classes = [element.get("class", "") for element in root.iter()]
+    assert sum(name.startswith("dot") for name in classes) == 5
+    assert classes.count("copy") == 3
+    assert classes.count("copy up") == 1
+    assert classes.count("missed") == 1
+    assert in_words(EVENT).startswith(
+        "Reached, from the bottom community up: 3 of 4, 2 of 2, in 3 hops"
+    )
+
+
+def test_without_an_emulated_run_there_is_no_event_to_draw(tmp_path: Path) -> None:
+    assert spread(tmp_path) == ""
+    (tmp_path / FILE).write_text("torn")
+    with pytest.raises(SpreadError, match=r"spread\.json is damaged"):
+        spread(tmp_path)

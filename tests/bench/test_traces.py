@@ -1,0 +1,121 @@
+"""What is read from traces: histories of events, and files that are no traces."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+
+from bench.traces import (
+    CommunityMembers,
+    TraceFileError,
+    community_results,
+    histories,
+    read_trace,
+)
+
+EVENT = "e" * 32
+
+
+def row(time: float, node: str, kind: str, topic: str, **more: Any) -> dict[str, Any]:
+    return {"time": time, "node": node, "kind": kind, "topic": topic} | more
+
+
+ROWS = [
+    row(0.0, "a", "join", "/x"),
+    row(1.0, "a", "publish", "/x", event=EVENT),
+    row(1.0, "a", "send", "/x", event=EVENT, peer="b", hops=1),
+    row(1.0, "a", "send", "/x", event=EVENT, peer="c", hops=1),
+    row(1.1, "b", "receive", "/x", event=EVENT, peer="a", hops=1),
+    row(1.2, "b", "send", "/x", event=EVENT, peer="c", hops=2),
+    row(1.2, "b", "upward", "/x", event=EVENT, peer="r", hops=2, detail="/"),
+    row(1.3, "c", "receive", "/x", event=EVENT, peer="b", hops=2),
+    row(1.4, "c", "duplicate", "/x", event=EVENT, peer="a", hops=1),
+    row(1.5, "r", "receive", "/", event=EVENT, peer="b", hops=2),
+    row(1.6, "z", "receive", "/y", event=EVENT, peer="b", hops=2),
+    row(1.6, "q", "receive", "/", event="f" * 32, peer="r", hops=9),  # of a publisher not traced
+]
+MEMBERS = [
+    CommunityMembers("/y", 2, frozenset({"y"}), frozenset({"y"})),
+    CommunityMembers("/x", 4, frozenset({"a", "b", "c", "d"}), frozenset({"a", "b", "c", "d"})),
+    CommunityMembers("/", 1, frozenset({"r"}), frozenset({"r"})),
+]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_events_history_does_not_depend_on_the_order_of_the_rows(seed: int) -> None:
+    rows = list(ROWS)
+    random.Random(seed).shuffle(rows)
+    [history] = histories(rows).values()
+    results = community_results(history, 3, MEMBERS)
+    below, own, above = results
+    assert (own.reached, own.everyone, own.rounds, own.seconds) == (3, 0.0, 2, pytest.approx(0.3))
+    assert (own.messages_inside, own.messages_upward, own.useful, own.duplicates) == (3, 1, 2, 1)
+    assert (above.reached, above.everyone, above.rounds, above.parasites) == (1, 1.0, 2, 0)
+    assert (below.reached, below.everyone, below.parasites) == (None, None, 1)
+    assert {result.repetition for result in results} == {3}
+
+
+def test_every_first_reception_is_a_hop_of_the_history() -> None:
+    [history] = histories(ROWS).values()
+    assert sorted(history.hops) == [
+        (1, "a", "b", "/x"),
+        (2, "b", "c", "/x"),
+        (2, "b", "r", "/"),
+        (2, "b", "z", "/y"),
+    ]
+
+
+def test_json_lines_and_parquet_give_the_same_rows(tmp_path: Path) -> None:
+    lines, table = tmp_path / "t.jsonl", tmp_path / "t.parquet"
+    lines.write_text("".join(json.dumps(line) + "\n" for line in ROWS))
+    names = ("time", "node", "kind", "topic", "event", "peer", "hops", "detail")
+    columns = {name: [line.get(name) for line in ROWS] for name in names}
+    parquet.write_table(pa.table(columns), table)
+    read = [{k: v for k, v in line.items() if v is not None} for line in read_trace(table)]
+    assert read == read_trace(lines) == ROWS
+
+
+GOOD = json.dumps(row(0.0, "a", "join", "/"))
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("{", "line 2, is no JSON"),
+        ("[1]", "line 2, has no time, node, kind and topic"),
+        (json.dumps(row("late", "a", "join", "/")), "line 2: time cannot be 'late'"),  # type: ignore[arg-type]
+        (json.dumps(row(1.0, "a", "send", "/")), "line 2: a row of kind send needs event"),
+        (
+            json.dumps(row(1.0, "a", "receive", "/", event=EVENT, peer="b")),
+            "line 2: a row of kind receive needs hops",
+        ),
+    ],
+)
+def test_a_bad_line_is_named_by_file_and_number(line: str, wrong: str, tmp_path: Path) -> None:
+    path = tmp_path / "node.jsonl"
+    path.write_text(f"{GOOD}\n{line}\n")
+    with pytest.raises(TraceFileError, match=r"node\.jsonl") as caught:
+        read_trace(path)
+    assert wrong in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_files_are_named(tmp_path: Path) -> None:
+    for name, content, wrong in (
+        ("a.parquet", b"nothing of the kind", "not Parquet"),
+        ("b.jsonl", b"\xff\xfe\x00", "not text in UTF-8"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(TraceFileError, match=wrong):
+            read_trace(tmp_path / name)
+    parquet.write_table(pa.table({"time": [1.0]}), tmp_path / "c.parquet")
+    with pytest.raises(TraceFileError, match="has no column node"):
+        read_trace(tmp_path / "c.parquet")
+    with pytest.raises(TraceFileError, match=r"d\.jsonl cannot be read"):
+        read_trace(tmp_path / "d.jsonl")
