@@ -11,7 +11,7 @@ NAME = "paper"
 
 def suite() -> Suite:
     experiments = simulation(NAME, repetitions=1000) + tables(NAME, repetitions=1000)
-    experiments += implementation(NAME, p_sel=P_SEL, networks=5, repetitions=10, live=True)
+    experiments += implementation(NAME, p_sel=P_SEL, networks=5, repetitions=10, live=P_SEL)
     experiments += crashes(NAME, failed=[0.0, 0.1, 0.3, 0.5], networks=3, repetitions=10)
     return Suite(NAME, "every figure and table of the paper's evaluation", distinct(experiments))
 
@@ -69,11 +69,12 @@ def tables(name: str, repetitions: int) -> list[Experiment]:
 
 
 def implementation(
-    name: str, p_sel: list[float], networks: int, repetitions: int, live: bool
+    name: str, p_sel: list[float], networks: int, repetitions: int, live: list[float]
 ) -> list[Experiment]:
     """Figures 19 to 28: the share of links p_sel, for real nodes and for the simulator beside them.
 
-    `networks` are built apart, and each disseminates `repetitions` events.
+    `networks` are built apart, and each disseminates `repetitions` events; with the shares in `live` one
+    more is of real processes.
     """
     found = expand(
         name,
@@ -84,7 +85,7 @@ def implementation(
         repetitions=networks * repetitions * 10,
         **IMPLEMENTED,
     )
-    for tier, count in (("emulate", networks), ("live", 1 if live else 0)):
+    for tier, shares, count in (("emulate", p_sel, networks), ("live", live, 1)):
         for seed in range(count):
             found += expand(
                 name,
@@ -92,7 +93,7 @@ def implementation(
                 seed,
                 tier=tier,
                 mode=MODES,
-                p_sel=p_sel,
+                p_sel=shares,
                 repetitions=repetitions,
                 **IMPLEMENTED,
             )
