@@ -14,8 +14,11 @@ delivers.
     iurb   the same without a failure detector, while a majority of the members is correct
     pb     probabilistic: each member delivers with high probability, at a cost that does not grow with N^2
 
-`order` is "none", "fifo" or "causal". `rb` and `urb` rely on a failure detector that must not be
-started before every process runs: by default it is started when all members have been met.
+`order` is "none", "fifo" or "causal". With a `log`, a file of its own for each member, `iurb` outlives
+crashes: a member that comes back with its log delivers what it missed, and again what the application
+was not done with when it crashed, that is, the last message that it got from the iterator and those
+after it. `rb` and `urb` rely on a failure detector that must not be started before every process runs:
+by default it is started when all members have been met.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -35,12 +39,13 @@ from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.wire import encode
 from pubsub.broadcast import stacks
-from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector
+from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector, Taken
 from pubsub.broadcast.kernel import Channel, Event
 from pubsub.broadcast.meeting import Hello, Meeting, Refusal
 from pubsub.broadcast.message import Message, Packet
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.process import OnCrash, Process
+from pubsub.group_log import SqliteLog
 
 DetectorStart = Literal["when_met", "by_hand"]
 
@@ -65,6 +70,9 @@ class GroupMessage:
     data: Any
     """None, bool, int, float, str, bytes, list or dict."""
 
+    number: int
+    """Of this broadcast among those of the member, from 1; 0 with `beb`, which does not count."""
+
 
 class Group:
     """One member of a group; iterate over it inside `async with`, from one task at a time.
@@ -82,6 +90,7 @@ class Group:
         order: str = "none",
         probabilistic: Probabilistic | None = None,
         detector: DetectorStart = "when_met",
+        log: str | Path | None = None,
         runtime: Runtime | None = None,
         keys: tuple[bytes, ...] = (),
         insecure: bool = False,
@@ -101,6 +110,8 @@ class Group:
             raise UsageError(f'detector is "when_met" or "by_hand", not {detector!r}')
         self.rank = rank
         self.qos = stacks.stack(qos, order, probabilistic)
+        if log is not None and (qos != "iurb" or order != "none"):
+            raise UsageError('a log goes with qos="iurb" and order="none"')
         self.crashed: list[int] = []
         """The members that the failure detector has declared crashed."""
         self._detector_start = detector
@@ -108,7 +119,10 @@ class Group:
         self._config = RuntimeConfig(
             EndpointConfig(self.addresses[rank], keys=keys, insecure=insecure)
         )
-        self._name = f"{qos} {order}"
+        self._log_path = log
+        self._log: SqliteLog | None = None
+        self._untaken: Taken | None = None
+        self._name = f"{qos} {order}" + (" with logs" if log is not None else "")
         self._most_unread = most_unread
         self._inbox: deque[GroupMessage] = deque()
         self._news = asyncio.Event()
@@ -124,6 +138,9 @@ class Group:
     async def __aenter__(self) -> Self:
         if self._runtime is not None or self._closed:
             raise UsageError("a group is entered once; make another one")
+        if self._log_path is not None:
+            self._log = SqliteLog(self._log_path)
+            self.qos = stacks.recoverable(self._log)
         self._runtime = self._given or await Runtime.open(self._config)
         self._open(self._runtime)
         return self
@@ -131,17 +148,19 @@ class Group:
     def _open(self, runtime: Runtime) -> None:
         members: list[Contact | None] = [None] * len(self.addresses)
         members[self.rank] = runtime.contact
-        datagrams = runtime.context("datagram")
         self._process = Process(
-            self.rank, members, runtime.context("channel"), datagrams, self._watch
+            self.rank,
+            members,
+            runtime.context("channel"),
+            runtime.context("datagram"),
+            self._watch,
         )
         text = " ".join([self._name, *map(str, self.addresses)])
         self._meeting = Meeting(
             self._process,
-            datagrams,
             self.addresses,
             hashlib.sha256(text.encode()).digest()[:16],
-            may_return=False,
+            may_return=self._log is not None,
             on_met=self._met,
             on_refused=self._refused,
         )
@@ -174,6 +193,7 @@ class Group:
         except TimeoutError:
             pass
         finally:
+            self._process.stop()
             self._end_watch()
             for contact in self._watched:
                 runtime.failure.unwatch(contact)
@@ -181,6 +201,8 @@ class Group:
                 runtime.off(packet)
             if self._given is None:
                 await runtime.close()
+            if self._log is not None:
+                self._log.close()
 
     async def _drained(self, runtime: Runtime) -> None:
         for contact in self._others():
@@ -268,7 +290,7 @@ class Group:
 
     def _delivered(self, event: Event) -> None:
         if isinstance(event, Deliver):
-            self._inbox.append(GroupMessage(event.source, event.message.data))
+            self._inbox.append(GroupMessage(event.source, event.message.data, event.number))
         elif isinstance(event, Crash):
             self.crashed.append(event.rank)
         self._news.set()
@@ -277,13 +299,19 @@ class Group:
         return self
 
     async def __anext__(self) -> GroupMessage:
+        if self._untaken is not None and not self._closed:
+            self._check_open().push(self._untaken)
+            self._untaken = None
         while not self._inbox:
             if self._closed:
                 raise StopAsyncIteration
             self._check_open()
             await self._next_news()
         self._news.set()
-        return self._inbox.popleft()
+        message = self._inbox.popleft()
+        if self._log is not None:
+            self._untaken = Taken(message.source, message.number)
+        return message
 
     async def _next_news(self) -> None:
         self._news.clear()

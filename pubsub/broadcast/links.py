@@ -17,12 +17,15 @@ MOST_WAITING = 10_000
 
 
 class _Links(Session):
-    def __init__(self, process: Process, context: Context, keeps: bool) -> None:
+    def __init__(self, process: Process, perfect: bool) -> None:
         super().__init__(process)
-        self._context = context
-        self._keeps = keeps
+        self._perfect = perfect
         self._waiting: dict[int, list[Packet]] = {}
         self._last: tuple[Message | None, str, Packet | None] = (None, "", None)
+
+    @property
+    def _context(self) -> Context:
+        return self.process.perfect if self._perfect else self.process.unreliable
 
     def on_down(self, channel: Channel, event: Event) -> None:
         if not isinstance(event, Send):
@@ -32,7 +35,7 @@ class _Links(Session):
         contact = self.process.members[event.to]
         if contact is not None:
             self._context.send(contact, packet)
-        elif self._keeps and len(self._waiting.setdefault(event.to, [])) < MOST_WAITING:
+        elif self._perfect and len(self._waiting.setdefault(event.to, [])) < MOST_WAITING:
             self._waiting[event.to].append(packet)
         else:
             self.process.count("member_not_found")
@@ -61,7 +64,7 @@ class PerfectLinks(Layer):
     provides = ("perfect links", "links")
 
     def session(self, process: Process) -> Session:
-        return _Links(process, process.perfect, keeps=True)
+        return _Links(process, perfect=True)
 
 
 class UnreliableLinks(Layer):
@@ -71,4 +74,4 @@ class UnreliableLinks(Layer):
     provides = ("unreliable links", "links")
 
     def session(self, process: Process) -> Session:
-        return _Links(process, process.unreliable, keeps=False)
+        return _Links(process, perfect=False)

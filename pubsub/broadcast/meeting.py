@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import ID_BYTES, Address, Contact, PeerId
-from overlay.context import Context
 from overlay.wire import message
 from pubsub.broadcast.process import Process
 
@@ -40,12 +39,11 @@ class Refusal:
 
 
 class Meeting:
-    """Tells `process.found` of each member. `context` sends datagrams."""
+    """Tells `process.found` of each member; it speaks over the unreliable links."""
 
     def __init__(
         self,
         process: Process,
-        context: Context,
         addresses: Sequence[Address],
         group: bytes,
         *,
@@ -54,7 +52,6 @@ class Meeting:
         on_refused: Callable[[int], None],
     ) -> None:
         self._process = process
-        self._context = context
         self._addresses = addresses
         self._group = group
         self._may_return = may_return
@@ -72,7 +69,7 @@ class Meeting:
         for rank in missing:
             self._say_hello(Contact(_NOBODY, *self._addresses[rank]), is_answer=False)
         if missing:
-            self._context.call_later(AGAIN_AFTER, self.start)
+            self._process.unreliable.call_later(AGAIN_AFTER, self.start)
 
     def hello(self, sender: Contact, hello: Hello) -> None:
         if hello.group != self._group or not 0 <= hello.rank < len(self._addresses):
@@ -84,7 +81,7 @@ class Meeting:
         known = self._process.members[hello.rank]
         if known is not None and known.id != sender.id and not self._may_return:
             self._process.count("returned")
-            self._context.send(sender, Refusal(self._group))
+            self._process.unreliable.send(sender, Refusal(self._group))
             return
         if not hello.is_answer:
             self._say_hello(sender, is_answer=True)
@@ -97,4 +94,4 @@ class Meeting:
             self._on_refused(self._addresses.index(sender.address))
 
     def _say_hello(self, to: Contact, is_answer: bool) -> None:
-        self._context.send(to, Hello(self._group, self._process.rank, is_answer))
+        self._process.unreliable.send(to, Hello(self._group, self._process.rank, is_answer))

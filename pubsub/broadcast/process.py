@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context
+from overlay.context import Context, Timer
 from overlay.errors import UsageError
 from pubsub.broadcast.events import MemberFound, Receive
 from pubsub.broadcast.kernel import Channel, Scheduler
@@ -17,6 +17,24 @@ WatchMembers = Callable[[OnCrash], None]
 
 def _nobody_watches(on_crash: OnCrash) -> None:
     """Where no stack has a failure detector."""
+
+
+class _Stopped:
+    """A context in which nothing happens any more."""
+
+    def __init__(self, before: Context) -> None:
+        self.contact = before.contact
+        self.random = before.random
+        self.now = before.now
+
+    def send(self, to: Contact, message: object) -> None:
+        pass
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        return self
+
+    def cancel(self) -> None:
+        """It is its own timer, and never rings."""
 
 
 class Process:
@@ -70,6 +88,10 @@ class Process:
         self._ranks[contact.id] = rank
         for channel in list(self._channels.values()):
             channel.rise(MemberFound(rank))
+
+    def stop(self) -> None:
+        """Send nothing and set no timer from now on."""
+        self.perfect = self.unreliable = _Stopped(self.perfect)
 
     def rank_of(self, contact: Contact) -> int | None:
         return self._ranks.get(contact.id)

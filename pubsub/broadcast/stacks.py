@@ -14,6 +14,8 @@ from pubsub.broadcast.lazy_reliable import LazyReliable
 from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
 from pubsub.broadcast.perfect_detector import PerfectDetector
 from pubsub.broadcast.probabilistic import Probabilistic
+from pubsub.broadcast.recoverable import RecoverableUniform
+from pubsub.broadcast.stable_log import StableLog
 from pubsub.broadcast.uniform import UniformAllAck
 
 PATIENCE = 2.0
@@ -48,3 +50,8 @@ def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = 
     elif order == "causal":
         layers = (CausalOrder(PATIENCE if name in ("pb", "beb") else None), *layers)
     return compose(name, *layers)
+
+
+def recoverable(log: StableLog) -> QoS:
+    """The stack of `iurb` whose members come back from a crash with their logs."""
+    return compose("iurb", RecoverableUniform(log), BestEffort(), PerfectLinks())

@@ -37,6 +37,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--order", choices=ORDERS, default="none")
     parser.add_argument("--fanout", type=int, default=4, help="of pb")
     parser.add_argument("--maxrounds", type=int, default=6, help="of pb")
+    parser.add_argument("--log", metavar="FILE", help="with iurb: come back from a crash with it")
     parser.add_argument("--key-file", metavar="FILE", help="network keys, one a line")
     parser.add_argument(
         "--insecure", action="store_true", help="allow a public address without a key"
@@ -65,6 +66,7 @@ async def talk(arguments: argparse.Namespace) -> int:
         order=arguments.order,
         probabilistic=Probabilistic(arguments.fanout, arguments.maxrounds),
         detector="by_hand",
+        log=arguments.log,
         keys=read_keys(arguments.key_file) if arguments.key_file else (),
         insecure=arguments.insecure,
     )

@@ -63,7 +63,8 @@ class _Context:
 
     def call_later(self, delay: float, action: Callable[[], None]) -> _Timer:
         timer = _Timer(self.rank, self.world.now + delay, action)
-        self.world.timers.append(timer)
+        if self.world.up[self.rank]:
+            self.world.timers.append(timer)
         return timer
 
 
@@ -90,8 +91,8 @@ class World:
         self.unnoticed: list[tuple[int, int]] = []
         self._sent_by = [0] * size
         self._crash_after = dict(self.schedule.crashes)
-        self.processes: list[Process] = []
-        self.channels: list[Channel] = []
+        self.processes: dict[int, Process] = {}
+        self.channels: dict[int, Channel] = {}
         for rank in range(size):
             self._open(rank)
 
@@ -100,11 +101,14 @@ class World:
         process = Process(
             rank, self.contacts, context, watch=lambda told: self.watchers.update({rank: told})
         )
-        self.processes.append(process)
-        self.channels.append(
-            self.qos.open(process, lambda event: self._delivered(rank, event), channel="test")
+        self.processes[rank] = process
+        self.channels[rank] = self.qos_of(rank).open(
+            process, lambda event: self._delivered(rank, event), channel="test"
         )
         self.channels[rank].push(StartDetector())
+
+    def qos_of(self, rank: int) -> QoS:
+        return self.qos
 
     def correct(self) -> list[int]:
         return [rank for rank, up in enumerate(self.up) if up]

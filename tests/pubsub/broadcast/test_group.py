@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +126,42 @@ def test_a_majority_goes_on_in_a_partition_and_the_rest_catches_up() -> None:
     on_a_network(main, loss=0.02)
 
 
+def test_a_member_with_a_log_comes_back_and_delivers_what_it_missed(tmp_path: Path) -> None:
+    async def main(net: Network) -> None:
+        taken: dict[int, list[Any]] = {rank: [] for rank in range(3)}
+        groups: dict[int, Group] = {}
+
+        async def program(rank: int) -> None:
+            log = tmp_path / f"{rank}.sqlite"
+            async with Group(MEMBERS[:3], rank, "iurb", log=log) as group:
+                groups[rank] = group
+                async for message in group:
+                    taken[rank].append(message.data)
+
+        for rank in range(3):
+            net.spawn(nth_host(rank), program(rank))
+        await asyncio.sleep(2)
+        await net.spawn(nth_host(0), groups[0].broadcast("before"))
+        await asyncio.sleep(2)
+        net.crash(nth_host(2))
+        assert groups[2]._log is not None
+        groups[2]._log._file.close()  # as the end of a real process does, with nothing more written
+        await net.spawn(nth_host(0), groups[0].broadcast("meanwhile"))
+        await asyncio.sleep(10)
+        assert taken == {0: ["before", "meanwhile"], 1: ["before", "meanwhile"], 2: ["before"]}
+        net.restart(nth_host(2))
+        taken[2].clear()
+        net.spawn(nth_host(2), program(2))
+        await asyncio.sleep(10)
+        assert "meanwhile" in taken[2]
+        await net.spawn(nth_host(2), groups[2].broadcast("after"))
+        await asyncio.sleep(10)
+        assert [taken[rank][-1] for rank in range(3)] == ["after"] * 3
+        assert taken[0] == ["before", "meanwhile", "after"]
+
+    on_a_network(main)
+
+
 def test_a_process_that_started_again_is_refused() -> None:
     async def main(net: Network) -> None:
         async def program(rank: int) -> None:
@@ -156,6 +193,25 @@ def test_the_detector_is_not_started_before_everyone_was_met() -> None:
     on_a_network(main)
 
 
+@pytest.mark.parametrize("qos", NAMES)
+def test_a_closed_group_leaves_nothing_behind_on_a_runtime_that_goes_on(qos: str) -> None:
+    async def main(net: Network) -> None:
+        async def program() -> None:
+            config = RuntimeConfig(EndpointConfig(MEMBERS[0]))
+            async with await Runtime.open(config) as runtime:
+                async with Group(MEMBERS, 0, qos, runtime=runtime) as group:
+                    await group.broadcast("to nobody")
+                await asyncio.sleep(5)
+                assert not runtime._timers
+                assert not runtime.failure.watched
+                async with Group(MEMBERS, 0, qos, runtime=runtime):
+                    pass
+
+        await net.spawn(nth_host(0), program())
+
+    on_a_network(main)
+
+
 def test_what_cannot_work_is_refused() -> None:
     def refused(complaint: str, *arguments: Any, **more: Any) -> None:
         with pytest.raises(UsageError, match=complaint):
@@ -166,6 +222,7 @@ def test_what_cannot_work_is_refused() -> None:
     refused("'abc' is none of", MEMBERS, 0, "abc")
     refused("order='abc'", MEMBERS, 0, order="abc")
     refused("detector is", MEMBERS, 0, detector="abc")
+    refused("a log goes with", MEMBERS, 0, "urb", log="log")
 
     async def main(net: Network) -> None:
         async def program() -> None:

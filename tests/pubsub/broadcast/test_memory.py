@@ -111,7 +111,7 @@ def test_no_more_than_a_majority_keeps_a_copy_for_a_member_that_crashed(seed: in
             delivered = [
                 rank for rank in world.correct() if (origin, number - 1) in history.payloads(rank)
             ]
-            sessions = [channel.session("iurb") for channel in world.channels]
+            sessions = [channel.session("iurb") for channel in world.channels.values()]
             holders = [
                 rank
                 for rank, session in enumerate(sessions)
