@@ -35,4 +35,6 @@ def unpack_contacts(data: bytes) -> list[Contact]:
             start = following
     except UsageError:
         raise WireError("wrong_fields") from None
+    if start != end:
+        raise WireError("truncated")
     return contacts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overlay.contact import Contact
@@ -36,6 +36,7 @@ def test_other_bytes_are_a_wire_error(data: bytes) -> None:
         unpack_contacts(data)
 
 
+@example(b"\x1b" + bytes(26))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_list_or_a_wire_error(data: bytes) -> None:
     try:

@@ -220,21 +220,20 @@ def test_who_invents_nodes_runs_out_of_credit() -> None:
 
 
 def test_a_node_that_others_name_too_is_not_hidden_by_a_liar() -> None:
-    shortlist = Shortlist(0, 10, ALPHA, 1000)
-    liar, honest = peer(20_000), peer(20_001)
-    shortlist.add([liar, honest])
-    shortlist.next_to_ask()
-    real = peer(10)
-    for voucher, named in ((liar, [*invented(0)[:9], real]), (honest, [real])):
-        shortlist.answered(voucher)
-        fresh = shortlist.unknown([p.contact for p in named], voucher)
-        shortlist.add([peer_of(contact) for contact in fresh], introduced_by=voucher)
-    answered = False
-    while not shortlist.is_finished:
-        for asked, _ in shortlist.next_to_ask():
-            if asked in (liar, honest, real):
-                answered |= asked is real
-                shortlist.answered(asked)
-            else:
+    liar, *honest = [peer(20_000 + n) for n in range(7)]
+    real = peer(10_000)
+    answers = {liar: [*invented(0)[:5], real], honest[0]: [real]}
+    shortlist = Shortlist(0, 6, ALPHA, 1000)
+    shortlist.add([liar, *honest[:5]])
+    shortlist.add(honest[5:])
+    while chosen := shortlist.next_to_ask():
+        for asked, _ in chosen:
+            if asked not in (liar, real, *honest):
                 shortlist.overdue(asked)
-    assert answered
+                continue
+            shortlist.answered(asked)
+            named = [node.contact for node in answers.get(asked, [])]
+            fresh = shortlist.unknown(named, asked)
+            shortlist.add([peer_of(contact) for contact in fresh], introduced_by=asked)
+    assert shortlist.is_finished
+    assert shortlist.result()[0] is real
