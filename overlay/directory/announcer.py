@@ -33,7 +33,10 @@ _WithToken = Callable[[bytes], object]
 
 @dataclass(slots=True)
 class Stay:
-    """A topic that this process is a member of: where it is announced."""
+    """A topic that this process is a member of: where it is announced.
+
+    `number` changes whenever it leaves a shard, which will take no announcement of that number again.
+    """
 
     topic: PeerId
     number: int
@@ -71,7 +74,9 @@ class Announcer:
                 topic, self._peers.random.getrandbits(32), await self._home(topic)
             )
         replies = await self._settle(stay)
-        await self._leave_trace(stay, replies)
+        if stay.depth and _members(replies) <= 1:
+            await self._rejoin(stay)
+        await self._leave_traces(stay, replies)
         return self._config.period * self._peers.random.uniform(0.8, 1.0) / (1 if replies else 8)
 
     async def withdraw(self, topic: PeerId) -> None:
@@ -81,10 +86,12 @@ class Announcer:
             return
         now = self._peers.now()
         depths = [d for d, when in stay.told.items() if now - when <= self._config.record_life]
-        await self._peers.together([self._withdraw_at(stay, depth) for depth in depths])
+        await self._peers.together(
+            [self._withdraw_at(stay, depth, stay.number) for depth in depths]
+        )
 
     async def _home(self, topic: PeerId) -> int:
-        visit = Visit(topic, self._peers.random.getrandbits(32), 0)
+        visit = Visit(topic, self._peers.random.getrandbits(32), 0, thorough=False)
         point = point_of(topic, self._peers.contact.id)
         await self._explorer.introduce(visit, point)
         path = await self._explorer.path(visit, point)
@@ -104,25 +111,39 @@ class Announcer:
             await self._announce_at(stay, depth, stay.depth)
         return replies
 
-    async def _leave_trace(self, stay: Stay, replies: list[AnnounceReply]) -> None:
-        depth = self._ancestor(stay, replies)
-        if depth < 0:
-            return
-        replies = await self._announce_at(stay, depth, stay.depth)
-        if _advise_here(replies):
-            former, stay.depth = stay.depth, depth
-            self._moves.add("up")
-            await self._announce_at(stay, depth, depth)
-            await self._withdraw_at(stay, former)
-            stay.told.pop(former, None)
+    async def _leave_traces(self, stay: Stay, replies: list[AnnounceReply]) -> None:
+        """At one ancestor; if few live here also at the parent, and up from there while that is a leaf."""
+        chosen = self._some_ancestor(stay.depth)
+        if chosen >= 0 and _advise_here(await self._announce_at(stay, chosen, stay.depth)):
+            await self._move_up(stay, chosen)
+        few = _members(replies) <= self._config.merge
+        while few and stay.depth:
+            parent = stay.depth - 1
+            advice = await self._announce_at(stay, parent, stay.depth)
+            # Where all above have died, nobody is left who has been settled there for long.
+            if not _advise_here(advice, even_if_new=_settled(replies)):
+                break
+            await self._move_up(stay, parent)
 
-    def _ancestor(self, stay: Stay, replies: list[AnnounceReply]) -> int:
-        """k levels up with probability 2**-k; the parent if it is likely to merge; negative for none."""
-        depth = stay.depth - 1
-        counts = sorted(reply.members for reply in replies)
-        if counts and counts[len(counts) // 2] > self._config.merge:
-            while depth >= 0 and self._peers.random.random() < 0.5:
-                depth -= 1
+    async def _rejoin(self, stay: Stay) -> None:
+        """Alone in a shard: look whether the others live higher up on the path."""
+        home = await self._home(stay.topic)
+        if home < stay.depth:
+            await self._move_up(stay, home)
+
+    async def _move_up(self, stay: Stay, depth: int) -> None:
+        former, number = stay.depth, stay.number
+        stay.depth, stay.number = depth, self._peers.random.getrandbits(32)
+        self._moves.add("up")
+        await self._announce_at(stay, depth, depth)
+        await self._withdraw_at(stay, former, number)
+        stay.told.pop(former, None)
+
+    def _some_ancestor(self, depth: int) -> int:
+        """k levels up with probability 2**-k; negative for none."""
+        depth -= 1
+        while depth >= 0 and self._peers.random.random() < 0.5:
+            depth -= 1
         return depth
 
     async def _announce_at(self, stay: Stay, depth: int, leaf_depth: int) -> list[AnnounceReply]:
@@ -135,10 +156,10 @@ class Announcer:
             self._config.root_replicas if wide else self._config.replicas,
         )
 
-    async def _withdraw_at(self, stay: Stay, depth: int) -> None:
+    async def _withdraw_at(self, stay: Stay, depth: int, number: int) -> None:
         await self._tell(
             self._shard(stay, depth),
-            lambda token: Withdraw(stay.topic, depth, stay.number, token),
+            lambda token: Withdraw(stay.topic, depth, number, token),
             self._config.replicas if depth else self._config.root_replicas,
         )
 
@@ -168,13 +189,25 @@ class Announcer:
         return shard_at(stay.topic, depth, point_of(stay.topic, self._peers.contact.id))
 
 
+def _members(replies: Sequence[AnnounceReply]) -> int:
+    """How many members the shard has, in the middle of the replicas' opinions."""
+    counts = sorted(reply.members for reply in replies)
+    return counts[len(counts) // 2] if counts else 0
+
+
+def _settled(replies: Sequence[AnnounceReply]) -> bool:
+    return 2 * sum(reply.settled for reply in replies) > len(replies)
+
+
 def _advise_deeper(replies: Sequence[AnnounceReply]) -> bool:
-    """Whether most replicas, of the settled ones if there are any, call the shard interior."""
-    voters = [reply for reply in replies if reply.settled] or replies
+    """Whether most replicas, of the settled ones if they are the majority, call the shard interior."""
+    voters = [reply for reply in replies if reply.settled] if _settled(replies) else replies
     return 2 * sum(reply.interior for reply in voters) > len(voters)
 
 
-def _advise_here(replies: Sequence[AnnounceReply]) -> bool:
-    """Whether most replicas have been settled and call the ancestor a leaf again."""
-    leaves = sum(reply.settled and not reply.interior for reply in replies)
-    return 2 * leaves > len(replies)
+def _advise_here(replies: Sequence[AnnounceReply], even_if_new: bool = False) -> bool:
+    """Whether most replicas call an ancestor a leaf, of the settled ones if there are any."""
+    voters = [reply for reply in replies if reply.settled]
+    if not voters and even_if_new:
+        voters = list(replies)
+    return 2 * sum(not reply.interior for reply in voters) > len(voters)

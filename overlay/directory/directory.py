@@ -43,14 +43,15 @@ class Directory:
         await self._announcer.withdraw(topic_key(topic))
 
     async def contacts(self, topic: str, count: int) -> list[Contact]:
-        """Some members other than this process, from the first replicas that know any."""
+        """Some members other than this process, from the first leaf that is found."""
         key = topic_key(topic)
         visit = Visit(key, self._peers.random.getrandbits(32), count + 1)
         point = self._peers.random.getrandbits(POINT_BITS)
-        found = {c.id: c for c in await self._explorer.introduce(visit, point)}
-        if len(found) <= count:
-            await self._explorer.path(visit, point)
-            found |= self._seen(visit)
+        await self._explorer.introduce(visit, point)
+        path = await self._explorer.path(visit, point)
+        found: dict[PeerId, Contact] = {}
+        for part in path.parts if path is not None else ():
+            found |= {c.id: c for f, c in part.view.contacts.items() if f in part.members}
         found.pop(self._peers.contact.id, None)
         if len(found) < count:
             found |= {c.id: c for c in await self._sampler.sample(key, count)}
@@ -63,9 +64,3 @@ class Directory:
     async def size(self, topic: str) -> TopicSize:
         """How many members there are, this process included if it is one."""
         return await topic_size(topic_key(topic), self._peers, self._explorer, self._config)
-
-    @staticmethod
-    def _seen(visit: Visit) -> dict[PeerId, Contact]:
-        views = [view for view in visit.views.values() if view is not None]
-        members = {c.id: c for view in views for c in view.contacts.values()}
-        return members | {c.id: c for view in views for c in view.scouts}

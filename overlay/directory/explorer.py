@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import PeerId
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.path import Path, PathReader, Visit
 from overlay.directory.peers import Peers
@@ -50,18 +50,15 @@ class Explorer:
         outline.forget_old(self._peers.now())
         return outline
 
-    async def introduce(self, visit: Visit, point: int) -> list[Contact]:
-        """Learn where the leaves of a topic are, unless that is known; members met on the way."""
-        met: dict[PeerId, Contact] = {}
-        depth = 0
+    async def introduce(self, visit: Visit, point: int) -> None:
+        """Learn where the leaves of a topic are, unless that is known.
+
+        Two nodes that hint at about the same depth are believed; else the root is read with due care.
+        """
         if not len(self.outline(visit.topic)):
-            root = Shard(visit.topic, 0, 0)
-            for witness in await self._reader.glance(root, 2, visit.want):
-                met |= {contact.id: contact for contact in witness.contacts.values()}
-                if witness.below:
-                    depth = max(depth, witness.hint)
-            await self.path(visit, point, depth)
-        return list(met.values())
+            hints = await self._reader.glance(Shard(visit.topic, 0, 0), 2)
+            agreed = len(hints) == 2 and abs(hints[0] - hints[1]) <= 2
+            await self.path(visit, point, min(hints) if agreed else 0)
 
     async def path(self, visit: Visit, point: int, start: int | None = None) -> Path | None:
         """The path of a point; what it shows is remembered."""
@@ -70,7 +67,7 @@ class Explorer:
             visit, point, self._start(outline, point) if start is None else start
         )
         if path is not None:
-            outline.saw(path.leaf, path.weight, self._peers.now())
+            outline.saw(path.leaf, path.weight, self._peers.now(), thorough=visit.thorough)
         return path
 
     async def paths(self, visit: Visit, points: list[int]) -> list[Path | None]:
@@ -106,7 +103,7 @@ class Explorer:
         known = outline.leaf_at(point)
         if known is None or known[0].depth == 0:
             return False  # a topic of one shard is counted anew each time: one read, and exact
-        return self._peers.now() - known[1].when <= max_age
+        return known[1].thorough and self._peers.now() - known[1].when <= max_age
 
     @staticmethod
     def _start(outline: TopicOutline, point: int) -> int:

@@ -1,9 +1,10 @@
 """One shard as one node holds it: its members, its traces, and when it splits and merges.
 
 A *member* lives in this shard. A *trace* was left by a member that lives deeper on the same path; traces tell
-whoever comes to this shard that the tree goes on below. Members refresh one ancestor at a time, the
-one k levels up with probability 2**-k, so that every ancestor of a full leaf has about as many
-traces as the leaf has members, however large the topic.
+whoever comes to this shard that the tree goes on below. In each period a member refreshes one ancestor, the
+one k levels up with probability 2**-k, so that every ancestor of a full leaf hears of about as many
+members a period as the leaf has, however large the topic. In the three periods of a record's life that
+is a share 1 - (1 - 2**-k)**3 of those who live there, which tells how many they are.
 
 Both are soft state of one common life, so the order of arrival is the order of expiry.
 """
@@ -16,6 +17,9 @@ from struct import pack
 from overlay.contact import Address, Contact, PeerId
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.tree import Shard, by_rank, fingerprint
+
+_SPARSEST = 3
+"""Levels: a trace from farther below counts as one from there, so that one trace is never many members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +34,14 @@ class Record:
 
 
 class HeldShard:
-    """The members and traces of one shard. Bounded by whoever puts into it; see `full`."""
+    """The members and traces of one shard. Bounded by whoever puts into it; see `has_room`."""
 
     __slots__ = (
         "_at_address",
         "_config",
-        "_low_since",
         "_packed",
         "_shard",
+        "_stand_for",
         "heard",
         "interior",
         "members",
@@ -52,7 +56,8 @@ class HeldShard:
         self._at_address: dict[Address, PeerId] = {}
         self.members: dict[PeerId, Record] = {}
         self.traces: dict[PeerId, Record] = {}
-        self._low_since = now
+        self._stand_for = 0.0
+        """Members that the traces stand for."""
         self.interior = False
         self.since = now
         self.heard = now
@@ -81,26 +86,34 @@ class HeldShard:
 
     def put(self, contact: Contact, leaf_depth: int, stay: int, now: float) -> None:
         """Hold or refresh a record; a member that has moved deeper becomes a trace, and back."""
-        is_member = leaf_depth == self._shard.depth
-        was_member = self.members.pop(contact.id, None) is not None
-        self.traces.pop(contact.id, None)
-        (self.members if is_member else self.traces)[contact.id] = Record(
+        packed = self._packed if contact.id in self.members else None
+        self.remove(contact.id)
+        record = Record(
             contact,
             fingerprint(self._shard.topic, contact),
             leaf_depth,
             stay,
             now + self._config.record_life,
         )
-        if is_member != was_member:
-            self._packed = None
+        if leaf_depth == self._shard.depth:
+            self.members[contact.id] = record
+            self._packed = packed
+        else:
+            self.traces[contact.id] = record
+            self._stand_for += self._stands_for(record)
         self._at_address[contact.address] = contact.id
         self.heard = now
 
     def remove(self, member: PeerId) -> None:
-        record = self.members.pop(member, None) or self.traces.pop(member, None)
+        record = self.members.pop(member, None)
         if record is not None:
             self._packed = None
-            del self._at_address[record.contact.address]
+        else:
+            record = self.traces.pop(member, None)
+            if record is None:
+                return
+            self._stand_for -= self._stands_for(record)
+        del self._at_address[record.contact.address]
 
     def next_expiry(self) -> float:
         """When the next record is past its life; at once for a shard that holds none."""
@@ -119,17 +132,12 @@ class HeldShard:
                 self.remove(record.contact.id)
         return gone
 
-    def advise(self, now: float) -> bool:
-        """Whether members should live deeper than here.
-
-        Between yes and no is a wide gap in numbers, and no takes a period of low numbers.
-        """
+    def advise(self) -> bool:
+        """Whether members should live deeper than here; between yes and no is a wide gap."""
         config = self._config
-        if len(self) >= config.merge:
-            self._low_since = now
-        if len(self.members) > config.split or 2 * len(self.traces) > 3 * config.merge:
+        if len(self.members) > config.split or self._stand_for > 1.5 * config.merge:
             self.interior = True
-        elif now - self._low_since >= config.period:
+        elif len(self.members) + self._stand_for < config.merge:
             self.interior = False
         return self.interior
 
@@ -153,6 +161,10 @@ class HeldShard:
         return self._packed
 
     def ranked(self, salt: int, skip: int, want: int) -> list[Contact]:
-        """Contacts by rank; of members, or of those that left traces where there are no members."""
-        records = {record.fingerprint: record for record in (self.members or self.traces).values()}
-        return [records[mark].contact for mark in by_rank(records, salt)[skip : skip + want]]
+        """Members in the order of a salt."""
+        members = {record.fingerprint: record.contact for record in self.members.values()}
+        return [members[mark] for mark in by_rank(members, salt)[skip : skip + want]]
+
+    def _stands_for(self, trace: Record) -> float:
+        levels_up = min(trace.leaf_depth - self._shard.depth, _SPARSEST)
+        return 1 / (1 - (1 - 2.0**-levels_up) ** 3)

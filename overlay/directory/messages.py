@@ -35,8 +35,7 @@ class ShardReply:
 
     `fingerprints` has four bytes for each member. `below` is the number of traces, `hint` the depth
     at which the members that left them live. `interior` is the advice to live deeper. `settled` says
-    that a full round of announcements has been heard, and that they still come. The contacts are
-    of members, or where there are none, of those that left traces.
+    that a full round of announcements has been heard, and that they still come.
     """
 
     settled: bool
@@ -53,8 +52,8 @@ class Announce:
     """Hold the sender as a member (or a trace) of its shard at `depth`, for one record's life.
 
     `token` came with an earlier reply of the DHT node and proves that the sender gets what is sent to its
-    address. `stay` is drawn anew each time a process enters a topic: an announcement that arrives late does
-    not bring back a member that has withdrawn.
+    address. `stay` is drawn anew after each withdrawal: an announcement that arrives late does not bring
+    back a member that has gone.
     """
 
     topic: PeerId

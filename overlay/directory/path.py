@@ -23,12 +23,16 @@ from overlay.directory.tree import MAX_DEPTH, Shard, shard_at
 
 
 class Visit:
-    """One caller's round through a topic: what was read, so that no shard is read twice in it."""
+    """One caller's round through a topic: what was read, so that no shard is read twice in it.
 
-    def __init__(self, topic: PeerId, salt: int, want: int) -> None:
+    `thorough`: no member on a path may be missed. A newcomer that only looks for its place need not be.
+    """
+
+    def __init__(self, topic: PeerId, salt: int, want: int, *, thorough: bool = True) -> None:
         self.topic = topic
         self.salt = salt
         self.want = want
+        self.thorough = thorough
         self.views: dict[Shard, ShardView | None] = {}
         self.paths: dict[Shard, Path] = {}
 
@@ -106,12 +110,12 @@ class PathReader:
             if depth == 0 and all(other.empty for other in read.values()):
                 read = {}
             read[depth] = view
-            depth = self._next(read)
+            depth = self._next(read, visit.thorough)
         path = Path(tuple(read[depth] for depth in sorted(read)))
         visit.paths[path.views[-1].shard] = path
         return path
 
-    def _next(self, read: dict[int, ShardView]) -> int | None:
+    def _next(self, read: dict[int, ShardView], thorough: bool) -> int | None:
         """The depth to read next; None when the path is complete.
 
         Down while there are traces, by leaps where a shard knows how deep its members live; then up
@@ -125,13 +129,13 @@ class PathReader:
             if depth not in read:
                 lost = len(read) >= 2 and all(view.empty for view in read.values())
                 return 0 if lost else depth
-            if self._nothing_above(read[depth]):
+            if self._nothing_above(read[depth], thorough):
                 return None
         return None if 0 in read else 0
 
-    def _nothing_above(self, view: ShardView) -> bool:
+    def _nothing_above(self, view: ShardView, thorough: bool) -> bool:
         if view.below:
-            return view.interior
+            return view.interior and (view.settled or not thorough)
         return view.settled and len(view.members) > self._config.merge
 
     async def _view(self, shard: Shard, visit: Visit) -> ShardView | None:

@@ -7,7 +7,7 @@ from overlay.directory.config import DirectoryConfig
 from overlay.directory.locations import Locations
 from overlay.directory.messages import Query, ShardReply
 from overlay.directory.peers import Peers
-from overlay.directory.shard_view import ShardView, Witness, combine, content, testify
+from overlay.directory.shard_view import ShardView, Witness, combine, content, checked_reply
 from overlay.directory.tree import Shard
 from overlay.metrics import Metrics
 
@@ -52,7 +52,19 @@ class ShardReader:
                 fresh = tuple(replica for replica in again if replica not in asked)
                 kept = [witness for witness in witnesses if witness.replica in again]
                 witnesses = kept + await self._question(shard, fresh, query)
-        return combine(shard, witnesses, salt) if witnesses else None
+        view = combine(shard, witnesses, salt) if witnesses else None
+        if shard.depth or view is None or view.settled or view.below:
+            return view
+        return combine(shard, witnesses + await self._ask_around(shard, query), salt)
+
+    async def _ask_around(self, shard: Shard, query: Query) -> list[Witness]:
+        """What is known around a root whose own replicas are too new to vouch for it.
+
+        Where a network grows quickly, newcomers are closer to a key than the nodes to which the members
+        announced themselves a moment ago; they are told at the next announcement only.
+        """
+        around = (await self._locations.of(shard))[self._config.replicas :]
+        return [w for w in await self._question(shard, around, query) if w.knows]
 
     async def contacts_of(self, view: ShardView, members: list[int]) -> dict[int, Contact]:
         """The contacts of some members of a view, as far as its witnesses and others hand them out."""
@@ -75,16 +87,13 @@ class ShardReader:
         witness = await self._ask(shard, replica, query)
         return witness.contacts if witness is not None else {}
 
-    async def glance(self, shard: Shard, count: int, want: int) -> list[Witness]:
-        """What `count` nodes near the shard happen to hold, unchecked: for first contacts and hints."""
+    async def glance(self, shard: Shard, count: int) -> list[int]:
+        """How deep the members live, in the opinion of `count` nodes near the shard, if they know."""
         replicas = await self._locations.of(shard)
         chosen = self._peers.random.sample(replicas, min(count, len(replicas)))
-        query = Query(shard.topic, shard.depth, shard.prefix, self._salt(), 0, want)
+        query = Query(shard.topic, shard.depth, shard.prefix, 0, 0, 0)
         answers = await self._peers.together([self._ask(shard, peer, query) for peer in chosen])
-        return [witness for witness in answers if witness is not None and witness.knows]
-
-    def _salt(self) -> int:
-        return self._peers.random.getrandbits(32)
+        return [w.hint for w in answers if w is not None and w.below]
 
     async def _question(
         self, shard: Shard, replicas: tuple[Contact, ...], query: Query
@@ -115,7 +124,7 @@ class ShardReader:
             return None
         witness = None
         if isinstance(reply, ShardReply):
-            witness = testify(shard, replica, reply, self._config)
+            witness = checked_reply(shard, replica, reply, self._config)
         if witness is None:
             self._bad.add("unsound")
         return witness

@@ -90,7 +90,7 @@ class DirectoryServer:
         fingerprints = held.fingerprints()
         return ShardReply(
             held.settled(now),
-            held.advise(now),
+            held.advise(),
             len(held.traces),
             held.hint(),
             fingerprints,
@@ -123,7 +123,7 @@ class DirectoryServer:
         held = self._store.held(shard)
         if held is None:
             return AnnounceReply(refusal, False, False, 0)
-        return AnnounceReply(refusal, held.settled(now), held.advise(now), len(held.members))
+        return AnnounceReply(refusal, held.settled(now), held.advise(), len(held.members))
 
 
 def _sound_query(query: Query) -> bool:

@@ -1,10 +1,11 @@
 """What is believed of a shard, from what several replicas say of it.
 
 One replica may have come late and hold a part, have been left behind by a change of the DHT, or lie. So a
-reader asks two, and is content when both are settled and agree but for a few records (then all of
-either are counted: what one missed, the other holds). Otherwise it asks all, and the settled ones vote
-on each member; while most are not settled, as in a topic's first minute, everything that any one holds
-counts. A replica that holds nothing is no witness at all: it may be new.
+reader asks two, and is content when both are settled and say the same. Otherwise it asks all, and
+believes in a member that two or more name: a lone voice may have made it up. Where most are settled, at
+least half of them must name it, too. A replica that holds nothing has no voice, as it may be new.
+While fewer than three answer at all, each is believed. That the tree goes on below is a graver
+claim, and rarer: it takes three who say the same, or half of all who answer.
 """
 
 from __future__ import annotations
@@ -37,23 +38,17 @@ class Witness:
         return bool(self.members) or self.below > 0
 
     def agrees(self, other: Witness) -> bool:
-        apart = len(self.members ^ other.members)
-        allowed = max(2, max(len(self.members), len(other.members)) // 8)
-        return apart <= allowed and (self.below > 0) == (other.below > 0)
+        return self.members == other.members and (self.below > 0) == (other.below > 0)
 
 
 @dataclass(frozen=True)
 class ShardView:
-    """A shard's members, with the contacts that came along.
-
-    `scouts` are contacts that left traces here: members of the topic that live deeper.
-    """
+    """A shard's members, with the contacts that came along."""
 
     shard: Shard
     salt: int
     members: frozenset[int]
     contacts: dict[int, Contact]
-    scouts: tuple[Contact, ...]
     witnesses: tuple[Contact, ...]
     settled: bool
     interior: bool
@@ -70,7 +65,7 @@ class ShardView:
         return not self.members and not self.below
 
 
-def testify(
+def checked_reply(
     shard: Shard, replica: Contact, reply: ShardReply, config: DirectoryConfig
 ) -> Witness | None:
     """Check a reply; None when no honest replica sends such a one."""
@@ -81,10 +76,10 @@ def testify(
     contacts: dict[int, Contact] = {}
     for contact in reply.contacts:
         mark = fingerprint(shard.topic, contact)
-        if not shard.holds(point_of(shard.topic, contact.id)) or (members and mark not in members):
+        if mark not in members or not shard.holds(point_of(shard.topic, contact.id)):
             return None
         contacts[mark] = contact
-    if len(members) != count or len(contacts) > (count or reply.below):
+    if len(members) != count:
         return None
     hint = min(max(reply.hint, shard.depth), 32)
     return Witness(replica, members, contacts, reply.settled, reply.interior, reply.below, hint)
@@ -93,40 +88,39 @@ def testify(
 def content(witnesses: Sequence[Witness]) -> bool:
     """Whether no further replica needs to be asked."""
     settled = [witness for witness in witnesses if witness.settled and witness.knows]
-    return len(settled) >= 2 and all(settled[0].agrees(other) for other in settled[1:])
+    if len(settled) < 2 or not all(settled[0].agrees(other) for other in settled[1:]):
+        return False
+    return len(settled) >= 3 or not settled[0].below
 
 
 def combine(shard: Shard, witnesses: Sequence[Witness], salt: int) -> ShardView:
     """The common view of all that were asked."""
     knowing = [witness for witness in witnesses if witness.knows]
     settled = [witness for witness in knowing if witness.settled]
-    voters = settled if 2 * len(settled) > len(knowing) else knowing
-    needed = 1
-    if voters is settled and not content(voters):
-        needed = (len(voters) + 1) // 2
-    below = sum(witness.below > 0 for witness in voters)
-    scouts = {c.id: c for w in voters if not w.members for c in w.contacts.values()}
-    hints = sorted(witness.hint for witness in voters if witness.below)
+    believed = 1 if len(witnesses) < 3 else 2
+    needed = believed
+    if 2 * len(settled) > len(knowing):
+        needed = max(needed, (len(settled) + 1) // 2)
+    hints = sorted(witness.hint for witness in knowing if witness.below)
     return ShardView(
         shard=shard,
         salt=salt,
-        members=_voted(voters, needed),
-        contacts={f: c for w in voters if w.members for f, c in w.contacts.items()},
-        scouts=tuple(scouts.values()),
-        witnesses=tuple(witness.replica for witness in voters),
-        settled=bool(settled) and voters is settled,
-        interior=2 * sum(witness.interior for witness in voters) > len(voters),
-        below=below >= needed,
+        members=_named(knowing, needed),
+        contacts={mark: c for witness in knowing for mark, c in witness.contacts.items()},
+        witnesses=tuple(witness.replica for witness in knowing),
+        settled=len(settled) >= believed,
+        interior=2 * sum(witness.interior for witness in knowing) > len(knowing),
+        below=len(hints) >= 3 or 2 * len(hints) >= max(2, len(witnesses)),
         hint=hints[len(hints) // 2] if hints else shard.depth,
     )
 
 
-def _voted(voters: Sequence[Witness], needed: int) -> frozenset[int]:
-    """The members that enough of them hold."""
-    if needed == 1:
-        return frozenset[int]().union(*(witness.members for witness in voters))
+def _named(witnesses: Sequence[Witness], needed: int) -> frozenset[int]:
+    """The members that enough of them name."""
+    if len(witnesses) == needed == 2:
+        return witnesses[0].members & witnesses[1].members
     votes: dict[int, int] = {}
-    for witness in voters:
+    for witness in witnesses:
         for member in witness.members:
             votes[member] = votes.get(member, 0) + 1
     return frozenset(member for member, count in votes.items() if count >= needed)

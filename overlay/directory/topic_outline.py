@@ -14,6 +14,7 @@ class Sighting:
 
     weight: float
     when: float
+    thorough: bool
 
 
 class TopicOutline:
@@ -30,14 +31,14 @@ class TopicOutline:
     def __len__(self) -> int:
         return len(self._leaves)
 
-    def saw(self, leaf: Shard, weight: float, now: float) -> None:
+    def saw(self, leaf: Shard, weight: float, now: float, *, thorough: bool) -> None:
         """Remember a leaf; what was known above or below it is out of date."""
         if leaf not in self._leaves:
             self._drop_relatives(leaf)
             self._at_depth[leaf.depth] = self._at_depth.get(leaf.depth, 0) + 1
         else:
             del self._leaves[leaf]
-        self._leaves[leaf] = Sighting(weight, now)
+        self._leaves[leaf] = Sighting(weight, now, thorough)
         oldest = next(iter(self._leaves))
         if len(self._leaves) > self.MAX_LEAVES:
             self._drop(oldest)

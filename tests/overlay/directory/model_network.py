@@ -191,7 +191,7 @@ class ModelNetwork:
         node.served += 1
         reply = node.answer(sender.contact, request)
         self.delivered += 1
-        if self.delivered % 64 == 0:
+        if self.delivered % 64 == 0 and node.answer == node.server.handle:
             request, reply = self._over_the_wire(request), self._over_the_wire(reply)
         if self.loss and self.random.random() < self.loss:
             return None

@@ -1,0 +1,124 @@
+"""What a reader believes when replicas differ."""
+
+from __future__ import annotations
+
+from random import Random
+from struct import pack
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.contact import Contact
+from overlay.directory import DirectoryConfig
+from overlay.directory.messages import ShardReply
+from overlay.directory.shard_view import ShardView, Witness, combine, content, checked_reply
+from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
+from tests.overlay.directory.model_network import contact_of
+
+ROOT = Shard(topic_key("/soccer"), 0, 0)
+REPLICAS = [contact_of(Random(2), index) for index in range(5)]
+EVERYONE = frozenset(range(100, 120))
+
+
+def witness(
+    index: int, members: frozenset[int] = frozenset(), *, settled: bool = True, below: int = 0
+) -> Witness:
+    return Witness(REPLICAS[index], members, {}, settled, below > 0, below, below and 9)
+
+
+def view(*witnesses: Witness) -> ShardView:
+    return combine(ROOT, witnesses, salt=0)
+
+
+def test_two_settled_replicas_that_say_the_same_are_enough() -> None:
+    pair = [witness(0, EVERYONE), witness(1, EVERYONE)]
+    assert content(pair)
+    assert view(*pair).members == EVERYONE
+
+
+def test_two_that_differ_or_are_not_settled_or_hold_nothing_are_not_enough() -> None:
+    assert not content([witness(0, EVERYONE), witness(1, EVERYONE - {100})])
+    assert not content([witness(0, EVERYONE), witness(1, EVERYONE, settled=False)])
+    assert not content([witness(0), witness(1)])
+    assert not content([witness(0, EVERYONE)])
+
+
+def test_that_the_tree_goes_on_takes_three() -> None:
+    deep = [witness(index, below=5) for index in range(3)]
+    assert not content(deep[:2])
+    assert content(deep)
+    assert view(*deep).below
+    assert not view(*deep[:2], *(witness(index, EVERYONE) for index in (2, 3, 4))).below
+
+
+@given(st.sets(st.integers(0, 4), max_size=2), st.sets(st.integers(0, 10_000), max_size=30))
+def test_two_liars_of_five_neither_add_nor_remove_anybody(
+    liars: set[int], invented: set[int]
+) -> None:
+    """Unless they agree on a lie; then three honest ones still outvote them."""
+    replicas = [
+        witness(index, frozenset(invented) if index in liars else EVERYONE) for index in range(5)
+    ]
+    assert view(*replicas).members == EVERYONE
+
+
+def test_a_lone_voice_against_silence_is_not_believed_but_two_are() -> None:
+    nothing = [witness(index) for index in (2, 3, 4)]
+    assert view(witness(0, EVERYONE), *nothing).members == frozenset()
+    assert view(witness(0, EVERYONE), witness(1, EVERYONE), *nothing).members == EVERYONE
+
+
+def test_replicas_that_hold_nothing_do_not_outvote_those_that_do() -> None:
+    assert view(witness(0, EVERYONE), witness(1, EVERYONE), witness(2), witness(3)).members == (
+        EVERYONE
+    )
+
+
+def test_new_replicas_that_hold_a_part_do_not_hide_the_rest() -> None:
+    part = frozenset(list(EVERYONE)[:5])
+    replicas = [
+        witness(0, EVERYONE),
+        witness(1, EVERYONE),
+        *(witness(index, part, settled=False) for index in (2, 3, 4)),
+    ]
+    assert view(*replicas).members == EVERYONE
+
+
+def test_few_answers_are_believed_as_they_are() -> None:
+    assert view(witness(0, EVERYONE)).members == EVERYONE
+    assert view(witness(0, EVERYONE), witness(1)).members == EVERYONE
+    assert view().empty
+
+
+def reply(contacts: list[Contact], marks: list[int]) -> ShardReply:
+    packed = pack(f">{len(marks)}I", *marks)
+    return ShardReply(True, False, 0, 0, packed, tuple(contacts))
+
+
+def test_a_contact_counts_only_with_the_very_address_that_was_announced() -> None:
+    config = DirectoryConfig()
+    member = contact_of(Random(3), 7)
+    mark = fingerprint(ROOT.topic, member)
+    assert checked_reply(ROOT, REPLICAS[0], reply([member], [mark]), config) is not None
+    elsewhere = Contact(member.id, "10.0.0.99", 1)
+    assert checked_reply(ROOT, REPLICAS[0], reply([elsewhere], [mark]), config) is None
+
+
+def test_a_contact_of_another_shard_spoils_the_reply() -> None:
+    config = DirectoryConfig()
+    member = contact_of(Random(3), 7)
+    other = Shard(ROOT.topic, 1, 1 - (point_of(ROOT.topic, member.id) >> 63))
+    marks = [fingerprint(ROOT.topic, member)]
+    assert checked_reply(other, REPLICAS[0], reply([member], marks), config) is None
+
+
+def test_replies_that_no_honest_node_sends_are_no_testimony() -> None:
+    config = DirectoryConfig()
+    for bad in (
+        reply([], [1] * 5),
+        reply([], list(range(config.capacity + 1))),
+        ShardReply(True, False, 0, 0, b"abc", ()),
+        ShardReply(True, False, -1, 0, b"", ()),
+        ShardReply(True, False, config.capacity + 1, 0, b"", ()),
+    ):
+        assert checked_reply(ROOT, REPLICAS[0], bad, config) is None

@@ -1,0 +1,124 @@
+"""Members come and go: how soon the directory knows."""
+
+from __future__ import annotations
+
+from overlay.contact import Contact
+from overlay.directory.messages import Announce
+from overlay.directory.tree import Shard, topic_key
+from tests.overlay.directory.model_network import TOPIC, ModelNetwork, ModelPeer, drive
+
+KEY = topic_key(TOPIC)
+
+
+def everyone(peer: ModelPeer) -> set[bytes]:
+    return {contact.id for contact in drive(peer.directory.sample(TOPIC, 500))}
+
+
+def test_a_member_is_found_as_soon_as_its_announcement_returns() -> None:
+    network = ModelNetwork(seed=1, nodes=40)
+    for member in network.join(3):
+        assert member.contact.id in everyone(network.peer())
+
+
+def test_a_crashed_member_is_gone_after_one_time_to_live_for_old_readers_and_new() -> None:
+    network = ModelNetwork(seed=2, nodes=40)
+    members = network.join(300, over=5.0)
+    network.run(network.config.ttl)
+    reader = network.peer()
+    assert len(everyone(reader)) == 300
+    for member in members[:100]:
+        network.kill(member)
+    network.run(network.config.ttl)
+    assert everyone(reader) == everyone(network.peer()) == set(network.members)
+    assert drive(reader.directory.size(TOPIC)).members == 200
+
+
+def test_a_withdrawn_member_is_gone_at_once_despite_loss() -> None:
+    network = ModelNetwork(seed=3, nodes=40, loss=0.2)
+    members = network.join(300, over=5.0)
+    network.run(network.config.ttl)
+    for member in members[:20]:
+        network.kill(member)
+        drive(member.directory.withdraw(TOPIC))
+    assert everyone(network.peer()) == set(network.members)
+
+
+def test_an_announcement_that_arrives_after_the_withdrawal_does_not_bring_the_member_back() -> None:
+    network = ModelNetwork(seed=4, nodes=40)
+    member, other = network.join(2)
+    sent: list[tuple[Contact, object]] = []
+    ask = member.ask
+
+    async def recording(to: Contact, request: object) -> object | None:
+        sent.append((to, request))
+        return await ask(to, request)
+
+    member.ask = recording  # type: ignore[method-assign]
+    network.run(network.config.period)
+    network.kill(member)
+    drive(member.directory.withdraw(TOPIC))
+    late = [(to, request) for to, request in sent if isinstance(request, Announce)]
+    assert late
+    for to, request in late:
+        network.deliver(member, to, request)
+    assert everyone(network.peer()) == {other.contact.id}
+    drive(member.directory.announce(TOPIC))
+    assert everyone(network.peer()) == {member.contact.id, other.contact.id}
+
+
+def test_a_process_that_restarts_with_another_id_at_its_address_is_listed_once() -> None:
+    network = ModelNetwork(seed=5, nodes=40)
+    before = network.join(1)[0]
+    network.kill(before)
+    after = network.peer()
+    after.contact = Contact(after.contact.id, before.contact.host, before.contact.port)
+    drive(after.directory.announce(TOPIC))
+    assert everyone(network.peer()) == {after.contact.id}
+
+
+def test_after_a_partition_both_halves_find_each_other_within_one_time_to_live() -> None:
+    network = ModelNetwork(seed=6, nodes=60)
+    network.join(300, over=5.0)
+    network.run(network.config.ttl)
+    network.partition(lambda contact: contact.id[0] < 128)
+    network.run(2 * network.config.ttl)
+    halves = [{m.contact.id for m in network.members.values() if m.side == side} for side in (0, 1)]
+    readers = [network.peer(), network.peer()]
+    readers[1].side = 1
+    for reader, half in zip(readers, halves, strict=True):
+        assert everyone(reader) == half
+    network.heal()
+    network.run(network.config.ttl)
+    for reader in (*readers, network.peer()):
+        assert everyone(reader) == set(network.members)
+        assert drive(reader.directory.size(TOPIC)).members == 300
+
+
+def test_a_reader_follows_when_a_shard_moves_to_other_nodes() -> None:
+    network = ModelNetwork(seed=7, nodes=30)
+    network.join(40, over=5.0)
+    network.run(network.config.ttl)
+    reader = network.peer()
+    assert len(everyone(reader)) == 40
+    for contact in network.closest(Shard(KEY, 0, 0).key, 5, 0):
+        network.kill_node(network.nodes[contact.id])
+        network.add_node()
+        network.run(network.config.period)
+        assert everyone(reader) == set(network.members)
+
+
+def test_a_sample_never_holds_the_process_itself() -> None:
+    network = ModelNetwork(seed=8, nodes=30)
+    members = network.join(30)
+    for member in members:
+        assert member.contact.id not in everyone(member)
+        assert len(everyone(member)) == 29
+        found = drive(member.directory.contacts(TOPIC, 29))
+        assert len({c.id for c in found} - {member.contact.id}) == 29
+
+
+def test_announcing_with_no_node_in_reach_is_tried_again_soon() -> None:
+    network = ModelNetwork(seed=9, nodes=0)
+    peer = network.peer()
+    assert drive(peer.directory.announce(TOPIC)) < network.config.period / 4
+    assert everyone(peer) == set()
