@@ -31,7 +31,7 @@ SIZES = (10**4, 10**5, 10**6, 10**7)
 SIZES_TOGETHER = (10**4, 10**5, 10**6)
 SIZE_OF_OTHERS = 10**5
 LOSS, CRASHED = 0.15, 0.1
-LEAST_SECONDS = 0.3
+LEAST_SECONDS = 1.0
 
 
 @compiled
@@ -48,19 +48,14 @@ def settings(size: int, seed: int = 1) -> SimulationSettings:
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """The CPU time of one call: the best of three series of calls."""
+    """The CPU time of the fastest call out of LEAST_SECONDS of them, and three at least."""
     work()
-    calls, best = 1, math.inf
-    for _ in range(3):
-        spent = 0.0
-        while spent < LEAST_SECONDS:
-            started = time.process_time()
-            for _ in range(calls):
-                work()
-            spent = time.process_time() - started
-            best = min(best, spent / calls)
-            calls = max(calls, math.ceil(calls * LEAST_SECONDS / max(spent, 1e-6)))
-    return best
+    spent: list[float] = []
+    while sum(spent) < LEAST_SECONDS or len(spent) < 3:
+        started = time.process_time()
+        work()
+        spent.append(time.process_time() - started)
+    return min(spent)
 
 
 def limit(size: int) -> float:

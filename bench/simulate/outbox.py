@@ -65,14 +65,12 @@ def fill_sliced(
     wide = np.uint64(width)
     nowhere = np.uint64(ring)
     for entry in range(count):
+        step = np.uint64(entry + 1) * GOLDEN
+        before = np.uint64(entry) * wide
         for lane in range(LANES):
-            at = words[lane] + GOLDEN
-            words[lane] = at
-            lost = words[LANES + lane] + GOLDEN
-            words[LANES + lane] = lost
-            start = words[2 * LANES + lane]
-            words[2 * LANES + lane] = start + wide
-            place = start + below(at, wide)
+            at = words[lane] + step
+            lost = words[LANES + lane] + step
+            place = words[2 * LANES + lane] + before + below(at, wide)
             place = place - nowhere if place >= nowhere else place
             block[entry, lane] = place if draw(lost) >= loss else nowhere
 
