@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from overlay.contact import Contact
@@ -31,6 +32,8 @@ class Schedule:
     broadcasts: int = 8
     crashes: tuple[tuple[int, int], ...] = ()
     """Members, and after how many of its sends each crashes."""
+    sudden: tuple[int, ...] = ()
+    """Members that crash at some step, whatever they do."""
     lies: int = 0
     """How many times a detector declares a live member crashed."""
     partitions: int = 0
@@ -137,6 +140,8 @@ class World:
     # What happens to them.
 
     def crash(self, rank: int) -> None:
+        if not self.up[rank]:
+            return
         self.up[rank] = False
         kept = [copy for copy in self.transit if copy[0] != rank or self.random.random() < 0.5]
         self.transit = [copy for copy in kept if copy[1] != rank]
@@ -145,7 +150,8 @@ class World:
 
     def run(self) -> History:
         """The schedule, and then everything that is still to happen."""
-        steps = [self._broadcast_somewhere] * self.schedule.broadcasts
+        steps: list[Callable[[], None]] = [self._broadcast_somewhere] * self.schedule.broadcasts
+        steps += [partial(self.crash, rank) for rank in self.schedule.sudden]
         steps += [self._lie] * self.schedule.lies + [self._cut] * self.schedule.partitions
         self.random.shuffle(steps)
         while steps:

@@ -8,16 +8,21 @@ from statistics import mean, stdev
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.stats import t as student
 
+from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.broadcast.events import Broadcast, Deliver
+from pubsub.broadcast.high_water import HighWater
 from pubsub.broadcast.kernel import Channel, Event
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.probabilistic import Probabilistic, ProbabilisticSession, missing
 from pubsub.broadcast.process import Process
 from pubsub.broadcast.stacks import stack
+from tests.pubsub.broadcast.properties import Delivery, History, no_creation, no_duplication
 
 
 class Crowd:
@@ -93,13 +98,63 @@ def test_nobody_is_missed_when_everybody_is_picked() -> None:
     assert set(coverage(Probabilistic(4, 1), 5, seed=1, members=5)) == {1.0}
 
 
-def test_a_member_delivers_once_under_loss_and_duplication() -> None:
-    for seed in range(5):
-        crowd = Crowd(Probabilistic(3, 4), 30, seed, loss=0.2, duplicate=0.3)
-        for number in range(20):
-            crowd.broadcast(number, number)
-        crowd.stage.run_for(10)
-        assert max(crowd.delivered.values()) <= 30, f"seed {seed}"
+def gossip_among_crashes(seed: int, loss: float, duplicate: float, first_only: bool) -> History:
+    """What eight members deliver, of whom some crash between two copies of a gossip."""
+    stage = Stage(seed, StageConfig(loss=loss, duplicate=duplicate))
+    history = History()
+    contacts = [numbered_contact(number) for number in range(8)]
+    chance = random.Random(seed)
+    crash_after = {contacts[rank].id: chance.randrange(1, 30) for rank in (0, 1)}
+    sent: Counter[bytes] = Counter()
+
+    def observe(now: float, sender: Contact, to: Contact, message: object) -> None:
+        sent[sender.id] += 1
+        if sent[sender.id] == crash_after.get(sender.id):
+            stage.crash(sender)
+
+    def member(rank: int) -> Channel:
+        process = Process(rank, contacts, stage.context(contacts[rank]))
+        stage.attach(contacts[rank], process.receive)  # type: ignore[arg-type]
+        qos = stack("pb", probabilistic=Probabilistic(3, 3, first_only=first_only))
+        return qos.open(process, lambda event: delivered(rank, event))
+
+    def delivered(rank: int, event: Any) -> None:
+        history.record(Delivery(rank, event.source, tuple(event.message.data)))
+
+    def broadcast(rank: int) -> None:
+        if stage.is_up(contacts[rank]):
+            payload = (rank, len(history.broadcasts[rank]))
+            history.record_broadcast(rank, payload)
+            channels[rank].push(Broadcast(Message(list(payload))))
+
+    stage.observe(observe)
+    channels = [member(rank) for rank in range(8)]
+    for number in range(24):
+        stage.call_at(0.03 * number, lambda rank=number % 8: broadcast(rank))
+    stage.run_for(10)
+    return history
+
+
+@settings(max_examples=30, deadline=None, database=None)
+@given(
+    seed=st.integers(0, 1 << 32),
+    loss=st.floats(0, 0.9),
+    duplicate=st.floats(0, 1),
+    first_only=st.booleans(),
+)
+def test_nothing_is_delivered_twice_or_out_of_thin_air(
+    seed: int, loss: float, duplicate: float, first_only: bool
+) -> None:
+    history = gossip_among_crashes(seed, loss, duplicate, first_only)
+    assert not no_duplication(history)
+    assert not no_creation(history)
+    for rank, payloads in history.broadcasts.items():
+        assert set(payloads) <= set(history.payloads(rank)), "a sender delivers its own"
+
+
+def test_a_gossip_that_forgets_what_it_delivered_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HighWater, "add", lambda self, number: True)
+    assert no_duplication(gossip_among_crashes(1, loss=0.1, duplicate=0.1, first_only=False))
 
 
 def test_gossip_at_the_first_reception_only_costs_less_for_nearly_the_same_coverage() -> None:

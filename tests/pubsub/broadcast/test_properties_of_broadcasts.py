@@ -54,11 +54,13 @@ def schedules(draw: st.DrawFn, minority: bool = False) -> Schedule:
     members = draw(st.integers(2, 6))
     most = (members - 1) // 2 if minority else members - 1
     crashing = draw(st.lists(st.integers(0, members - 1), max_size=most, unique=True))
+    sudden = draw(st.integers(0, len(crashing)))
     return Schedule(
         seed=draw(st.integers(0, 1 << 32)),
         members=members,
         broadcasts=draw(st.integers(1, 12)),
-        crashes=tuple((rank, draw(st.integers(1, 30))) for rank in crashing),
+        crashes=tuple((rank, draw(st.integers(1, 30))) for rank in crashing[sudden:]),
+        sudden=tuple(crashing[:sudden]),
         partitions=draw(st.integers(0, 3)),
     )
 
