@@ -91,6 +91,7 @@ class Group:
         probabilistic: Probabilistic | None = None,
         detector: DetectorStart = "when_met",
         log: str | Path | None = None,
+        on_crash: Callable[[int], None] | None = None,
         runtime: Runtime | None = None,
         keys: tuple[bytes, ...] = (),
         insecure: bool = False,
@@ -99,7 +100,8 @@ class Group:
         """`members`: the addresses, in the order of their ranks, the same at every member.
 
         `runtime`: one that is open, at this member's address; else it is opened, with `keys` as its ring of
-        network keys (`insecure` allows a public address without), and closed at the end.
+        network keys (`insecure` allows a public address without), and closed at the end. `on_crash` is
+        called with the rank of a member that the failure detector declares crashed.
         """
         self.addresses = [Address.of(member) for member in members]
         if not 0 <= rank < len(self.addresses):
@@ -115,6 +117,7 @@ class Group:
         self.crashed: list[int] = []
         """The members that the failure detector has declared crashed."""
         self._detector_start = detector
+        self._on_crash = on_crash
         self._given = runtime
         self._config = RuntimeConfig(
             EndpointConfig(self.addresses[rank], keys=keys, insecure=insecure)
@@ -293,6 +296,8 @@ class Group:
             self._inbox.append(GroupMessage(event.source, event.message.data, event.number))
         elif isinstance(event, Crash):
             self.crashed.append(event.rank)
+            if self._on_crash is not None:
+                self._on_crash(event.rank)
         self._news.set()
 
     def __aiter__(self) -> Self:

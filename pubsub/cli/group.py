@@ -67,6 +67,7 @@ async def talk(arguments: argparse.Namespace) -> int:
         probabilistic=Probabilistic(arguments.fanout, arguments.maxrounds),
         detector="by_hand",
         log=arguments.log,
+        on_crash=lambda rank: print(f"process {rank} has crashed", file=sys.stderr, flush=True),
         keys=read_keys(arguments.key_file) if arguments.key_file else (),
         insecure=arguments.insecure,
     )

@@ -69,9 +69,10 @@ def test_everyone_delivers_everything_in_order_over_a_lossy_network(qos: str, or
 def test_the_others_agree_when_a_member_crashes_and_go_on(qos: str, seed: int) -> None:
     async def main(net: Network) -> Any:
         groups: dict[int, Group] = {}
+        told: list[int] = []
 
         async def program(rank: int) -> list[Any]:
-            async with Group(MEMBERS, rank, qos) as group:
+            async with Group(MEMBERS, rank, qos, on_crash=told.append) as group:
                 groups[rank] = group
                 await group.met()
                 await group.broadcast([rank, 0])
@@ -82,6 +83,7 @@ def test_the_others_agree_when_a_member_crashes_and_go_on(qos: str, seed: int) -
         net.crash(nth_host(3))
         await asyncio.sleep(10)
         assert all(groups[rank].crashed == [3] for rank in range(3))
+        assert told == [3] * 3
         await net.spawn(nth_host(0), groups[0].broadcast("after"))
         await asyncio.sleep(5)
         for rank in range(3):
