@@ -1,7 +1,6 @@
 """Known contacts in a file, for the next start: msgpack, `{"format": 1, "contacts": [packed, ...]}`.
 
-Replaces kademlia/network.py:190-222, which pickles: whoever can write the file runs code in the node that
-loads it. Here a file that is damaged, too large or of another format counts as empty, and says so in the log.
+A file that is damaged, too large or of another format counts as empty, and says so in the log.
 """
 
 from __future__ import annotations

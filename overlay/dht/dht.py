@@ -8,7 +8,6 @@ from typing import Any
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.dht.config import DhtConfig
-from overlay.dht.contacts_file import load_contacts
 from overlay.dht.errors import ValueTooLarge
 from overlay.dht.joining import explore, find_first_contacts
 from overlay.dht.lookup import LookupReport
@@ -46,7 +45,7 @@ class Dht:
     async def start(cls, endpoint: Endpoint, config: DhtConfig) -> Dht:
         """Take over the endpoint's DHT frames. The endpoint stays the caller's, who closes it afterwards."""
         server = DhtServer(endpoint, config)
-        server.start()
+        server.listen()
         self = cls(server, config)
         self._upkeep.start()
         return self
@@ -60,7 +59,7 @@ class Dht:
         self._check_open()
         self._upkeep.bootstrap = tuple(bootstrap)
         file = self._config.contacts_file
-        known = [] if file is None else load_contacts(file)
+        known = [] if file is None else self._server.load_state(file)
         await find_first_contacts(self._server, self._config, bootstrap, known, self._draw)
         await explore(self._server, self._config, self._draw)
 
@@ -150,7 +149,7 @@ class Dht:
         if not self._closed:
             self._closed = True
             await self._upkeep.close()
-            await self._server.close()
+            await self._server.stop()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -108,7 +108,7 @@ class RecordStore(ForgetfulStorage):  # type: ignore[misc]
     def iter_older_than(self, seconds_old: float) -> list[tuple[PeerId, Record]]:
         """The records that nobody has stored here for that long.
 
-        Replaces storage.py:78-82, to which age is the time since the last write.
+        Replaces storage.py:78-82, whose ages begin anew with every write.
         """
         now = self._clock()
         return [

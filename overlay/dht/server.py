@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kademlia.network import Server
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.dht.config import DhtConfig
+from overlay.dht.contacts_file import load_contacts, save_contacts
 from overlay.dht.exchange import Call
 from overlay.dht.handoff import DYING, HandOff
 from overlay.dht.lookup import Lookup, LookupReport, NodeLookup, ValueLookup
@@ -68,8 +70,8 @@ class DhtServer(Server):  # type: ignore[misc]
         """Replaces lines 57-58, whose protocol opens a socket of its own to come to life."""
         return DhtProtocol(self._endpoint, self.storage, self.config, entropy())
 
-    def start(self) -> None:
-        """Replaces lines 60-73, `listen`: frames of kind DHT of the endpoint are this node's."""
+    def listen(self) -> None:
+        """Replaces lines 60-73, which open a socket: the endpoint's frames of kind DHT are this node's."""
         self.protocol = self._create_protocol()
         self.hand_off = HandOff(self.protocol)
         self.protocol.on_new_peer = self.hand_off.welcome
@@ -77,8 +79,8 @@ class DhtServer(Server):  # type: ignore[misc]
             Kind.DHT, lambda sender, body: self.protocol.datagram_received(body, sender)
         )
 
-    async def close(self) -> None:
-        """Replaces lines 47-55, `stop`, which leaves requests and tasks behind."""
+    async def stop(self) -> None:
+        """Replaces lines 47-55, which leave requests and tasks behind."""
         self.protocol.close()
         await self.hand_off.close()
 
@@ -132,18 +134,30 @@ class DhtServer(Server):  # type: ignore[misc]
         versions = [version for version in newest if version is not None]
         return PutOutcome(versions.count(record.version), max(versions, default=record.version))
 
-    async def republish(self) -> None:
-        """Replaces lines 98-100, where to publish again is to begin a new life, over anything newer."""
+    async def refresh_table(self) -> None:
+        """Replaces lines 75-100, where to publish again is to begin a new life, over anything newer.
+
+        One lookup after the other into the buckets that had none for long, then the records that nobody
+        has stored for long.
+        """
+        for target in self.protocol.get_refresh_ids():
+            await self.closest(target, self.config.k)
         self.storage.cull()
         for key, record in self.storage.iter_older_than(self.config.republish_interval):
             self.storage.mark_heard(key)
             if record.time_to_live > DYING:
                 await self.set_digest(key, record)
 
-    async def refresh(self) -> None:
-        """Replaces lines 81-96: one lookup after the other into the buckets that had none for long."""
-        for target in self.protocol.get_refresh_ids():
-            await self.closest(target, self.config.k)
+    def save_state(self, fname: Path) -> None:
+        """Replaces lines 190-206: the known contacts, and no pickle."""
+        contacts = [peer.contact for peer in self.protocol.router]
+        if contacts:
+            save_contacts(fname, contacts)
+
+    @staticmethod
+    def load_state(fname: Path) -> list[Contact]:
+        """Replaces lines 208-222, which run whatever code the file holds."""
+        return load_contacts(fname)
 
     def _count(self, lookup: Lookup) -> None:
         self.last_report = lookup.report()

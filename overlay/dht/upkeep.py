@@ -13,9 +13,8 @@ import math
 import random
 from collections.abc import Sequence
 
-from overlay.contact import Address, Contact
+from overlay.contact import Address
 from overlay.dht.config import DhtConfig
-from overlay.dht.contacts_file import save_contacts
 from overlay.dht.joining import explore
 from overlay.dht.peer import Peer
 from overlay.dht.server import DhtServer
@@ -68,8 +67,7 @@ class Upkeep:
         if self._rejoin:
             self._rejoin = False
             await explore(self._server, self._config, self._draw)
-        await self._server.refresh()
-        await self._server.republish()
+        await self._server.refresh_table()
         if self._loop.time() >= self._next_save:
             self._next_save = self._loop.time() + self._config.save_interval
             self._save()
@@ -82,6 +80,5 @@ class Upkeep:
             self._rejoin = bool(await self._server.bootstrap(self.bootstrap)) or self._rejoin
 
     def _save(self) -> None:
-        contacts: list[Contact] = [peer.contact for peer in self._server.protocol.router]
-        if self._config.contacts_file is not None and contacts:
-            save_contacts(self._config.contacts_file, contacts)
+        if self._config.contacts_file is not None:
+            self._server.save_state(self._config.contacts_file)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import pickle
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kademlia.network import Server
 
 from overlay.contact import Contact
 from overlay.dht.contacts_file import MOST_BYTES, MOST_CONTACTS, load_contacts, save_contacts
+from overlay.dht.server import DhtServer
 from overlay.limited_msgpack import pack
+from tests.overlay.dht.both import on_both
 from tests.overlay.dht.swarm import key
 
 CONTACTS = [Contact(key(n), f"127.0.0.{n + 1}", 4000) for n in range(5)]
@@ -34,8 +43,25 @@ def test_a_file_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 
 class Bomb:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
     def __reduce__(self) -> tuple[object, ...]:
-        return (pytest.fail, ("the file's code was run",))
+        return (os.mkdir, (str(self.folder),))
+
+
+@on_both(DhtServer.load_state, lambda file: asyncio.run(Server.load_state(file, 0)))
+def test_a_file_cannot_run_code(
+    subject: Callable[[Path], object], verdict: AbstractContextManager[Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "contacts"
+    file.write_bytes(pickle.dumps(Bomb(tmp_path / "boom")))
+    with contextlib.suppress(TypeError):
+        subject(file)
+    with verdict:
+        assert not (tmp_path / "boom").exists()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +69,7 @@ class Bomb:
     [
         b"",
         b"garbage",
-        pickle.dumps(Bomb()),
+        pickle.dumps({"contacts": []}),
         pack({"format": 2, "contacts": []}),
         pack({"format": 1}),
         pack({"format": 1, "contacts": 5}),

@@ -224,6 +224,33 @@ def test_who_cannot_be_reached_is_not_entered(
         assert net.run(subject(net)) == 0
 
 
+async def neighbours_of_a_crowd(net: Network) -> bool:
+    """Is there a reply to a request whose full answer does not fit a datagram?"""
+    small, asker = await open_member(A, datagram_size=600), await open_member(B)
+    for n in range(2, 30):
+        await small.protocol.call_ping((await Rogue.open(nth_host(n), pong)).contact)
+    return isinstance(await asker.dht.ask(small.contact, FindNode(key("x"), 64)), Found)
+
+
+async def neighbours_of_a_crowd_stock(net: Network) -> bool:
+    crowded, asker = await open_stock(A, ksize=3000), await open_stock(B)
+    for n in range(2500):
+        crowded.protocol.router.add_contact(Node(key(n), nth_host(2 + n), 4000))
+    answered, _ = await asker.protocol.call_find_node(
+        Node(crowded.node.id, A, 4000), Node(key("x"))
+    )
+    return bool(answered)
+
+
+@on_both(neighbours_of_a_crowd, neighbours_of_a_crowd_stock)
+def test_a_list_that_is_too_long_is_cut_and_not_lost(
+    subject: Observe, verdict: Verdict, seed: int
+) -> None:
+    net = Network(seed)
+    with verdict:
+        assert net.run(subject(net))
+
+
 def together(
     seed: int, work: Callable[[Network, Member, Member], Coroutine[Any, Any, None]], **settings: Any
 ) -> None:

@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from typing import Any
 
+import pytest
+from kademlia.node import Node
+from kademlia.protocol import KademliaProtocol
+
+from overlay.contact import Contact
 from overlay.dht import DhtConfig
-from overlay.virtual import Latency, Network
+from overlay.dht.peer import peer_of
+from overlay.dht.protocol import DhtProtocol
+from overlay.dht.routing_table import ExactRoutingTable
+from overlay.virtual import Latency, Network, nth_host
+from tests.overlay.dht.both import on_both
+from tests.overlay.dht.stock import open_stock
 from tests.overlay.dht.swarm import Swarm, key
+
+Observe = Callable[[Network], Coroutine[Any, Any, Any]]
+Verdict = AbstractContextManager[Any]
 
 
 def test_idle_nodes_notice_the_dead(seed: int) -> None:
@@ -102,6 +119,67 @@ def test_an_idle_node_sends_little(seed: int) -> None:
         assert (net.stats.sent_bytes - before) / 20 / 10 < 1500, "bytes a node and minute"
 
     net.run(main())
+
+
+async def left_after_stopping(net: Network) -> int:
+    swarm = Swarm(net)
+    await swarm.grow(2)
+    swarm.crash(swarm.members[1])
+    member = swarm.members[0]
+    lookup = asyncio.ensure_future(member.dht.closest(key(1)))
+    await asyncio.sleep(0.01)
+    await member.dht.close()
+    await asyncio.gather(lookup, return_exceptions=True)
+    return len(member.protocol.exchange)
+
+
+async def left_after_stopping_stock(net: Network) -> int:
+    server, other = await open_stock(nth_host(2)), await open_stock(nth_host(3))
+    await server.bootstrap([(nth_host(3), 4000)])
+    other.stop()
+    lookup = asyncio.ensure_future(server.get("k"))
+    await asyncio.sleep(0.01)
+    server.stop()
+    await asyncio.sleep(0.1)
+    lookup.cancel()
+    return len(server.protocol._outstanding)
+
+
+@on_both(left_after_stopping, left_after_stopping_stock)
+def test_stopping_ends_the_requests_in_flight(
+    subject: Observe, verdict: Verdict, seed: int
+) -> None:
+    net = Network(seed, latency=Latency.constant(0.02))
+    with verdict:
+        assert net.run(subject(net)) == 0
+
+
+def refresh_id_at_the_end() -> bytes:
+    """The id that refreshes the last bucket when chance picks the greatest number."""
+    draw = random.Random(1)
+    draw.randint = lambda low, high: high  # type: ignore[method-assign]
+    protocol = DhtProtocol.__new__(DhtProtocol)
+    node = peer_of(Contact(key(1), "127.0.0.1", 4000))
+    protocol.router = ExactRoutingTable(protocol, 20, node, lambda: 9999.0)
+    protocol.router.buckets[-1].last_updated = 0.0
+    protocol._draw, protocol._config = draw, DhtConfig()
+    return protocol.get_refresh_ids()[-1]
+
+
+def refresh_id_at_the_end_stock() -> bytes:
+    protocol = KademliaProtocol(Node(key(1)), {}, 20)
+    protocol.router.buckets[-1].last_updated = float("-inf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kademlia.protocol.random.randint", lambda low, high: high)
+        return bytes(protocol.get_refresh_ids()[-1])
+
+
+@on_both(refresh_id_at_the_end, refresh_id_at_the_end_stock, fails_with=OverflowError)
+def test_refreshing_stays_within_the_id_space(
+    subject: Callable[[], bytes], verdict: Verdict
+) -> None:
+    with verdict:
+        assert subject() == b"\xff" * 20
 
 
 def test_closing_leaves_nothing_running(seed: int) -> None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from kademlia.utils import digest
 
 from overlay.dht import Dht, DhtConfig, PutOutcome, ValueTooLarge
 from overlay.dht.messages import MAX_VALUE_BYTES, Record
@@ -74,6 +75,34 @@ def test_putting_when_all_neighbours_are_dead_does_not_raise(
     net = Network(seed)
     with verdict:
         assert net.run(subject(net)) == 1
+
+
+async def outdated_at_home(net: Network) -> Any:
+    """A node holds an old version itself; what does it read?"""
+    swarm = Swarm(net)
+    await swarm.grow(3)
+    reader, *others = swarm.members
+    reader.protocol.storage.offer(key("k"), Record(1, b"old", 600.0))
+    for other in others:
+        other.protocol.storage.offer(key("k"), Record(2, b"new", 600.0))
+    record = await reader.dht.get(key("k"))
+    assert record is not None
+    return record.value
+
+
+async def outdated_at_home_stock(net: Network) -> Any:
+    reader, other = await open_stock(nth_host(2)), await open_stock(nth_host(3))
+    await reader.bootstrap([(nth_host(3), 4000)])
+    reader.storage[digest("k")] = b"old"
+    other.storage[digest("k")] = b"new"
+    return await reader.get("k")
+
+
+@on_both(outdated_at_home, outdated_at_home_stock)
+def test_a_value_at_home_may_be_outdated(subject: Observe, verdict: Verdict, seed: int) -> None:
+    net = Network(seed)
+    with verdict:
+        assert net.run(subject(net)) == b"new"
 
 
 def with_network(
