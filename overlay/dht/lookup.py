@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 from kademlia.crawling import NodeSpiderCrawl, SpiderCrawl, ValueSpiderCrawl
 
 from overlay.contact import Contact
+from overlay.dht.call import Call, Outcome
 from overlay.dht.config import DhtConfig
 from overlay.dht.contact_list import unpack_contacts
-from overlay.dht.exchange import Call, Outcome
 from overlay.dht.messages import FindNode, FindValue, Found, FoundValue, Record
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.protocol import DhtProtocol

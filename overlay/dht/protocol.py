@@ -20,8 +20,9 @@ from kademlia.protocol import KademliaProtocol
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.dht.address_tokens import AddressTokens
+from overlay.dht.call import Call, Outcome
 from overlay.dht.config import DhtConfig
-from overlay.dht.exchange import Call, Exchange, Exchanges, Outcome
+from overlay.dht.exchange import Exchange, Exchanges
 from overlay.dht.failure_memory import FailureMemory
 from overlay.dht.id_proof import IdProofs
 from overlay.dht.messages import (

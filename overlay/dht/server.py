@@ -10,9 +10,9 @@ from pathlib import Path
 from kademlia.network import Server
 
 from overlay.contact import Address, Contact, PeerId
+from overlay.dht.call import Call
 from overlay.dht.config import DhtConfig
 from overlay.dht.contacts_file import load_contacts, save_contacts
-from overlay.dht.exchange import Call
 from overlay.dht.handoff import DYING, HandOff
 from overlay.dht.lookup import Lookup, LookupReport, NodeLookup, ValueLookup
 from overlay.dht.messages import Record, Stored

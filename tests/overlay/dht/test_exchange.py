@@ -11,7 +11,7 @@ import pytest
 from rpcudp.protocol import RPCProtocol
 
 from overlay.contact import Contact
-from overlay.dht.exchange import Call, Outcome
+from overlay.dht.call import Call, Outcome
 from overlay.dht.letter import unpack_letter
 from overlay.dht.messages import TOO_LARGE, FindNode, Found, Ping, Pong, Record, Store
 from overlay.endpoint import Kind
@@ -323,3 +323,17 @@ def test_a_call_ends_once() -> None:
     call.cancel()
     assert ended == [call]
     assert call.outcome is Outcome.ANSWERED
+
+
+def test_a_timer_that_rings_late_is_not_held_against_the_peer(seed: int) -> None:
+    """A process that was held up for longer than the time-out first looks into its socket."""
+
+    async def work(member: Member, rogue: Rogue, net: Network) -> Any:
+        call = member.protocol.call_ping(rogue.contact)
+        call.due -= 10.0
+        call.sent[0] -= 10.5
+        member.protocol.exchange._expired(call)
+        sendings = len(call.sent)
+        return sendings, await call
+
+    assert two(seed, work) == (1, (True, Pong(b"token")))
