@@ -206,8 +206,6 @@ def _advise_deeper(replies: Sequence[AnnounceReply]) -> bool:
 
 
 def _advise_here(replies: Sequence[AnnounceReply], even_if_new: bool = False) -> bool:
-    """Whether most replicas call an ancestor a leaf, of the settled ones if there are any."""
-    voters = [reply for reply in replies if reply.settled]
-    if not voters and even_if_new:
-        voters = list(replies)
-    return 2 * sum(not reply.interior for reply in voters) > len(voters)
+    """Whether most replicas are settled and call an ancestor a leaf; or just call it so."""
+    leaves = sum(not reply.interior and (reply.settled or even_if_new) for reply in replies)
+    return 2 * leaves > len(replies)

@@ -7,7 +7,7 @@ from overlay.directory.config import DirectoryConfig
 from overlay.directory.locations import Locations
 from overlay.directory.messages import Query, ShardReply
 from overlay.directory.peers import Peers
-from overlay.directory.shard_view import ShardView, Witness, combine, content, checked_reply
+from overlay.directory.shard_view import ShardView, Witness, checked_reply, combine, content
 from overlay.directory.tree import Shard
 from overlay.metrics import Metrics
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.directory import DirectoryConfig
 from overlay.directory.messages import ShardReply
-from overlay.directory.shard_view import ShardView, Witness, combine, content, checked_reply
+from overlay.directory.shard_view import ShardView, Witness, checked_reply, combine, content
 from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
 from tests.overlay.directory.model_network import contact_of
 
