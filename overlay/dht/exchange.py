@@ -119,6 +119,9 @@ class Exchange:
 
     def receive(self, sender: Contact, body: bytes) -> None:
         """Take a frame of kind DHT; whatever it holds, this does not raise."""
+        if self._closed:
+            self._dropped.add("closed")
+            return
         try:
             letter = unpack_letter(body)
         except WireError as error:
@@ -130,7 +133,7 @@ class Exchange:
             self._take_request(sender, letter)
 
     def close(self) -> None:
-        """End every call; those who await one get `ClosedError`."""
+        """End every call, and answer nobody any more; those who await a call get `ClosedError`."""
         self._closed = True
         for call in list(self._calls.values()):
             call.end(Outcome.CLOSED)

@@ -169,8 +169,8 @@ class ValueLookup(Lookup, ValueSpiderCrawl):  # type: ignore[misc]
 
     def _read(self, peer: Peer, reply: object) -> bytes:
         if isinstance(reply, FoundValue):
+            self._holders += self._records.get(peer) is None
             self._records[peer] = (reply.record, self._loop.time())
-            self._holders += 1
             return reply.contacts
         self._records[peer] = None
         return super()._read(peer, reply)

@@ -284,6 +284,21 @@ def test_closing_wakes_those_who_wait(seed: int) -> None:
     assert left == 0
 
 
+def test_a_closed_dht_answers_nobody(seed: int) -> None:
+    async def work(member: Member, rogue: Rogue, net: Network) -> Any:
+        rogue.request(member.contact.address, Ping())
+        await asyncio.sleep(1)
+        before = len(rogue.heard)
+        await member.dht.close()
+        rogue.request(member.contact.address, Ping())
+        await asyncio.sleep(1)
+        return before, len(rogue.heard) - before, member.counted("dht_dropped", "closed")
+
+    before, after, dropped = two(seed, work)
+    assert before > 0
+    assert (after, dropped) == (0, 1)
+
+
 def test_a_request_that_does_not_fit_is_the_callers_error(seed: int) -> None:
     async def work(member: Member, rogue: Rogue, net: Network) -> Any:
         with pytest.raises(UsageError):

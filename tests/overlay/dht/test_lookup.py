@@ -208,6 +208,30 @@ def test_the_newest_version_wins_not_the_most_frequent(
         assert net.run(subject(net)) == b"new"
 
 
+def test_one_holder_does_not_make_a_quorum_by_being_asked_twice(seed: int) -> None:
+    net = Network(seed, latency=Latency.constant(0.01))
+
+    async def main() -> None:
+        ghosts = [Contact(place(2**150 + n), nth_host(50 + n), 4000) for n in range(3)]
+        old = await Rogue.open(
+            nth_host(2),
+            lambda sender, request: (
+                FoundValue(b"t", Record(1, b"old", 60.0), pack_contacts([*ghosts, new.contact]))
+                if isinstance(request, FindValue)
+                else Pong(b"t")
+            ),
+        )
+        new = await Rogue.open(nth_host(3), holder(Record(2, b"new", 60.0)))
+        member = await member_knowing([old], DhtConfig(alpha=1, read_quorum=2))
+        net_delay = {nth_host(3): 0.2}
+        with net.rule(lambda packet: net_delay.get(packet.destination.host, 0.0)):
+            record = await member.dht.get(TARGET)
+        assert record is not None
+        assert record.value == b"new"
+
+    net.run(main())
+
+
 def test_outdated_and_empty_holders_are_repaired_and_outsiders_are_not(seed: int) -> None:
     net = Network(seed, latency=Latency.constant(0.01))
 

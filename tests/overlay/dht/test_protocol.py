@@ -305,7 +305,12 @@ def test_a_store_needs_the_token_that_its_sender_was_given(seed: int) -> None:
 def test_a_light_member_is_in_no_table_and_serves_nothing(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
         light = await open_member(nth_host(9), DhtConfig(serve=False))
+        sent = a.metrics.as_dict()["dht_requests_sent"]
         await light.dht.join([a.contact.address])
+        await asyncio.sleep(1)
+        assert a.metrics.as_dict()["dht_requests_sent"] == sent, (
+            "it is not even asked whether it is there"
+        )
         assert await light.dht.closest(key("x")) == sorted(
             [a.contact, b.contact],
             key=lambda c: int.from_bytes(c.id, "big") ^ int.from_bytes(key("x"), "big"),

@@ -83,19 +83,22 @@ def test_the_result_is_the_k_nearest_live_nodes(seed: int, size: int, deaths: fl
 
 def test_alpha_requests_are_in_flight_until_the_nearest_has_answered_and_then_k() -> None:
     shortlist = start(0, [peer(n) for n in (8, 9, 10, 11)])
-    asked = [p.long_id for p, _ in shortlist.next_to_ask()]
-    assert asked == [8, 9]
+    assert [p.long_id for p, _ in shortlist.next_to_ask()] == [8, 9]
     assert shortlist.next_to_ask() == []
-    shortlist.answered(peer(9))
-    assert [p.long_id for p, _ in shortlist.next_to_ask()] == [10]
     shortlist.answered(peer(8))
-    shortlist.add([peer(n) for n in (9, 10, 12, 13)], introduced_by=peer(8))
-    assert [p.long_id for p, _ in shortlist.next_to_ask()] == [11]
+    assert [p.long_id for p, _ in shortlist.next_to_ask()] == [10, 11]
     assert not shortlist.is_finished
 
 
+def test_as_soon_as_one_is_answered_the_next_is_asked() -> None:
+    shortlist = start(0, [peer(n) for n in (8, 9, 10, 11)])
+    shortlist.next_to_ask()
+    shortlist.answered(peer(9))
+    assert [p.long_id for p, _ in shortlist.next_to_ask()] == [10]
+
+
 def test_an_overdue_request_gives_up_its_place_but_not_its_chance() -> None:
-    shortlist = start(0, [peer(n) for n in (1, 2, 3, 4, 5)][:K])
+    shortlist = start(0, [peer(n) for n in (1, 2, 3, 4)])
     shortlist.add([peer(5)])
     shortlist.next_to_ask()
     shortlist.overdue(peer(1))
@@ -105,8 +108,12 @@ def test_an_overdue_request_gives_up_its_place_but_not_its_chance() -> None:
     assert [p.long_id for p, _ in shortlist.next_to_ask()] == [4, 5]
     for number in (4, 5):
         shortlist.answered(peer(number))
+    for asked_again, _ in shortlist.next_to_ask():
+        shortlist.answered(asked_again)
+    assert shortlist.next_to_ask() == []
     assert not shortlist.is_finished, "the overdue one may still answer"
     shortlist.answered(peer(1))
+    assert shortlist.is_finished
     assert [p.long_id for p in shortlist.result()] == [1, 2, 3, 4]
 
 
