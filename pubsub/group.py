@@ -144,7 +144,12 @@ class Group:
         if self._log_path is not None:
             self._log = SqliteLog(self._log_path)
             self.qos = stacks.recoverable(self._log)
-        self._runtime = self._given or await Runtime.open(self._config)
+        try:
+            self._runtime = self._given or await Runtime.open(self._config)
+        except BaseException:
+            if self._log is not None:
+                self._log.close()
+            raise
         self._open(self._runtime)
         return self
 
@@ -193,8 +198,8 @@ class Group:
         try:
             async with asyncio.timeout(LINGER):
                 await self._drained(runtime)
-        except TimeoutError:
-            pass
+        except (TimeoutError, ClosedError):
+            pass  # those that do not answer, or a runtime that was closed first
         finally:
             self._process.stop()
             self._end_watch()

@@ -92,8 +92,13 @@ class UniformSession(Session):
 
     def _acknowledge(self, pending: _Pending, data: Message, origin: int, number: int) -> None:
         sender_is_correct = self.correct >> origin & 1
-        answer = Message(None).push(_ACK, origin, number) if sender_is_correct else data
-        pending.channel.down(self, Broadcast(answer))
+        if sender_is_correct:
+            pending.channel.down(self, Broadcast(Message(None).push(_ACK, origin, number)))
+        else:
+            self._relay(pending.channel, data)
+
+    def _relay(self, channel: Channel, data: Message) -> None:
+        channel.down(self, Broadcast(data))
 
     def _crashed(self, rank: int) -> None:
         self.correct &= ~(1 << rank)
@@ -101,7 +106,7 @@ class UniformSession(Session):
             self._try_deliver(origin, number, pending)
         for (origin, _), pending in self._pending.items():
             if origin == rank and pending.message is not None:
-                pending.channel.down(self, Broadcast(pending.message))
+                self._relay(pending.channel, pending.message)
 
     def _can_deliver(self, pending: _Pending) -> bool:
         return self.correct & ~pending.holders == 0

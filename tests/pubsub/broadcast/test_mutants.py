@@ -18,7 +18,7 @@ from pubsub.broadcast.indulgent import IndulgentSession
 from pubsub.broadcast.lazy_reliable import LazyReliableSession
 from pubsub.broadcast.uniform import UniformSession
 from tests.pubsub.broadcast import properties
-from tests.pubsub.broadcast.adversary import Schedule, run
+from tests.pubsub.broadcast.adversary import Schedule, World, run
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -116,6 +116,23 @@ def test_a_mutant_is_caught(
     assert caught(name, order, violated, crashes) == 0
     mutate(monkeypatch)
     assert caught(name, order, violated, crashes) > 0
+
+
+def test_a_uniform_broadcast_that_never_repeats_a_payload_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is safe, for nobody delivers what a correct member lacks, but the message waits for ever."""
+
+    def left_waiting() -> int:
+        worlds = [World(stacks.stack("urb"), Schedule(seed, crashes=CRASH)) for seed in range(50)]
+        for world in worlds:
+            world.run()
+        sessions = [world.channels[rank].session("urb") for world in worlds for rank in (2, 3)]
+        return sum(session.waiting for session in sessions if isinstance(session, UniformSession))
+
+    assert left_waiting() == 0
+    monkeypatch.setattr(UniformSession, "_relay", lambda self, channel, data: None)
+    assert left_waiting() > 0
 
 
 def test_a_detector_that_lies_is_caught_by_the_one_that_relies_on_it() -> None:
