@@ -73,6 +73,7 @@ class SqliteLog:
 
     def taken(self, origin: int, number: int) -> None:
         self._note("taken", origin, number)
+        self._file.commit()
 
     def dropped(self, origin: int, number: int) -> None:
         self._note("dropped", origin, number)

@@ -34,8 +34,8 @@ class Restored:
 
 
 class StableLog(Protocol):
-    """Survives a crash. When a method returns, what it was told is on the disk, but for `taken` and
-    `dropped`: those may be forgotten, and only cost that a message is delivered or offered again."""
+    """Survives a crash. When a method returns, what it was told is on the disk; `dropped` alone may be
+    forgotten, and only costs that a message is offered to others again."""
 
     def restore(self) -> Restored: ...
 
