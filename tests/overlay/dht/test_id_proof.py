@@ -32,6 +32,8 @@ def test_nobody_proves_an_id_that_is_not_theirs() -> None:
     posing = Contact(BOB.contact.id, "127.0.0.3", 4000)
     assert not ALICE.proofs.check(posing, CHALLENGE, proof, 0.0)
     assert not ALICE.proofs.check(posing, CHALLENGE, None, 0.0)
+    signed_by_eve = IdProofs(EVE.identity, posing, 100.0).prove(CHALLENGE, ALICE.contact.id)
+    assert not ALICE.proofs.check(posing, CHALLENGE, signed_by_eve, 0.0)
     own_key = BOB.identity.public_key + proof[32:]
     assert not ALICE.proofs.check(posing, CHALLENGE, own_key, 0.0)
 

@@ -14,7 +14,7 @@ from kademlia.node import Node
 from overlay.contact import Contact, PeerId
 from overlay.dht.config import DhtConfig
 from overlay.dht.contact_list import pack_contacts
-from overlay.dht.messages import FindValue, Found, FoundValue, Ping, Pong, Record
+from overlay.dht.messages import FindValue, Found, FoundValue, Ping, Pong, Record, Store
 from overlay.entropy import entropy
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.both import on_both
@@ -235,17 +235,17 @@ def test_one_holder_does_not_make_a_quorum_by_being_asked_twice(seed: int) -> No
 def test_outdated_and_empty_holders_are_repaired_and_outsiders_are_not(seed: int) -> None:
     net = Network(seed, latency=Latency.constant(0.01))
 
-    async def main() -> list[int]:
-        records = [Record(1, b"old", 60.0), Record(2, b"new", 60.0), None]
-        peers = [await Rogue.open(nth_host(n + 2), holder(r)) for n, r in enumerate(records)]
+    async def main() -> None:
+        peers = [await Rogue.open(nth_host(n), holder()) for n in range(2, 6)]
+        goal = int.from_bytes(TARGET, "big")
+        peers.sort(key=lambda rogue: int.from_bytes(rogue.contact.id, "big") ^ goal)
+        peers[1].answer = holder(Record(1, b"old", 60.0))
+        peers[2].answer = holder(Record(2, b"new", 60.0))
         member = await member_knowing(peers)
         assert (await member.dht.get(TARGET)) is not None
         await asyncio.sleep(1)
-        goal = int.from_bytes(TARGET, "big")
-        distances = [int.from_bytes(p.contact.id, "big") ^ goal for p in peers]
-        stored = [sum(type(m).__name__ == "Store" for m in peer.heard) for peer in peers]
-        assert stored == [1, 0, int(distances[2] < max(distances[:2]))]
-        return stored
+        stored = [[m.record.value for m in rogue.heard if isinstance(m, Store)] for rogue in peers]
+        assert stored == [[b"new"], [b"new"], [], []]
 
     net.run(main())
 
@@ -271,7 +271,7 @@ def test_a_repaired_copy_lives_no_longer_than_the_original(seed: int) -> None:
         await member.dht.get(TARGET)
         repaired = net.now
         await asyncio.sleep(1)
-        (store,) = [m for m in peers[1].heard if type(m).__name__ == "Store"]
+        (store,) = [m for m in peers[1].heard if isinstance(m, Store)]
         assert store.record.value == b"new"
         assert repaired + store.record.time_to_live <= 60.0 + 0.011, "but for the way to here"
 
@@ -313,7 +313,8 @@ def test_cancelling_a_lookup_leaves_nothing(seed: int) -> None:
     net.run(main())
 
 
-def test_impossible_and_own_contacts_are_not_asked(seed: int) -> None:
+@pytest.mark.parametrize("serve", [True, False])
+def test_impossible_and_own_contacts_are_not_asked(seed: int, serve: bool) -> None:
     net = Network(seed)
 
     async def main() -> None:
@@ -322,14 +323,15 @@ def test_impossible_and_own_contacts_are_not_asked(seed: int) -> None:
             Contact(key(2), "0.0.0.0", 4000),
             Contact(key(3), "127.0.0.9", 0),
         ]
-        guide = await Rogue.open(nth_host(2), names(*bad))
-        member = await member_knowing([guide])
+        guide = await Rogue.open(nth_host(2), names())
+        member = await member_knowing([guide], DhtConfig(serve=serve))
         own_elsewhere = Contact(member.contact.id, nth_host(7), 4000)
         guide.answer = names(*bad, own_elsewhere, member.contact)
         with net.capture() as packets:
             found = await member.dht.closest(TARGET)
         assert {packet.destination.host for packet in packets} == {member.host, nth_host(2)}
-        assert sorted(found, key=str) == sorted([guide.contact, member.contact], key=str)
+        expected = [guide.contact, member.contact] if serve else [guide.contact]
+        assert sorted(found, key=str) == sorted(expected, key=str)
 
     net.run(main())
 

@@ -46,6 +46,15 @@ def test_a_moment_of_load_is_forgotten_for_peers_that_are_seldom_asked() -> None
     assert trips.timeout(FAR) < 0.4
 
 
+def test_one_quick_reply_is_enough_to_know_the_way() -> None:
+    trips = RoundTrips()
+    trips.measured(NEAR, 1.5, 0)
+    trips.measured(NEAR, 0.05, 0)
+    for _ in range(60):
+        trips.measured(FAR, 0.05, 0)
+    assert trips.timeout(NEAR) < 0.2
+
+
 def test_timeouts_stay_within_bounds() -> None:
     trips = RoundTrips()
     trips.measured(NEAR, 0.0, 0)

@@ -14,7 +14,7 @@ from kademlia.protocol import KademliaProtocol
 
 from overlay.contact import Contact
 from overlay.dht import DhtConfig
-from overlay.dht.peer import peer_of
+from overlay.dht.peer import Target, peer_of
 from overlay.dht.protocol import DhtProtocol
 from overlay.dht.routing_table import ExactRoutingTable
 from overlay.virtual import Latency, Network, nth_host
@@ -92,7 +92,7 @@ def test_buckets_without_lookups_are_refreshed(seed: int) -> None:
     net.run(main())
 
 
-def test_answering_others_does_not_count_as_a_refresh(seed: int) -> None:
+def test_a_lookup_counts_as_a_refresh_and_answering_others_does_not(seed: int) -> None:
     net = Network(seed, latency=Latency.constant(0.02))
 
     async def main() -> None:
@@ -102,6 +102,7 @@ def test_answering_others_does_not_count_as_a_refresh(seed: int) -> None:
         asked, asker = swarm.members[0], swarm.members[1]
         ages = [bucket.last_updated for bucket in asked.protocol.router.buckets]
         await asker.dht.closest(key("x"))
+        assert asker.protocol.router.bucket_of(Target(key("x"))).last_updated > 50.0
         assert [bucket.last_updated for bucket in asked.protocol.router.buckets] == ages
 
     net.run(main())
