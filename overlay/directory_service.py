@@ -82,7 +82,8 @@ class DirectoryService:
         task = self._announcing.pop(topic, None)
         if task is not None:
             task.cancel()
-            self._leaving[topic] = asyncio.create_task(self._leave(topic, task))
+            earlier = [task, self._leaving[topic]] if topic in self._leaving else [task]
+            self._leaving[topic] = asyncio.create_task(self._leave(topic, earlier))
         if topic in self._leaving:
             await self._leaving[topic]
 
@@ -108,12 +109,13 @@ class DirectoryService:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _leave(self, topic: str, announcing: asyncio.Task[None]) -> None:
+    async def _leave(self, topic: str, earlier: list[asyncio.Task[None]]) -> None:
         try:
-            await asyncio.wait([announcing])
+            await asyncio.wait(earlier)
             await self._directory.withdraw(topic)
         finally:
-            del self._leaving[topic]
+            if self._leaving.get(topic) is asyncio.current_task():
+                del self._leaving[topic]
 
     async def _keep_announced(self, topic: str, announced: asyncio.Future[None]) -> None:
         if topic in self._leaving:

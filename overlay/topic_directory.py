@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from overlay.contact import Contact
@@ -29,21 +30,21 @@ class CallbackTopicDirectory:
         self._questions: _Tasks = {}
 
     def announce(self, topic: str) -> None:
-        _start(self._service.announce(topic), self._changes)
+        _start(self._changes, self._service.announce, topic)
 
     def withdraw(self, topic: str) -> None:
-        _start(self._service.withdraw(topic), self._changes)
+        _start(self._changes, self._service.withdraw, topic)
 
     def contacts(self, topic: str, count: int, found: Found) -> None:
-        call = self._service.contacts(topic, count)
-        _start(_answer(call, _as_tuple(found), []), self._questions)
+        contacts = partial(self._service.contacts, topic, count)
+        _start(self._questions, _answer, contacts, _as_tuple(found), [])
 
     def sample(self, topic: str, count: int, found: Found) -> None:
-        call = self._service.sample(topic, count)
-        _start(_answer(call, _as_tuple(found), []), self._questions)
+        sample = partial(self._service.sample, topic, count)
+        _start(self._questions, _answer, sample, _as_tuple(found), [])
 
     def size(self, topic: str, found: Callable[[float], None]) -> None:
-        _start(_answer(self._float_size(topic), found, 0.0), self._questions)
+        _start(self._questions, _answer, partial(self._float_size, topic), found, 0.0)
 
     async def close(self, within: float) -> None:
         """Give up questions at once, announcements and withdrawals after so many seconds."""
@@ -60,24 +61,26 @@ class CallbackTopicDirectory:
         return float(await self._service.size(topic))
 
 
-def _start(work: Coroutine[Any, Any, None], tasks: _Tasks) -> None:
-    task = asyncio.get_running_loop().create_task(_until_closed(work))
+def _start(tasks: _Tasks, work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
+    task = asyncio.get_running_loop().create_task(_until_closed(work, *arguments))
     tasks[task] = None
     task.add_done_callback(lambda done: tasks.pop(done, None))
 
 
-async def _answer(question: Awaitable[T], found: Callable[[T], None], nothing: T) -> None:
+async def _answer(
+    question: Callable[[], Awaitable[T]], found: Callable[[T], None], nothing: T
+) -> None:
     try:
-        answer = await question
+        answer = await question()
     except ClosedError:
         answer = nothing
     found(answer)
 
 
-async def _until_closed(work: Coroutine[Any, Any, None]) -> None:
+async def _until_closed(work: Callable[..., Awaitable[None]], *arguments: Any) -> None:
     """What the DHT's closing interrupts has nobody left to answer to."""
     with contextlib.suppress(ClosedError):
-        await work
+        await work(*arguments)
 
 
 def _as_tuple(found: Found) -> Callable[[list[Contact]], None]:
