@@ -21,6 +21,8 @@ from bench.traces import CommunityMembers
 
 PROCESSES = 2
 """Processes that stay; one more holds the nodes that are to crash."""
+JOIN_SECONDS = 120.0
+"""A hundred nodes that start at once on a busy machine take their time."""
 LOOK_SECONDS = 0.25
 """Between two looks at tables or counters."""
 
@@ -72,6 +74,7 @@ class LivePopulation:
         settings = {
             "mode": self._experiment.mode,
             "parameters": parameters(self._experiment),
+            "join_timeout": JOIN_SECONDS,
             **self._introductions.settings(),
         }
         joining: dict[int, list[Newcomer]] = {}
