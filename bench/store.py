@@ -65,6 +65,7 @@ class ResultStore:
                 ) from None
             shutil.rmtree(self._staging, ignore_errors=True)  # what a killed run left half written
             yield
+            shutil.rmtree(self._staging, ignore_errors=True)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """All result rows, read when they are asked for (see `naming_damage`)."""

@@ -79,7 +79,7 @@ def _crash_figures() -> list[Recipe]:
         caption = (
             "Static tables that nobody repairs, as in the paper: the pessimistic case."
             if source != "crashes"
-            else "The implementation on the virtual network, 15 % loss: tables are repaired after the crash."
+            else "The implementation on the virtual network: tables are repaired after the crash."
         )
         recipes.append(
             Recipe(
@@ -113,7 +113,7 @@ def _link_figures() -> list[Recipe]:
                 f"figures-{number}-{number + 1}",
                 "figures-19-28",
                 f"{title} against the share of processes that act as links",
-                "Three communities of 84, 27 and 7 processes; c = 0, a = 2, z = 4, no loss.",
+                "Real nodes and the simulator with the same parameters.",
                 metric,
                 y_label,
                 _p_sel,
@@ -132,7 +132,7 @@ def _scale_figures() -> list[Recipe]:
             f"scale-{metric}",
             "scale",
             title,
-            "Three levels, each a tenth of the one below; c = 5, g = 5, a = 1, z = 3, 15 % loss.",
+            "Three levels, each a tenth of the one below.",
             metric,
             y_label,
             _bottom_size,
@@ -157,7 +157,7 @@ def _churn_figures() -> list[Recipe]:
             f"churn-{metric}",
             "churn",
             f"{title} under continuous joins and leaves",
-            "The implementation on the virtual network, 15 % loss.",
+            "The implementation on the virtual network.",
             metric,
             "probability",
             _failed,
@@ -193,7 +193,7 @@ def build(recipe: Recipe, aggregates: Aggregates) -> Figure:
     return Figure(
         recipe.name,
         recipe.title,
-        recipe.caption,
+        f"{recipe.caption} {_parameters(rows)}".strip(),
         recipe.x_label,
         recipe.y_label,
         tuple(panels),
@@ -201,6 +201,21 @@ def build(recipe: Recipe, aggregates: Aggregates) -> Figure:
         recipe.log_y,
         recipe.share,
     )
+
+
+def _parameters(rows: list[Aggregate]) -> str:
+    """The parameters that all rows share, so that a caption never tells of others than those drawn."""
+    parts = []
+    for name in ("c", "g", "a", "z"):
+        values = {getattr(row, name) for row in rows}
+        # g does not count where p_sel is given.
+        if len(values) == 1 and not (name == "g" and any(row.p_sel is not None for row in rows)):
+            parts.append(f"{name} = {values.pop():g}")
+    losses = {row.loss for row in rows}
+    if len(losses) == 1:
+        loss = losses.pop()
+        parts.append(f"{100 * loss:g} % loss" if loss else "no loss")
+    return f"{', '.join(parts)}." if parts else ""
 
 
 def _lines(recipe: Recipe, rows: list[Aggregate]) -> tuple[Series, ...]:

@@ -27,7 +27,7 @@ def as_html(content: Content) -> str:
         lead=html.escape(content.lead),
         summary=_table(content.modes) + f"<p>{html.escape(content.advice)}</p>",
         claims=_claims(content.claims),
-        tables="".join(map(_table, content.tables)),
+        tables="".join(map(_table, content.tables)) or "<p>No suite with alternatives was run.</p>",
         figures="".join(map(_figure, content.figures)),
         spread=content.spread or "<p>No emulated event was traced.</p>",
         provenance=_provenance(content.provenance),

@@ -188,3 +188,14 @@ def test_without_an_emulated_run_there_is_no_event_to_draw(tmp_path: Path) -> No
     (tmp_path / FILE).write_text("torn")
     with pytest.raises(SpreadError, match=r"spread\.json is damaged"):
         spread(tmp_path)
+
+
+def test_a_caption_tells_the_parameters_that_were_used() -> None:
+    def other_z(row: Aggregate) -> Aggregate:
+        return dataclasses.replace(row, z=9)
+
+    def caption(made: Aggregates) -> str:
+        return next(f.caption for f in figures(made) if f.name == "figures-19-20")
+
+    assert "c = 0, a = 2, z = 4, no loss." in caption(aggregates())
+    assert "z = 9" in caption(aggregates(other_z))
