@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from bench.aggregate import WHOLE, write_aggregates
+from bench.aggregate import METRICS, WHOLE, summarise, write_aggregates
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.intervals import wilson
@@ -107,6 +108,18 @@ def test_aggregates_do_not_depend_on_the_order_of_the_rows(
     write_aggregates(spark, one)
     write_aggregates(spark, many)
     assert all_of(one.directory) == all_of(many.directory)
+
+
+def test_a_summary_is_the_same_whatever_order_the_shuffle_gave() -> None:
+    generator = np.random.default_rng(5)
+    count = 40
+    columns: dict[str, Any] = {metric: generator.random(count) for metric in METRICS}
+    columns |= {"topic": ["/"] * count, "community": [0] * count}
+    columns |= {"experiment_id": ["e"] * count, "repetition": list(range(count))}
+    table = pa.table(columns)
+    expected = summarise(table, ("topic",))
+    for _ in range(5):
+        assert summarise(table.take(generator.permutation(count)), ("topic",)) == expected
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
