@@ -70,6 +70,7 @@ class Exchange:
         self._verifies = verifies
         self._loop = asyncio.get_running_loop()
         self._calls: dict[bytes, Call] = {}
+        self._numbers: list[bytes] = []
         self._closed = False
         self.round_trips = RoundTrips()
         metrics = endpoint.metrics
@@ -106,7 +107,7 @@ class Exchange:
             raise UsageError(
                 f"{type(request).__name__} has {len(payload)} bytes, and {self.room} fit a datagram"
             )
-        number = self._draw.randbytes(NUMBER_BYTES)
+        number = self._new_number()
         challenge = self._challenge(to)
         letter = Letter(False, self._is_light, 0, number, challenge, None, payload)
         call = self._calls[number] = Call(number, to, letter.packed(), challenge)
@@ -137,6 +138,15 @@ class Exchange:
         self._closed = True
         for call in list(self._calls.values()):
             call.end(Outcome.CLOSED)
+
+    def _new_number(self) -> bytes:
+        # The system's randomness costs a call each time, so numbers are drawn in batches.
+        if not self._numbers:
+            drawn = self._draw.randbytes(64 * NUMBER_BYTES)
+            self._numbers = [
+                drawn[start : start + NUMBER_BYTES] for start in range(0, len(drawn), NUMBER_BYTES)
+            ]
+        return self._numbers.pop()
 
     def _challenge(self, to: Contact | Address) -> bytes | None:
         if not self._verifies:

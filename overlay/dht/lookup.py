@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from kademlia.crawling import NodeSpiderCrawl, SpiderCrawl, ValueSpiderCrawl
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.dht.call import Call, Outcome
 from overlay.dht.config import DhtConfig
 from overlay.dht.contact_list import unpack_contacts
@@ -55,7 +55,7 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
         super().__init__(protocol, target, [], count, config.alpha)
         self._deadline = config.lookup_deadline
         self._loop = asyncio.get_running_loop()
-        self._calls: dict[Contact, Call] = {}
+        self._calls: dict[PeerId, Call] = {}
         self._over: asyncio.Future[None] = self._loop.create_future()
         budget = config.lookup_budget * max(count, config.k)
         self.shortlist = Shortlist(target.long_id, count, min(config.alpha, count), budget)
@@ -82,9 +82,9 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
     def _result(self) -> Any:
         raise NotImplementedError
 
-    def _read(self, peer: Peer, reply: object) -> bytes:
-        """Take what the reply is good for, and return the list of contacts it names."""
-        return reply.contacts if isinstance(reply, Found) else b""
+    def _read(self, peer: Peer, reply: object) -> bytes | None:
+        """Take what the reply is good for; the list of contacts it names, or None if it is a refusal."""
+        return reply.contacts if isinstance(reply, Found) else None
 
     def _is_finished(self) -> bool:
         return self.shortlist.is_finished
@@ -95,7 +95,7 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
             return
         for peer, count in self.shortlist.next_to_ask():
             question = self._question(self.node.id, count)
-            self._calls[peer.contact] = self._request(peer, question, self._ended, self._overdue)
+            self._calls[peer.id] = self._request(peer, question, self._ended, self._overdue)
 
     def _stop(self) -> None:
         if not self._over.done():
@@ -108,18 +108,19 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
         if call.outcome is Outcome.CLOSED:
             self._over.set_exception(ClosedError("the DHT was closed during a lookup"))
             return
-        del self._calls[contact]
+        del self._calls[contact.id]
         peer = peer_of(contact)
+        named = self._read(peer, call.reply) if call.outcome is Outcome.ANSWERED else None
         try:
-            if call.outcome is not Outcome.ANSWERED:
-                self.shortlist.failed(peer)
-            else:
-                contacts = unpack_contacts(self._read(peer, call.reply))
-                self.shortlist.answered(peer)
-                self._consider(peer, contacts)
+            contacts = None if named is None else unpack_contacts(named)
         except WireError:
+            contacts = None
             self.protocol.punish(peer)
+        if contacts is None:
             self.shortlist.failed(peer)
+        else:
+            self.shortlist.answered(peer)
+            self._consider(peer, contacts)
         self._proceed()
 
     def _overdue(self, call: Call) -> None:
@@ -167,12 +168,13 @@ class ValueLookup(Lookup, ValueSpiderCrawl):  # type: ignore[misc]
         self._records: dict[Peer, tuple[Record, float] | None] = {}
         self._holders = 0
 
-    def _read(self, peer: Peer, reply: object) -> bytes:
+    def _read(self, peer: Peer, reply: object) -> bytes | None:
         if isinstance(reply, FoundValue):
             self._holders += self._records.get(peer) is None
             self._records[peer] = (reply.record, self._loop.time())
             return reply.contacts
-        self._records[peer] = None
+        if isinstance(reply, Found):
+            self._records[peer] = None
         return super()._read(peer, reply)
 
     def _is_finished(self) -> bool:

@@ -239,7 +239,7 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         contact = call.contact
         if contact is None or contact.id == self.source_node.id:
             return
-        if self._probing.get(contact) is call:
+        if self._probing and self._probing.get(contact) is call:
             del self._probing[contact]
         peer = peer_of(contact)
         if outcome is Outcome.OFFENDED:

@@ -74,12 +74,13 @@ class RoundTrips:
 
     def measured(self, address: Address, seconds: float, lost: int) -> None:
         """A reply came `seconds` after its request was sent; `lost` sendings before had no reply."""
-        way = self._ways.pop(address, seconds)
+        way = self._ways.get(address, seconds)
         self._queueing.measured(max(seconds - way, 0.0))
         way = min(seconds, way + (seconds - way) / 8)
-        if len(self._ways) >= PEERS:
-            self._ways.popitem(last=False)
         self._ways[address] = way
+        self._ways.move_to_end(address)
+        if len(self._ways) > PEERS:
+            self._ways.popitem(last=False)
         if self._typical_way is None:
             self._typical_way = Estimate(way)
         else:

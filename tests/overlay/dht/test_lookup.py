@@ -14,7 +14,7 @@ from kademlia.node import Node
 from overlay.contact import Contact, PeerId
 from overlay.dht.config import DhtConfig
 from overlay.dht.contact_list import pack_contacts
-from overlay.dht.messages import FindValue, Found, FoundValue, Ping, Pong, Record, Store
+from overlay.dht.messages import NOT_SERVED, FindValue, Found, FoundValue, Ping, Pong, Record, Store
 from overlay.entropy import entropy
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.both import on_both
@@ -274,6 +274,39 @@ def test_a_repaired_copy_lives_no_longer_than_the_original(seed: int) -> None:
         (store,) = [m for m in peers[1].heard if isinstance(m, Store)]
         assert store.record.value == b"new"
         assert repaired + store.record.time_to_live <= 60.0 + 0.011, "but for the way to here"
+
+    net.run(main())
+
+
+def test_who_refuses_to_answer_is_not_in_the_result(seed: int) -> None:
+    net = Network(seed)
+
+    async def main() -> None:
+        guide = await Rogue.open(nth_host(2), names())
+        refusing = await Rogue.open(
+            nth_host(3),
+            lambda sender, request: Pong(b"t") if isinstance(request, Ping) else NOT_SERVED,
+        )
+        member = await member_knowing([guide, refusing])
+        assert refusing.contact not in await member.dht.closest(TARGET)
+        assert await member.dht.get(TARGET) is None
+
+    net.run(main())
+
+
+def test_a_malformed_list_of_contacts_costs_the_place(seed: int) -> None:
+    net = Network(seed)
+
+    async def main() -> None:
+        liar = await Rogue.open(
+            nth_host(2),
+            lambda sender, request: (
+                Pong(b"t") if isinstance(request, Ping) else Found(b"t", b"\x09bad")
+            ),
+        )
+        member = await member_knowing([liar])
+        assert await member.dht.closest(TARGET) == [member.contact]
+        assert member.dht.known_contacts() == []
 
     net.run(main())
 
