@@ -11,7 +11,7 @@ from bench.experiment import Experiment
 
 SECONDS_PER_SIMULATED_MESSAGE = 2e-8
 SECONDS_PER_SIMULATION = 2e-4
-SECONDS_PER_NODE_SECOND = {"unstructured": 0.6e-3, "semi-structured": 1.5e-3, "structured": 1.5e-3}
+SECONDS_PER_NODE_SECOND = {"unstructured": 1.0e-3, "semi-structured": 3.2e-3, "structured": 3.2e-3}
 """Of one emulated node, for each second of virtual time."""
 BOOT_SECONDS = 40.0
 """Virtual time before the first event."""

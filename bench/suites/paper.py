@@ -69,13 +69,19 @@ def tables(name: str, repetitions: int) -> list[Experiment]:
 
 
 def implementation(
-    name: str, p_sel: list[float], networks: int, repetitions: int, live: list[float]
+    name: str,
+    p_sel: list[float],
+    networks: int,
+    repetitions: int,
+    live: list[float],
+    sizes: tuple[int, ...] = IMPLEMENTED["sizes"],
 ) -> list[Experiment]:
     """Figures 19 to 28: the share of links p_sel, for real nodes and for the simulator beside them.
 
     `networks` are built apart, and each disseminates `repetitions` events; with the shares in `live` one
     more is of real processes.
     """
+    shared = {**IMPLEMENTED, "sizes": sizes}
     found = expand(
         name,
         "figures-19-28",
@@ -83,7 +89,7 @@ def implementation(
         mode=["uniform", "unstructured"],
         p_sel=p_sel,
         repetitions=networks * repetitions * 10,
-        **IMPLEMENTED,
+        **shared,
     )
     for tier, shares, count in (("emulate", p_sel, networks), ("live", live, 1)):
         for seed in range(count):
@@ -95,16 +101,22 @@ def implementation(
                 mode=MODES,
                 p_sel=shares,
                 repetitions=repetitions,
-                **IMPLEMENTED,
+                **shared,
             )
     return found
 
 
-def crashes(name: str, failed: list[float], networks: int, repetitions: int) -> list[Experiment]:
+def crashes(
+    name: str,
+    failed: list[float],
+    networks: int,
+    repetitions: int,
+    sizes: tuple[int, ...] = IMPLEMENTED["sizes"],
+) -> list[Experiment]:
     """Section 6.1's setting on real nodes: loss and crashes, with tables that are kept fresh."""
     found = []
     for seed in range(networks):
-        shared = {**SIMULATED, "sizes": IMPLEMENTED["sizes"], "failed": failed}
+        shared = {**SIMULATED, "sizes": sizes, "failed": failed}
         found += expand(
             name, "crashes", seed, tier="emulate", mode=MODES, repetitions=repetitions, **shared
         )
