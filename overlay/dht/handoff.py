@@ -1,8 +1,9 @@
-"""Records for a new neighbour: those that it should hold, from the one node whose turn it is to hand them on.
+"""Records for a new neighbour: those that it should hold, from the few nodes whose turn it is to hand
+them on.
 
 A key is handed to a new node that belongs to the k closest, by the closest of the nodes that were there
-before, as far as that node knows. One worker hands over to one new node after the other, a few records
-at a time.
+before, as far as these know. One worker hands over to one new node after the other, a few records at a
+time.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from overlay.dht.peer import Peer, Target
 from overlay.dht.protocol import DhtProtocol
 from overlay.dht.routing_table import ExactRoutingTable
 from overlay.errors import ClosedError
+
+GIVERS = 3
+"""Nodes whose turn it is to hand a key on: the closest to it, as far as each of them knows. Not all of
+them may
+have met the new node, whose own neighbours need not be the key's."""
 
 WAITING = 256
 """New nodes in the queue; what one more misses comes with the next republishing."""
@@ -36,12 +42,11 @@ def is_due(router: ExactRoutingTable, key: PeerId, new: Peer) -> bool:
 
     Replaces kademlia/protocol.py:102-111, which hashes the key, itself a hash, again.
     """
-    place = Target(key)
-    others = router.find_neighbors(place, exclude=new)
-    distance = new.long_id ^ place.long_id
-    belongs = len(others) < router.ksize or distance < others[-1].long_id ^ place.long_id
-    own = router.node.long_id ^ place.long_id
-    return belongs and (not others or own < others[0].long_id ^ place.long_id)
+    goal = Target(key)
+    before = sorted([*router.find_neighbors(goal, exclude=new), router.node], key=goal.distance_to)
+    closest = before[: router.ksize]
+    belongs = len(closest) < router.ksize or new.distance_to(goal) < closest[-1].distance_to(goal)
+    return belongs and router.node in closest[:GIVERS]
 
 
 class HandOff:

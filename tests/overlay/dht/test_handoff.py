@@ -9,8 +9,12 @@ from typing import Any
 
 from kademlia.node import Node
 
+from overlay.contact import Contact
 from overlay.dht.config import DhtConfig
+from overlay.dht.handoff import GIVERS, is_due
 from overlay.dht.messages import Record
+from overlay.dht.peer import Peer, Target, peer_of
+from overlay.dht.routing_table import ExactRoutingTable
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.both import on_both
 from tests.overlay.dht.stock import open_stock
@@ -36,7 +40,7 @@ async def handed_over(net: Network) -> tuple[set[bytes], set[bytes]]:
     await first.protocol.call_ping(new.contact)
     await asyncio.sleep(5)
     one, two, three = (m.contact.id for m in (first, second, new))
-    due = {k for k in KEYS if closer(three, two, k) and closer(one, two, k)}
+    due = {k for k in KEYS if closer(three, one, k) and closer(one, two, k)}
     return {k for k, _ in new.protocol.storage}, due
 
 
@@ -61,6 +65,33 @@ def test_keys_go_to_the_nodes_that_are_close_to_them(
         got, due = net.run(subject(net))
         assert due
         assert got == due
+
+
+class Static:
+    """A protocol of nodes that never fail."""
+
+    def sound(self, peers: list[Peer]) -> list[Peer]:
+        return peers
+
+    def check(self, peer: Peer) -> None: ...
+
+
+def test_a_few_of_those_who_know_a_new_node_hand_a_key_on() -> None:
+    nodes = [peer_of(Contact(key(("node", n)), "127.0.0.1", 1 + n)) for n in range(12)]
+    new, *old = nodes
+    tables = [ExactRoutingTable(Static(), 8, node, lambda: 0.0) for node in old]
+    for table in tables:
+        for node in nodes:
+            if node is not table.node:
+                table.add_contact(node)
+    handed = 0
+    for place in map(Target, KEYS):
+        givers = [table.node for table in tables if is_due(table, place.id, new)]
+        closest = sorted(old, key=place.distance_to)
+        belongs = new.distance_to(place) < closest[7].distance_to(place)
+        assert sorted(givers, key=place.distance_to) == (closest[:GIVERS] if belongs else [])
+        handed += belongs
+    assert 0 < handed < len(KEYS)
 
 
 def test_values_follow_the_network_as_it_grows(seed: int) -> None:

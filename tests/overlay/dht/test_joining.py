@@ -37,7 +37,7 @@ def test_nobody_answering_is_an_error_after_retries_that_are_announced(
     net = Network(seed)
 
     async def main() -> float:
-        member = await open_member(nth_host(2), DhtConfig(join_attempts=3))
+        member = await open_member(nth_host(2), DhtConfig(join_attempts=3, check_interval=1e6))
         with (
             caplog.at_level(logging.WARNING),
             pytest.raises(NoBootstrapAnswer, match=r"127\.0\.0\.77:4000"),
