@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from itertools import permutations
 from typing import Any
 
 from kademlia.node import Node
@@ -31,29 +32,36 @@ def closer(a: bytes, b: bytes, place: bytes) -> bool:
     return Node(a).distance_to(Node(place)) < Node(b).distance_to(Node(place))
 
 
+def due(first: bytes, second: bytes, new: bytes) -> set[bytes]:
+    """With k=1: what a new node should get from the first of two."""
+    return {k for k in KEYS if closer(new, first, k) and closer(first, second, k)}
+
+
 async def handed_over(net: Network) -> tuple[set[bytes], set[bytes]]:
-    """Three nodes, k=1: what a new one gets from the first, and what it should get from it."""
-    first, second, new = [await open_member(nth_host(n), SMALL) for n in (2, 3, 4)]
+    """What a new node gets from the first of two, and what it should get from it."""
+    members = [await open_member(nth_host(n), SMALL) for n in range(2, 6)]
+    first, second, new = next(
+        some for some in permutations(members, 3) if due(*(m.contact.id for m in some))
+    )
     await first.protocol.call_ping(second.contact)
     for place in KEYS:
         first.protocol.storage.offer(place, Record(1, b"v", 600.0))
     await first.protocol.call_ping(new.contact)
     await asyncio.sleep(5)
-    one, two, three = (m.contact.id for m in (first, second, new))
-    due = {k for k in KEYS if closer(three, one, k) and closer(one, two, k)}
-    return {k for k, _ in new.protocol.storage}, due
+    ids = (first.contact.id, second.contact.id, new.contact.id)
+    return {k for k, _ in new.protocol.storage}, due(*ids)
 
 
 async def handed_over_stock(net: Network) -> tuple[set[bytes], set[bytes]]:
-    first, second, new = [await open_stock(nth_host(n), key(("node", n)), 1) for n in (2, 3, 4)]
+    names = [key(("node", n)) for n in range(4)]
+    ids = next(some for some in permutations(names, 3) if due(*some))
+    first, _, new = [await open_stock(nth_host(2 + n), i, 1) for n, i in enumerate(ids)]
     await first.bootstrap([(nth_host(3), 4000)])
     for place in KEYS:
         first.storage[place] = b"v"
     await first.protocol.call_ping(Node(new.node.id, nth_host(4), 4000))
     await asyncio.sleep(5)
-    one, two, three = (server.node.id for server in (first, second, new))
-    due = {k for k in KEYS if closer(three, two, k) and closer(one, two, k)}
-    return set(new.storage.data), due
+    return set(new.storage.data), due(*ids)
 
 
 @on_both(handed_over, handed_over_stock)
@@ -62,9 +70,9 @@ def test_keys_go_to_the_nodes_that_are_close_to_them(
 ) -> None:
     net = Network(seed)
     with verdict:
-        got, due = net.run(subject(net))
-        assert due
-        assert got == due
+        got, should_get = net.run(subject(net))
+        assert should_get
+        assert got == should_get
 
 
 class Static:
