@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from overlay.directory import DirectoryConfig
 from tests.overlay.directory.model_network import TOPIC, ModelNetwork, drive
 from tests.overlay.directory.test_sizes import check_size, kill_thirty_per_cent
 
@@ -29,12 +30,13 @@ def sample_from_everywhere(network: ModelNetwork, readers: int) -> None:
         assert len(drive(network.peer().directory.sample(TOPIC, 12))) == 12
 
 
-def test_two_thousand_members_joining_at_once_make_no_node_hot() -> None:
-    network = ModelNetwork(seed=1, nodes=64)
-    network.join(2_000, over=15.0)
+def test_six_hundred_members_joining_at_once_make_no_node_hot() -> None:
+    config = DirectoryConfig(split=24, merge=8, capacity=64)
+    network = ModelNetwork(seed=1, nodes=128, config=config)
+    network.join(600, over=15.0)
     network.run(16.0)
     check_balance(network)
-    sample_from_everywhere(network, readers=60)
+    sample_from_everywhere(network, readers=20)
     check_balance(network)
 
 

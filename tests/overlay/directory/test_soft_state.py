@@ -35,7 +35,7 @@ def test_a_crashed_member_is_gone_after_one_time_to_live_for_old_readers_and_new
 
 def test_a_withdrawn_member_is_gone_at_once_despite_loss() -> None:
     network = ModelNetwork(seed=3, nodes=40, loss=0.2)
-    members = network.join(300, over=5.0)
+    members = network.join(150, over=5.0)
     network.run(network.config.ttl)
     for member in members[:20]:
         network.kill(member)
@@ -78,7 +78,7 @@ def test_a_process_that_restarts_with_another_id_at_its_address_is_listed_once()
 
 def test_after_a_partition_both_halves_find_each_other_within_one_time_to_live() -> None:
     network = ModelNetwork(seed=6, nodes=60)
-    network.join(300, over=5.0)
+    network.join(140, over=5.0)
     network.run(network.config.ttl)
     network.partition(lambda contact: contact.id[0] < 128)
     network.run(2 * network.config.ttl)
@@ -91,7 +91,7 @@ def test_after_a_partition_both_halves_find_each_other_within_one_time_to_live()
     network.run(network.config.ttl)
     for reader in (*readers, network.peer()):
         assert everyone(reader) == set(network.members)
-        assert drive(reader.directory.size(TOPIC)).members == 300
+        assert drive(reader.directory.size(TOPIC)).members == 140
 
 
 def test_a_reader_follows_when_a_shard_moves_to_other_nodes() -> None:

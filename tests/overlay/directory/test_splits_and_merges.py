@@ -64,7 +64,7 @@ def test_a_shrinking_topic_merges_down_to_one_shard_and_everyone_is_found_at_eve
 
 def test_no_shard_is_listed_beyond_what_a_reply_holds_when_a_crowd_arrives_at_once() -> None:
     network = ModelNetwork(seed=3, nodes=40, config=SMALL)
-    network.join(600)
+    network.join(300)
     network.run(network.config.period)
     assert listed(network) == set(network.members)
     assert all(
@@ -128,8 +128,9 @@ def test_under_64_members_every_question_is_one_lookup(count: int) -> None:
 
 
 def test_a_process_that_keeps_sampling_pays_a_few_datagrams_a_draw() -> None:
-    network = ModelNetwork(seed=7, nodes=64)
-    network.join(1_000, over=2.0)
+    config = DirectoryConfig(split=64, merge=20, capacity=128)
+    network = ModelNetwork(seed=7, nodes=64, config=config)
+    network.join(440, over=2.0)
     network.run(network.config.ttl)
     peer = network.peer()
     for _ in range(20):
@@ -143,7 +144,7 @@ def test_a_process_that_keeps_sampling_pays_a_few_datagrams_a_draw() -> None:
 
 def test_a_light_look_at_a_large_topic_leaves_the_root_alone() -> None:
     network = ModelNetwork(seed=8, nodes=64, config=SMALL)
-    network.join(600, over=2.0)
+    network.join(300, over=2.0)
     network.run(network.config.ttl)
     root = network.closest(Shard(KEY, 0, 0).key, 20, 0)
     peer = network.peer()
