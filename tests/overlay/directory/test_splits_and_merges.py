@@ -112,6 +112,34 @@ def test_a_member_alone_in_a_shard_that_is_too_deep_finds_back() -> None:
     assert listed(network) == set(network.members)
 
 
+def test_a_member_that_moved_up_can_come_back_down() -> None:
+    network = ModelNetwork(seed=9, nodes=40, config=SMALL)
+    member = network.join(1)[0]
+    announcer = member.directory._announcer
+    for depth in (2, 0, 2):
+        if depth < stay(member).depth:
+            drive(announcer._move_up(stay(member), depth))
+        else:
+            stay(member).depth = depth
+            drive(announcer._settle(stay(member)))
+        shard = shard_at(KEY, depth, point_of(KEY, member.contact.id))
+        for contact in network.closest(shard.key, SMALL.replicas, 0):
+            held = network.nodes[contact.id].server._store.held(shard)
+            assert held is not None
+            assert member.contact.id in held.members
+
+
+def test_twenty_nodes_around_the_root_of_a_large_topic_know_how_deep_it_is() -> None:
+    network = ModelNetwork(seed=10, nodes=60, config=SMALL)
+    network.join(400, over=2.0)
+    network.run(network.config.ttl)
+    root = Shard(KEY, 0, 0)
+    for contact in network.closest(root.key, 20, 0):
+        held = network.nodes[contact.id].server._store.held(root)
+        assert held is not None
+        assert abs(held.hint() - 5) <= 1
+
+
 @pytest.mark.parametrize("count", [1, 12, 63])
 def test_under_64_members_every_question_is_one_lookup(count: int) -> None:
     network = ModelNetwork(seed=6, nodes=200)
