@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 import pytest
 
 from overlay import Overlay
-from overlay.contact import Address, Contact
+from overlay.contact import Address, Contact, PeerId
 from overlay.dht import DhtConfig, NoBootstrapAnswer, ValueTooLarge
 from overlay.directory import DirectoryConfig
+from overlay.directory.messages import Query, ShardReply
+from overlay.directory.tree import fingerprint
 from overlay.endpoint import EndpointConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.membership.interface import TopicDirectory
@@ -183,6 +185,27 @@ def test_samples_are_spread_over_many_shards_of_real_nodes() -> None:
         assert max(counts.values()) <= 25
 
     run(main, directory=SMALL_SHARDS)
+
+
+def test_nodes_that_invent_members_do_not_get_them_into_samples() -> None:
+    async def main(village: Village) -> None:
+        nodes = await village.grow(20)
+        stranger = Contact(PeerId(bytes(20)), "127.9.9.9", 9)
+
+        def invent(sender: Contact, query: Query) -> ShardReply:
+            mark = fingerprint(query.topic, stranger)
+            return ShardReply(True, False, 0, 0, mark.to_bytes(4, "big"), (stranger,))
+
+        for rogue in (nodes[3], nodes[11]):
+            rogue._open_dht().serve(Query, invent)
+        honest = [node for node in nodes if node not in (nodes[3], nodes[11])]
+        await village.announce_all(honest)
+        await asyncio.sleep(60)
+        for reader in (honest[0], honest[7]):
+            others = [node.contact for node in honest if node is not reader]
+            assert ids(await reader.sample(TOPIC, count=30)) == ids(others)
+
+    run(main)
 
 
 def test_a_light_member_uses_the_dht_without_being_part_of_it() -> None:
