@@ -1,9 +1,9 @@
 """Lookups of 64 real nodes on loopback, against stock kademlia in the same run; and what an idle node sends.
 
-All nodes share one process and one core, so a lookup's time is the work of everybody it asks. Both
-networks look for the same targets from the same nodes, one lookup after the other while all nodes live.
-Then the same 30 % of the nodes vanish, and a few nodes look at the same moment; and when they have done so a
-few times, once more. Stock nodes forget a dead contact at once and learn it again from the next reply, so
+Both networks live in one process and on one core, so a lookup's time is the work of everybody it asks. While
+all nodes live they take turns, a block of lookups each, for the same targets from the same nodes. Then
+the same 30 % of the nodes vanish, and a few nodes look at the same moment; and when they have done so a few
+times, once more. Stock nodes forget a dead contact at once and learn it again from the next reply, so
 for them a second time tells what any would; and as they mostly wait, they do it together.
 """
 
@@ -16,7 +16,7 @@ import random
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kademlia.crawling import NodeSpiderCrawl
@@ -37,6 +37,7 @@ WARMING = 4 * NODES
 """Lookups before anything is measured, until nodes that share lookups have met."""
 
 LOOKUPS = 300
+BLOCKS = 10
 DEAD = 0.3
 LOOKUPS_AT_ONCE = 12
 ROUNDS = 8
@@ -102,15 +103,16 @@ class StockMember:
         self.server.stop()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Times:
-    """Seconds that lookups took."""
+    """What lookups took in one network."""
 
-    healthy: list[float]
-    work: float
-    """Seconds of the processor for one of them."""
-    just_after: list[float]
-    once_known: list[float]
+    healthy: list[float] = field(default_factory=list)
+    """Seconds of each, while all nodes lived."""
+    work: float = 0.0
+    """Seconds of the processor for all of these."""
+    just_after: list[float] = field(default_factory=list)
+    once_known: list[float] = field(default_factory=list)
 
 
 async def _our_network() -> list[Member]:
@@ -128,42 +130,45 @@ async def _stock_network() -> list[Member]:
     return list(members)
 
 
-async def _our_times() -> Times:
-    members = await _our_network()
-    healthy, work = await _healthy(members)
-    askers = await _let_some_vanish(members)
-    just_after = await _timed_together(askers, "round 0")
-    for number in range(1, ROUNDS):
-        await _timed_together(askers, f"round {number}")
-    known = [await _timed(member, _target("known", n)) for n, member in enumerate(askers)]
-    return Times(healthy, work, just_after, known)
+async def _compare_networks() -> tuple[Times, Times]:
+    ours, stock = Times(), Times()
+    networks = [(ours, await _our_network()), (stock, await _stock_network())]
+    for _, members in networks:
+        for number in range(WARMING):
+            await members[number % NODES].closest(_target("warm", number))
+    for block in range(BLOCKS):
+        for times, members in networks:
+            await _healthy_block(times, members, block)
+    await _after_deaths(ours, networks[0][1], rounds=ROUNDS)
+    await _after_deaths(stock, networks[1][1], rounds=1)
+    return ours, stock
 
 
-async def _stock_times() -> Times:
-    members = await _stock_network()
-    healthy, work = await _healthy(members)
-    askers = await _let_some_vanish(members)
-    just_after = await _timed_together(askers, "round 0")
-    return Times(healthy, work, just_after, await _timed_together(askers, "known"))
-
-
-async def _healthy(members: list[Member]) -> tuple[list[float], float]:
-    """The times of lookups, and the processor's time for one."""
-    draw = random.Random(7)
-    for number in range(WARMING):
-        await members[number % NODES].closest(_target("warm", number))
+async def _healthy_block(times: Times, members: list[Member], block: int) -> None:
+    draw = random.Random(block)
     started = time.process_time()
-    times = [await _timed(draw.choice(members), _target("healthy", n)) for n in range(LOOKUPS)]
-    return times, (time.process_time() - started) / LOOKUPS
+    for number in range(LOOKUPS // BLOCKS):
+        target = _target(f"healthy {block}", number)
+        times.healthy.append(await _timed(draw.choice(members), target))
+    times.work += time.process_time() - started
 
 
-async def _let_some_vanish(members: list[Member]) -> list[Member]:
-    """Stop 30 % of the nodes, the same in every run; some of the others, to look from."""
+async def _after_deaths(times: Times, members: list[Member], rounds: int) -> None:
+    """30 % vanish, the same in either network; some others look together, `rounds` times, and again."""
     numbers = random.Random(8).sample(range(NODES), round(DEAD * NODES))
     for number in numbers:
         await members[number].vanish()
     alive = [member for number, member in enumerate(members) if number not in numbers]
-    return random.Random(9).sample(alive, LOOKUPS_AT_ONCE)
+    askers = random.Random(9).sample(alive, LOOKUPS_AT_ONCE)
+    times.just_after = await _timed_together(askers, "round 0")
+    for number in range(1, rounds):
+        await _timed_together(askers, f"round {number}")
+    if rounds > 1:
+        times.once_known = [await _timed(m, _target("known", n)) for n, m in enumerate(askers)]
+    else:
+        times.once_known = await _timed_together(askers, "known")
+    for member in alive:
+        await member.vanish()
 
 
 async def _timed_together(askers: list[Member], name: str) -> list[float]:
@@ -220,7 +225,7 @@ def measure() -> list[Measurement]:
     """Takes about a minute and a half, most of it stock kademlia waiting for the dead."""
     for noisy in ("kademlia", "rpcudp"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    ours, stock = run(_our_times()), run(_stock_times())
+    ours, stock = run(_compare_networks())
     rate, stock_rate = LOOKUPS / sum(ours.healthy), LOOKUPS / sum(stock.healthy)
     return [
         Measurement("lookups, healthy", rate, "1/s", f"stock {stock_rate:.0f}/s; {NODES} nodes"),
@@ -229,7 +234,8 @@ def measure() -> list[Measurement]:
             "lookup healthy, times less work than stock",
             stock.work / ours.work,
             "x",
-            f"processor time: {1e3 * ours.work:.1f} ms against {1e3 * stock.work:.1f} ms",
+            "processor time for a lookup: "
+            f"{1e3 * ours.work / LOOKUPS:.1f} ms against {1e3 * stock.work / LOOKUPS:.1f} ms",
         ),
         *_compare("just after 30 % died", ours.just_after, stock.just_after),
         *_compare("once the dead are known", ours.once_known, stock.once_known),

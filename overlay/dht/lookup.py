@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 from kademlia.crawling import NodeSpiderCrawl, SpiderCrawl, ValueSpiderCrawl
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import PeerId
 from overlay.dht.call import Call, Outcome
 from overlay.dht.config import DhtConfig
-from overlay.dht.contact_list import unpack_contacts
+from overlay.dht.contact_list import contact_of, split_entries
 from overlay.dht.messages import FindNode, FindValue, Found, FoundValue, Record
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.protocol import DhtProtocol
@@ -111,16 +111,10 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
         del self._calls[contact.id]
         peer = peer_of(contact)
         named = self._read(peer, call.reply) if call.outcome is Outcome.ANSWERED else None
-        try:
-            contacts = None if named is None else unpack_contacts(named)
-        except WireError:
-            contacts = None
-            self.protocol.punish(peer)
-        if contacts is None:
+        if named is None:
             self.shortlist.failed(peer)
         else:
-            self.shortlist.answered(peer)
-            self._consider(peer, contacts)
+            self._take_contacts(peer, named)
         self._proceed()
 
     def _overdue(self, call: Call) -> None:
@@ -128,16 +122,25 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
             self.shortlist.overdue(peer_of(call.contact))
             self._proceed()
 
-    def _consider(self, introducer: Peer, contacts: list[Contact]) -> None:
-        fresh = self.shortlist.unknown(contacts, introducer)
-        if not fresh:
+    def _take_contacts(self, introducer: Peer, named: bytes) -> None:
+        """Take new candidates from the list of contacts that `introducer` replied with."""
+        try:
+            fresh = self.shortlist.unknown(split_entries(named), introducer)
+            contacts = [contact_of(entry) for entry in fresh]
+        except WireError:
+            self.protocol.punish(introducer)
+            self.shortlist.failed(introducer)
+            return
+        self.shortlist.answered(introducer)
+        if not contacts:
             return
         own = self.protocol.source_node.id
-        peers = [peer_of(contact) for contact in fresh if contact.id != own]
+        peers = [peer_of(contact) for contact in contacts if contact.id != own]
         possible = [peer for peer in peers if peer.can_exist]
         sound = self.protocol.sound(possible)
         if len(sound) < len(possible):
-            self.shortlist.rule_out([peer for peer in possible if peer not in sound], introducer)
+            dead = [peer for peer in possible if peer not in sound]
+            self.shortlist.rule_out(dead, introducer)
         self.shortlist.add(sound, introduced_by=introducer)
 
 

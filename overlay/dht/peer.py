@@ -7,12 +7,14 @@ from functools import lru_cache
 from kademlia.node import Node
 
 from overlay.contact import Contact, PeerId
-from overlay.dht.contact_list import entry
+from overlay.dht.contact_list import entry_of
 from overlay.socket_address import socket_address
 
 
 class Peer(Node):  # type: ignore[misc]
     """A contact as upstream's classes know it: `id`, `ip`, `port` and the id as a number, `long_id`."""
+
+    __slots__ = ("can_exist", "contact", "entry", "id", "ip", "long_id", "port")
 
     id: PeerId
     ip: str
@@ -22,7 +24,7 @@ class Peer(Node):  # type: ignore[misc]
     def __init__(self, contact: Contact) -> None:
         super().__init__(contact.id, contact.host, contact.port)
         self.contact = contact
-        self.entry = entry(contact)
+        self.entry = entry_of(contact)
         """This contact in the list of a reply."""
         self.can_exist = socket_address(contact.address, True) is not None
         """False when no peer can have the address, whoever names it."""

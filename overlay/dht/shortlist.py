@@ -27,7 +27,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import PeerId
 from overlay.dht.peer import Peer
 
 ADDRESSES_AN_ID = 4
@@ -49,6 +49,10 @@ class _State(Enum):
     OUT = auto()
 
 
+# Names of a module are found faster than members of an enumeration, and every reply looks at all candidates.
+_NEW, _ASKED, _OVERDUE, _ANSWERED, _OUT = _State
+
+
 class _Candidate:
     __slots__ = (
         "addresses",
@@ -66,7 +70,7 @@ class _Candidate:
         self.peer = peer
         self.distance = distance
         self.hops = hops
-        self.state = _State.NEW
+        self.state = _NEW
         self.addresses = [peer]
         self.tried = 0
         self.reach = 0
@@ -81,7 +85,7 @@ class _Candidate:
 
 
 def _not_overdue(candidates: list[_Candidate]) -> list[_Candidate]:
-    return [candidate for candidate in candidates if candidate.state is not _State.OVERDUE]
+    return [candidate for candidate in candidates if candidate.state is not _OVERDUE]
 
 
 class Shortlist:
@@ -99,20 +103,18 @@ class Shortlist:
         self._discredited = 0
         self._overdue = 0
         self._by_id: dict[PeerId, _Candidate] = {}
+        self._by_entry: dict[bytes, _Candidate] = {}
         self.asked = 0
         """Requests so far."""
 
-    def unknown(self, contacts: Sequence[Contact], introduced_by: Peer) -> list[Contact]:
-        """Those of a reply's contacts that are no candidates yet; for the others the peer vouches as well."""
+    def unknown(self, entries: Sequence[bytes], introduced_by: Peer) -> list[bytes]:
+        """Those of a reply's entries that are no candidates yet; for the others the peer vouches as well."""
         voucher = self._by_id[introduced_by.id]
-        fresh: list[Contact] = []
-        for contact in contacts[: voucher.reach]:
-            known = self._by_id.get(contact.id)
-            # Contacts from the wire are mostly one and the same object, and that is faster to tell.
-            if known is None or (
-                known.peer.contact is not contact and known.peer.contact != contact
-            ):
-                fresh.append(contact)
+        fresh: list[bytes] = []
+        for entry in entries[: voucher.reach]:
+            known = self._by_entry.get(entry)
+            if known is None:
+                fresh.append(entry)
             elif 0 < len(known.vouchers) < VOUCHERS:
                 known.vouchers.append(voucher)
         return fresh
@@ -131,7 +133,7 @@ class Shortlist:
     def add_self(self, peer: Peer) -> None:
         """This node takes part in the DHT, and need not be asked."""
         candidate = _Candidate(peer, peer.long_id ^ self._target, 0, None)
-        candidate.state = _State.ANSWERED
+        candidate.state = _ANSWERED
         candidate.reach = MOST_REACH
         self._insert(candidate)
 
@@ -143,50 +145,53 @@ class Shortlist:
                 candidate = _Candidate(peer, peer.long_id ^ self._target, 0, voucher)
                 candidate.tried = 1
                 self._by_id[peer.id] = candidate
+                self._by_entry[peer.entry] = candidate
                 self._leave(candidate)
 
     def next_to_ask(self) -> list[tuple[Peer, int]]:
         """Whom to ask now, and for how many contacts; they count as asked."""
         sound, reach = self._sound()
-        if reach > self._k and all(c.state is _State.ANSWERED for c in sound):
+        if reach > self._k and all(c.state is _ANSWERED for c in sound):
             for candidate in self._too_short(sound, reach):
-                candidate.state = _State.NEW
-        window = self._k if sound and sound[0].state is _State.ANSWERED else self._alpha
+                candidate.state = _NEW
+        window = self._k if sound and sound[0].state is _ANSWERED else self._alpha
         room = min(window - self._in_window, self._budget - self.asked)
-        chosen = [c for c in sound if c.state is _State.NEW][: max(room, 0)]
+        chosen = [c for c in sound if c.state is _NEW][: max(room, 0)]
+        # Where some are missing more will be: to ask for a few more now saves asking again.
+        ample = min(2 * reach - self._k, MOST_REACH)
         for candidate in chosen:
-            candidate.state = _State.ASKED
-            candidate.reach = reach
+            candidate.state = _ASKED
+            candidate.reach = ample
         self._in_window += len(chosen)
         self.asked += len(chosen)
-        return [(candidate.peer, reach) for candidate in chosen]
+        return [(candidate.peer, ample) for candidate in chosen]
 
     def answered(self, peer: Peer) -> None:
         candidate = self._by_id.get(peer.id)
         if candidate is not None:
             self._leave_window(candidate)
-            candidate.state = _State.ANSWERED
+            candidate.state = _ANSWERED
             self._reward_vouchers(candidate, +1)
 
     def overdue(self, peer: Peer) -> None:
         """`peer` should have answered by now; it is still waited for."""
         candidate = self._by_id.get(peer.id)
-        if candidate is not None and candidate.state is _State.ASKED:
+        if candidate is not None and candidate.state is _ASKED:
             self._leave_window(candidate)
-            candidate.state = _State.OVERDUE
+            candidate.state = _OVERDUE
             self._overdue += 1
             self._reward_vouchers(candidate, -1)
 
     def failed(self, peer: Peer) -> None:
         """`peer` is given up: another address of the same id is tried, or the id is out."""
         candidate = self._by_id.get(peer.id)
-        if candidate is None or candidate.state is _State.OUT:
+        if candidate is None or candidate.state is _OUT:
             return
         self._leave_window(candidate)
         candidate.tried += 1
         if candidate.tried < len(candidate.addresses):
             candidate.peer = candidate.addresses[candidate.tried]
-            candidate.state = _State.NEW
+            candidate.state = _NEW
         else:
             index = bisect_left(self._distances, candidate.distance)
             del self._candidates[index], self._distances[index]
@@ -199,18 +204,18 @@ class Shortlist:
             return self._in_window == 0
         sound, reach = self._sound()
         for candidate in sound:
-            if candidate.state is not _State.ANSWERED:
+            if candidate.state is not _ANSWERED:
                 return False
         return not self._too_short(sound, reach) and not self._awaited(sound)
 
     def result(self) -> list[Peer]:
         """The k nearest that have answered so far, nearest first."""
-        return [c.peer for c in self._candidates if c.state is _State.ANSWERED][: self._k]
+        return [c.peer for c in self._candidates if c.state is _ANSWERED][: self._k]
 
     @property
     def hops(self) -> int:
         """How many peers in a row had to be asked until the nearest of the result was found."""
-        answered = (c.hops for c in self._candidates if c.state is _State.ANSWERED)
+        answered = (c.hops for c in self._candidates if c.state is _ANSWERED)
         return next(answered, 0)
 
     def _sound(self) -> tuple[list[_Candidate], int]:
@@ -248,7 +253,7 @@ class Shortlist:
         for candidate in self._considered():
             if is_full and candidate.distance > sound[-1].distance:
                 return False
-            if candidate.state is _State.OVERDUE:
+            if candidate.state is _OVERDUE:
                 return True
         return False
 
@@ -259,13 +264,13 @@ class Shortlist:
             self._discredited += (voucher.credit <= 0) - (before <= 0)
 
     def _leave_window(self, candidate: _Candidate) -> None:
-        if candidate.state is _State.ASKED:
+        if candidate.state is _ASKED:
             self._in_window -= 1
-        elif candidate.state is _State.OVERDUE:
+        elif candidate.state is _OVERDUE:
             self._overdue -= 1
 
     def _leave(self, candidate: _Candidate) -> None:
-        candidate.state = _State.OUT
+        candidate.state = _OUT
         if candidate.is_credible:
             insort(self._dead, candidate.distance)
 
@@ -274,6 +279,7 @@ class Shortlist:
         self._distances.insert(index, candidate.distance)
         self._candidates.insert(index, candidate)
         self._by_id[candidate.peer.id] = candidate
+        self._by_entry[candidate.peer.entry] = candidate
 
     def _add_address(self, candidate: _Candidate, peer: Peer) -> None:
         if len(candidate.addresses) == ADDRESSES_AN_ID:
@@ -281,9 +287,10 @@ class Shortlist:
         if any(peer.contact == known.contact for known in candidate.addresses):
             return
         candidate.addresses.append(peer)
-        if candidate.state is _State.OUT:
+        self._by_entry[peer.entry] = candidate
+        if candidate.state is _OUT:
             candidate.peer = peer
-            candidate.state = _State.NEW
+            candidate.state = _NEW
             index = bisect_left(self._dead, candidate.distance)
             if self._dead[index : index + 1] == [candidate.distance]:
                 del self._dead[index]

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overlay.contact import Contact
-from overlay.dht.contact_list import pack_contacts, unpack_contacts
+from overlay.dht.contact_list import contact_of, join_contacts, split_entries
 from overlay.wire import WireError
 from tests.overlay.dht.swarm import key
 
@@ -17,7 +17,7 @@ SIX = Contact(key(6), "2001:db8::1", 4001)
 
 @given(st.lists(st.sampled_from([FOUR, SIX]), max_size=64))
 def test_a_list_survives_the_way(contacts: list[Contact]) -> None:
-    assert unpack_contacts(pack_contacts(contacts)) == contacts
+    assert [contact_of(entry) for entry in split_entries(join_contacts(contacts))] == contacts
 
 
 @pytest.mark.parametrize(
@@ -26,21 +26,21 @@ def test_a_list_survives_the_way(contacts: list[Contact]) -> None:
         b"\x00",
         b"\x01a",
         b"\x1a",
-        pack_contacts([FOUR])[:-1],
-        pack_contacts([SIX]) + b"\x1a",
+        join_contacts([FOUR])[:-1],
+        join_contacts([SIX]) + b"\x1a",
         bytes(40),
     ],
 )
 def test_other_bytes_are_a_wire_error(data: bytes) -> None:
     with pytest.raises(WireError):
-        unpack_contacts(data)
+        [contact_of(entry) for entry in split_entries(data)]
 
 
 @example(b"\x1b" + bytes(26))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_list_or_a_wire_error(data: bytes) -> None:
     try:
-        contacts = unpack_contacts(data)
+        contacts = [contact_of(entry) for entry in split_entries(data)]
     except WireError:
         return
-    assert pack_contacts(contacts) == data
+    assert join_contacts(contacts) == data

@@ -13,7 +13,7 @@ from kademlia.node import Node
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.config import DhtConfig
-from overlay.dht.contact_list import pack_contacts
+from overlay.dht.contact_list import join_contacts
 from overlay.dht.messages import NOT_SERVED, FindValue, Found, FoundValue, Ping, Pong, Record, Store
 from overlay.entropy import entropy
 from overlay.virtual import Latency, Network, nth_host
@@ -43,7 +43,7 @@ async def member_knowing(rogues: list[Rogue], config: DhtConfig | None = None) -
 def names(*contacts: Contact) -> Callable[[Contact, Any], object]:
     """Answer pings with a pong, and the rest with these contacts."""
     return lambda sender, request: (
-        Pong(b"t") if isinstance(request, Ping) else Found(b"t", pack_contacts(contacts))
+        Pong(b"t") if isinstance(request, Ping) else Found(b"t", join_contacts(contacts))
     )
 
 
@@ -92,7 +92,7 @@ async def endless_approach(net: Network) -> Any:
         if isinstance(request, Ping):
             return Pong(b"t")
         closer = [Contact(place(draw.getrandbits(140)), nth_host(2), 4000) for _ in range(20)]
-        return Found(b"t", pack_contacts(closer))
+        return Found(b"t", join_contacts(closer))
 
     rogue.append(await Rogue.open(nth_host(2), invent))
     honest = await Rogue.open(nth_host(3), names())
@@ -216,7 +216,7 @@ def test_one_holder_does_not_make_a_quorum_by_being_asked_twice(seed: int) -> No
         old = await Rogue.open(
             nth_host(2),
             lambda sender, request: (
-                FoundValue(b"t", Record(1, b"old", 60.0), pack_contacts([*ghosts, new.contact]))
+                FoundValue(b"t", Record(1, b"old", 60.0), join_contacts([*ghosts, new.contact]))
                 if isinstance(request, FindValue)
                 else Pong(b"t")
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.contact import Contact
-from overlay.dht.contact_list import pack_contacts
+from overlay.dht.contact_list import join_contacts
 from overlay.dht.messages import (
     MAX_CONTACTS,
     MAX_VALUE_BYTES,
@@ -36,8 +36,8 @@ RECORD = Record(3, b"value", 60.0)
         Pong(b"token"),
         FindNode(key("k"), 20),
         FindValue(key("k"), 20),
-        Found(b"token", pack_contacts([CONTACT] * MAX_CONTACTS)),
-        FoundValue(b"token", RECORD, pack_contacts([CONTACT])),
+        Found(b"token", join_contacts([CONTACT] * MAX_CONTACTS)),
+        FoundValue(b"token", RECORD, join_contacts([CONTACT])),
         Store(key("k"), RECORD, b"token"),
         Stored(3),
         Refused("token"),

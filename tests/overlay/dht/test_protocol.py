@@ -11,7 +11,7 @@ from kademlia.node import Node
 
 from overlay.contact import Contact
 from overlay.dht.config import DhtConfig
-from overlay.dht.contact_list import unpack_contacts
+from overlay.dht.contact_list import split_entries
 from overlay.dht.messages import (
     BAD_TOKEN,
     MAX_VALUE_BYTES,
@@ -339,7 +339,7 @@ def test_replies_fit_the_datagram_however_much_is_asked_for(seed: int) -> None:
         exact = [
             p.contact for p in small.protocol.router.find_neighbors(small.protocol.source_node, 64)
         ]
-        assert 5 < len(unpack_contacts(found.contacts)) < len(exact)
+        assert 5 < len(split_entries(found.contacts)) < len(exact)
         value = bytes(small.dht.max_value)
         small.protocol.storage.offer(key("x"), Record(1, value, 60.0))
         reply = await asker.dht.ask(small.contact, FindValue(key("x"), 20))

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from overlay.contact import Contact, PeerId
+from overlay.dht.contact_list import contact_of
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.routing_table import ExactRoutingTable
 from overlay.dht.shortlist import Shortlist
@@ -59,8 +60,8 @@ class World:
             asked, count = flight.pop(0)
             named = self.table(asked).find_neighbors(target, count, exclude=asker)
             shortlist.answered(asked)
-            fresh = shortlist.unknown([peer.contact for peer in named], asked)
-            shortlist.add([peer_of(contact) for contact in fresh], introduced_by=asked)
+            fresh = shortlist.unknown([peer.entry for peer in named], asked)
+            shortlist.add([peer_of(contact_of(entry)) for entry in fresh], introduced_by=asked)
         return shortlist
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
-from overlay.dht.contact_list import pack_contacts
+from overlay.dht.contact_list import join_contacts
 from overlay.dht.messages import FindNode, FindValue, Found, Ping, Pong
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.rogue import Rogue
@@ -153,7 +153,7 @@ class Hostile:
                 near = int.from_bytes(goal, "big") ^ self._draw.getrandbits(100)
                 host = f"127.66.{self._draw.randrange(0, 250)}.{self._draw.randrange(1, 250)}"
                 contacts.append(Contact(PeerId(near.to_bytes(20, "big")), host, 4000))
-            return Found(b"t", pack_contacts(contacts))
+            return Found(b"t", join_contacts(contacts))
         return Pong(b"t")
 
     def silent(self, sender: Contact, request: object) -> object | None:
@@ -168,7 +168,7 @@ class Hostile:
         if isinstance(request, Ping):
             return Pong(b"t")
         ghosts = [Contact(key(n), f"127.77.0.{n + 1}", 4000) for n in range(40)]
-        return Found(b"t", pack_contacts(ghosts))
+        return Found(b"t", join_contacts(ghosts))
 
 
 @pytest.mark.parametrize("kind", ["invents", "silent", "malformed", "oversized"])
