@@ -25,6 +25,10 @@ from overlay.metrics import Metrics
 _JUST_NOW = 1.0
 """Seconds: a lookup that recent is not repeated."""
 
+_HASTE = 8
+"""How much sooner a member comes again that was heard by fewer replicas than there should be: the network has
+just begun, or is hard to reach."""
+
 _LARGE_DEPTH = 4
 """From this depth of its leaves on, a topic has so many newcomers that its root is kept at more nodes."""
 
@@ -77,7 +81,8 @@ class Announcer:
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
         await self._leave_traces(stay, replies)
-        return self._config.period * self._peers.random.uniform(0.8, 1.0) / (1 if replies else 8)
+        pause = self._config.period * self._peers.random.uniform(0.8, 1.0)
+        return pause if len(replies) >= self._config.replicas else pause / _HASTE
 
     async def withdraw(self, topic: PeerId) -> None:
         """Leave a topic; every replica that answers has forgotten this process when it returns."""

@@ -8,6 +8,9 @@ from overlay.directory.peers import Peers
 from overlay.directory.tree import Shard
 from overlay.metrics import Metrics
 
+_A_MOMENT = 1.0
+"""Seconds."""
+
 
 class Locations:
     """The replicas of the shards that this process reads and announces to; bounded, least recent out first.
@@ -25,11 +28,17 @@ class Locations:
         self._lookups = metrics.counter("directory_lookups", "DHT lookups made for shards")
 
     async def of(self, shard: Shard, max_age: float = float("inf")) -> tuple[Contact, ...]:
-        """The nodes closest to the shard's key, closest first, looked up at most `max_age` ago."""
+        """The nodes closest to the shard's key, closest first, looked up at most `max_age` ago.
+
+        Where there are fewer nodes than replicas, others may join any moment: that is soon looked up again.
+        """
         known = self._known.pop(shard, None)
-        if known is not None and known[0] and self._peers.now() - known[1] <= max_age:
-            self._known[shard] = known
-            return known[0]
+        if known is not None:
+            found, when = known
+            fresh_for = max_age if len(found) >= self._config.replicas else _A_MOMENT
+            if self._peers.now() - when <= min(max_age, fresh_for):
+                self._known[shard] = known
+                return found
         count = self._config.replicas if shard.depth else self._config.root_replicas
         self._lookups.add()
         found = tuple(await self._peers.closest(shard.key, count))

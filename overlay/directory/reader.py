@@ -52,10 +52,15 @@ class ShardReader:
                 fresh = tuple(replica for replica in again if replica not in asked)
                 kept = [witness for witness in witnesses if witness.replica in again]
                 witnesses = kept + await self._question(shard, fresh, query)
-        view = combine(shard, witnesses, salt) if witnesses else None
-        if shard.depth or view is None or view.settled or view.below:
-            return view
-        return combine(shard, witnesses + await self._ask_around(shard, query), salt)
+            replicas = again
+        if not witnesses:
+            return None
+        tiny = len(replicas) < self._config.replicas
+        view = combine(shard, witnesses, salt, trusting=tiny)
+        if shard.depth == 0 and not (tiny or view.settled or view.below):
+            witnesses += await self._ask_around(shard, query)
+            view = combine(shard, witnesses, salt)
+        return view
 
     async def _ask_around(self, shard: Shard, query: Query) -> list[Witness]:
         """What is known around a root whose own replicas are too new to vouch for it.

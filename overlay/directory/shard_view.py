@@ -4,7 +4,8 @@ One replica may have come late and hold a part, have been left behind by a chang
 reader asks two, and is content when both are settled and say the same. Otherwise it asks all, and
 believes in a member that two or more name: a lone voice may have made it up. Where most are settled, at
 least half of them must name it, too. A replica that holds nothing has no voice, as it may be new.
-While fewer than three answer at all, each is believed. That the tree goes on below is a graver
+While fewer than three answer at all, or the network has fewer nodes than a shard has replicas, each
+is believed. That the tree goes on below is a graver
 claim, and rarer: it takes three who say the same, or half of all who answer.
 """
 
@@ -93,11 +94,13 @@ def content(witnesses: Sequence[Witness]) -> bool:
     return len(settled) >= 3 or not settled[0].below
 
 
-def combine(shard: Shard, witnesses: Sequence[Witness], salt: int) -> ShardView:
-    """The common view of all that were asked."""
+def combine(
+    shard: Shard, witnesses: Sequence[Witness], salt: int, *, trusting: bool = False
+) -> ShardView:
+    """The common view of all that were asked; `trusting` believes a lone voice."""
     knowing = [witness for witness in witnesses if witness.knows]
     settled = [witness for witness in knowing if witness.settled]
-    believed = 1 if len(witnesses) < 3 else 2
+    believed = 1 if trusting or len(witnesses) < 3 else 2
     needed = believed
     if 2 * len(settled) > len(knowing):
         needed = max(needed, (len(settled) + 1) // 2)

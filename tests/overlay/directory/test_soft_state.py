@@ -122,3 +122,21 @@ def test_announcing_with_no_node_in_reach_is_tried_again_soon() -> None:
     peer = network.peer()
     assert drive(peer.directory.announce(TOPIC)) < network.config.period / 4
     assert everyone(peer) == set()
+
+
+def test_those_who_announced_to_the_first_node_are_found_by_those_who_join_at_once() -> None:
+    network = ModelNetwork(seed=10, nodes=1)
+    members = network.join(2)
+    network.add_node()
+    network.add_node()
+    assert everyone(network.peer()) == {member.contact.id for member in members}
+
+
+def test_a_member_that_few_replicas_have_heard_comes_again_soon_and_tells_the_new_ones() -> None:
+    network = ModelNetwork(seed=11, nodes=1)
+    members = network.join(2)
+    for _ in range(30):
+        network.add_node()
+    network.run(network.config.period / 6)
+    assert everyone(network.peer()) == {member.contact.id for member in members}
+    assert all(len(node.server._store) <= 1 for node in network.nodes.values())
