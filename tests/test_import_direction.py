@@ -36,6 +36,7 @@ CORES = [
     "pubsub/broadcast",
     "pubsub/camcast",
     "pubsub/event.py",
+    "pubsub/filters",
     "pubsub/topic.py",
     "overlay/membership",
 ]

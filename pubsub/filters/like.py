@@ -1,0 +1,109 @@
+"""LIKE: `%` stands for any characters, `_` for exactly one; an escape character takes their meaning away.
+
+The pattern is cut at its `%` into segments, and each is looked for from left to right, the leftmost place
+being as good as any. So no pattern makes it go back, and a match costs about the length of the text: a
+segment without `_` is found by `str.find`, one with `_` by shifting the set of its prefixes that end
+here, as bits of an integer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLAIN_STEP = 64
+"""Characters that `str.find` looks at for one step of the evaluation's work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Characters that stand together; None is any character."""
+
+    chars: tuple[str | None, ...]
+    plain: str | None
+    """All of it as text, when every character is given."""
+    masks: dict[str, int]
+    """For each character, the places at which it may stand, as bits."""
+    wild: int
+    """The places at which any character may stand."""
+
+    @staticmethod
+    def of(chars: list[str | None]) -> Segment:
+        wild = sum(1 << place for place, char in enumerate(chars) if char is None)
+        masks: dict[str, int] = {}
+        for place, char in enumerate(chars):
+            if char is not None:
+                masks[char] = masks.get(char, wild) | 1 << place
+        given = [char for char in chars if char is not None]
+        plain = "".join(given) if len(given) == len(chars) else None
+        return Segment(tuple(chars), plain, masks, wild)
+
+    def stands_at(self, text: str, place: int) -> bool:
+        if self.plain is not None:
+            return text.startswith(self.plain, place)
+        piece = text[place : place + len(self.chars)]
+        return len(piece) == len(self.chars) and all(
+            wanted is None or wanted == char for wanted, char in zip(self.chars, piece, strict=True)
+        )
+
+    def end_of_first(self, text: str, begin: int, end: int) -> int:
+        """Where its leftmost occurrence in text[begin:end] ends; -1 when there is none."""
+        if self.plain is not None:
+            found = text.find(self.plain, begin, end)
+            return found if found < 0 else found + len(self.plain)
+        complete = 1 << len(self.chars) - 1
+        masks, wild, prefixes = self.masks, self.wild, 0
+        for place in range(begin, end):
+            prefixes = (prefixes << 1 | 1) & masks.get(text[place], wild)
+            if prefixes & complete:
+                return place + 1
+        return -1
+
+
+class LikePattern:
+    """A pattern that is ready to match; `ValueError`, saying why, when it is none."""
+
+    def __init__(self, pattern: str, escape: str | None = None) -> None:
+        pieces = _pieces(pattern, escape)
+        self._open = len(pieces) > 1
+        self._first, self._last = Segment.of(pieces[0]), Segment.of(pieces[-1])
+        self._middle = tuple(Segment.of(piece) for piece in pieces[1:-1] if piece)
+        self._shortest = sum(len(piece) for piece in pieces)
+        self._scans = any(segment.plain is None for segment in self._middle)
+
+    def cost(self, text: str) -> int:
+        """Steps of work that `matches` takes at most."""
+        return self._shortest + len(text) // (1 if self._scans else PLAIN_STEP)
+
+    def matches(self, text: str) -> bool:
+        if len(text) < self._shortest or not self._first.stands_at(text, 0):
+            return False
+        if not self._open:
+            return len(text) == self._shortest
+        end = len(text) - len(self._last.chars)
+        place = len(self._first.chars)
+        for segment in self._middle:
+            place = segment.end_of_first(text, place, end)
+            if place < 0:
+                return False
+        return self._last.stands_at(text, end)
+
+
+def _pieces(pattern: str, escape: str | None) -> list[list[str | None]]:
+    """The characters between one `%` and the next."""
+    if escape is not None and len(escape) != 1:
+        raise ValueError("ESCAPE is followed by exactly one character in quotes")
+    pieces: list[list[str | None]] = [[]]
+    chars = iter(pattern)
+    for char in chars:
+        if char == escape:
+            char = next(chars, "")
+            if char not in ("%", "_", escape):
+                raise ValueError(
+                    "in the pattern, the escape character stands before %, _ or itself"
+                )
+            pieces[-1].append(char)
+        elif char == "%":
+            pieces.append([])
+        else:
+            pieces[-1].append(None if char == "_" else char)
+    return pieces

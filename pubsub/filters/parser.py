@@ -1,0 +1,269 @@
+"""From tokens to an expression, by recursive descent.
+
+condition   := all { OR all }
+all         := negation { AND negation }
+negation    := NOT negation | predicate
+predicate   := sum [ comparator sum
+                   | [NOT] BETWEEN sum AND sum
+                   | [NOT] IN ( "(" sum { "," sum } ")" | field )
+                   | [NOT] LIKE text [ESCAPE text]
+                   | IS [NOT] NULL ]
+sum         := product { ("+" | "-") product }
+product     := signed { ("*" | "/" | "%") signed }
+signed      := ("-" | "+") signed | value
+value       := number | text | bytes | TRUE | FALSE | NULL | field | "(" condition ")"
+field       := ( name | "$" ) { "." name | "[" whole number "]" }
+comparator  := "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pubsub.filters import syntax
+from pubsub.filters.errors import FilterError
+from pubsub.filters.like import LikePattern
+from pubsub.filters.limits import DEPTH_LIMIT, NODE_LIMIT
+from pubsub.filters.syntax import Comparator, Expression
+from pubsub.filters.tokens import Kind, Token, tokenize
+
+_COMPARATORS: dict[str, Comparator] = {
+    "=": "=",
+    "<>": "<>",
+    "!=": "<>",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+_CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+def parse(text: str) -> Expression:
+    """The expression that the text is; `FilterError`, with the position, for any other text."""
+    return _Parser(text).whole()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._next = 0
+        self._nodes = 0
+        self._depth = 0
+
+    def whole(self) -> Expression:
+        expression = self._condition()
+        if self._token.kind != "end":
+            raise self._expected("AND, OR or the end")
+        return expression
+
+    # Conditions.
+
+    def _condition(self) -> Expression:
+        items = [self._all()]
+        while self._took("keyword", "OR"):
+            items.append(self._all())
+        if len(items) == 1:
+            return items[0]
+        self._count()
+        return syntax.Any(_flat(syntax.Any, items))
+
+    def _all(self) -> Expression:
+        items = [self._negation()]
+        while self._took("keyword", "AND"):
+            items.append(self._negation())
+        if len(items) == 1:
+            return items[0]
+        self._count()
+        return syntax.All(_flat(syntax.All, items))
+
+    def _negation(self) -> Expression:
+        if not self._took("keyword", "NOT"):
+            return self._predicate()
+        self._enter()
+        operand = self._negation()
+        self._depth -= 1
+        self._count()
+        return syntax.Not(operand)
+
+    def _predicate(self) -> Expression:
+        operand = self._sum()
+        token = self._token
+        if token.kind == "symbol" and token.value in _COMPARATORS:
+            self._next += 1
+            self._count()
+            return syntax.Compare(operand, _COMPARATORS[str(token.value)], self._sum())
+        if self._took("keyword", "IS"):
+            negated = self._took("keyword", "NOT")
+            self._take("keyword", "NULL")
+            return self._perhaps_not(negated, syntax.IsNull(operand))
+        negated = self._took("keyword", "NOT")
+        if self._took("keyword", "BETWEEN"):
+            low = self._sum()
+            self._take("keyword", "AND")
+            return self._perhaps_not(negated, syntax.Between(operand, low, self._sum()))
+        if self._took("keyword", "IN"):
+            return self._perhaps_not(negated, self._membership(operand))
+        if self._took("keyword", "LIKE"):
+            return self._perhaps_not(negated, self._like(operand))
+        if negated:
+            raise self._expected("BETWEEN, IN or LIKE after NOT")
+        return operand
+
+    def _perhaps_not(self, negated: bool, predicate: Expression) -> Expression:
+        self._count()
+        return syntax.Not(predicate) if negated else predicate
+
+    def _membership(self, operand: Expression) -> Expression:
+        if self._token.kind == "name" or self._is_symbol("$"):
+            return syntax.InField(operand, self._field())
+        if not self._took("symbol", "("):
+            raise self._expected("a list in parentheses, or a field that holds one, after IN")
+        items = [self._sum()]
+        while self._took("symbol", ","):
+            items.append(self._sum())
+        self._take("symbol", ")")
+        return syntax.In(operand, tuple(items))
+
+    def _like(self, operand: Expression) -> Expression:
+        place = self._token.position
+        pattern = str(self._take("text").value)
+        escape = str(self._take("text").value) if self._took("keyword", "ESCAPE") else None
+        try:
+            LikePattern(pattern, escape)
+        except ValueError as error:
+            raise FilterError(str(error), self._text, place) from None
+        return syntax.Like(operand, pattern, escape)
+
+    # Values.
+
+    def _sum(self) -> Expression:
+        return self._chain(("+", "-"), self._product())
+
+    def _product(self) -> Expression:
+        return self._chain(("*", "/", "%"), self._signed())
+
+    def _chain(self, operators: tuple[str, ...], first: Expression) -> Expression:
+        rest: list[tuple[str, Expression]] = []
+        operand = self._product if "+" in operators else self._signed
+        while self._token.kind == "symbol" and self._token.value in operators:
+            operator = str(self._advance().value)
+            self._count()
+            rest.append((operator, operand()))
+        if not rest:
+            return first
+        if isinstance(first, syntax.Arithmetic) and first.rest[0][0] in operators:
+            return syntax.Arithmetic(first.first, (*first.rest, *rest))
+        return syntax.Arithmetic(first, tuple(rest))
+
+    def _signed(self) -> Expression:
+        if not (self._is_symbol("-") or self._is_symbol("+")):
+            return self._value()
+        negative = self._advance().value == "-"
+        self._enter()
+        operand = self._signed()
+        self._depth -= 1
+        if not negative:
+            return operand
+        if isinstance(operand, syntax.Literal) and type(operand.value) in (int, float):
+            return syntax.Literal(-cast(float, operand.value))
+        self._count()
+        return syntax.Negate(operand)
+
+    def _value(self) -> Expression:
+        token = self._token
+        if token.kind in ("number", "text", "bytes"):
+            self._next += 1
+            self._count()
+            return syntax.Literal(token.value)
+        if token.kind == "keyword" and token.value in _CONSTANTS:
+            self._next += 1
+            self._count()
+            return syntax.Literal(_CONSTANTS[str(token.value)])
+        if token.kind == "name" or self._is_symbol("$"):
+            return self._field()
+        if not self._took("symbol", "("):
+            raise self._expected("a field or a value")
+        self._enter()
+        inner = self._condition()
+        self._depth -= 1
+        self._take("symbol", ")")
+        return inner
+
+    def _field(self) -> syntax.Field:
+        self._count()
+        token = self._advance()
+        steps: list[str | int] = [] if token.kind == "symbol" else [str(token.value)]
+        while True:
+            if self._took("symbol", "."):
+                steps.append(str(self._take("name").value))
+            elif self._took("symbol", "["):
+                token = self._take("number")
+                if not isinstance(token.value, int):
+                    raise FilterError(
+                        "a place in a list is a whole number, from 0", self._text, token.position
+                    )
+                steps.append(token.value)
+                self._take("symbol", "]")
+            else:
+                return syntax.Field(tuple(steps))
+
+    # Tokens and limits.
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _advance(self) -> Token:
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _is_symbol(self, symbol: str) -> bool:
+        return self._token.kind == "symbol" and self._token.value == symbol
+
+    def _took(self, kind: Kind, value: str) -> bool:
+        """Pass over the token if it is this one."""
+        if self._token.kind != kind or self._token.value != value:
+            return False
+        self._next += 1
+        return True
+
+    def _take(self, kind: Kind, value: str | None = None) -> Token:
+        token = self._token
+        if token.kind != kind or (value is not None and token.value != value):
+            named = {"text": "a text in single quotes", "name": "a name", "number": "a number"}
+            raise self._expected(named[kind] if value is None else value)
+        return self._advance()
+
+    def _expected(self, what: str) -> FilterError:
+        return FilterError(f"{what} is expected here", self._text, self._token.position)
+
+    def _count(self) -> None:
+        self._nodes += 1
+        if self._nodes > NODE_LIMIT:
+            raise FilterError(
+                f"it has more than {NODE_LIMIT} operators, fields and values",
+                self._text,
+                self._token.position,
+            )
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_LIMIT:
+            raise FilterError(
+                f"it nests deeper than {DEPTH_LIMIT} levels", self._text, self._token.position
+            )
+
+
+def _flat(
+    kind: type[syntax.Any] | type[syntax.All], items: list[Expression]
+) -> tuple[Expression, ...]:
+    """The items, with the items of those that were the same kind in parentheses in their place."""
+    flat: list[Expression] = []
+    for item in items:
+        if isinstance(item, kind):
+            flat += item.items
+        else:
+            flat.append(item)
+    return tuple(flat)
