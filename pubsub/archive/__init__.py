@@ -1,0 +1,1 @@
+"""Durable delivery: archives that keep the events of a topic and replay them."""

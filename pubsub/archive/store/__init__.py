@@ -1,0 +1,63 @@
+"""Stores of an archive: SQLite, append-only files, PostgreSQL, behind one interface.
+
+store = open_store("sqlite:///events.db")
+async with GroupCommit(store) as writer:
+    await writer.commit([Append(event), ...])     # returns when a sync to the disk has covered them
+store.events("/soccer", after=0, limit=100)
+"""
+
+from pubsub.archive.store.changes import (
+    Acknowledge,
+    AdvanceSync,
+    Append,
+    Catenate,
+    Change,
+    Deregister,
+    Drop,
+    DropProfile,
+    ForgetReplica,
+    ForgetTopic,
+    Gap,
+    GapsTold,
+    Note,
+    PutProfile,
+    Register,
+    ReplicaStored,
+    Reserve,
+    StoredEvent,
+)
+from pubsub.archive.store.group_commit import GroupCommit
+from pubsub.archive.store.interface import Damage, Entity, Holding, Store, StoreError
+from pubsub.archive.store.retention import Retention, plan_drop
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+
+__all__ = [
+    "Acknowledge",
+    "AdvanceSync",
+    "Append",
+    "Catenate",
+    "Change",
+    "Damage",
+    "Deregister",
+    "Drop",
+    "DropProfile",
+    "Entity",
+    "ForgetReplica",
+    "ForgetTopic",
+    "Gap",
+    "GapsTold",
+    "GroupCommit",
+    "Holding",
+    "Note",
+    "PutProfile",
+    "Register",
+    "ReplicaStored",
+    "Reserve",
+    "Retention",
+    "SequenceRanges",
+    "Span",
+    "Store",
+    "StoreError",
+    "StoredEvent",
+    "plan_drop",
+]

@@ -1,0 +1,208 @@
+"""What an archive asks of its store (sections 4.4, 4.5 and 9.2 of the reliable delivery paper).
+
+A store keeps, for each topic: the inventory of events, each with a sequence number; the dissemination table
+(for whom an event is, and who has not had it); the registered entities with their epochs, profiles and sync
+points; the catenation number of each publisher; one table for each other replica, of the numbers that events
+have there.
+
+Changes are written in batches:
+
+    store.write(changes)     # may still be lost
+    store.sync()             # now they survive: a crash of the process, of the machine, a loss of power
+
+A batch survives as a whole or not at all. Reads show what has been synced and nothing else, so that nobody is
+told of a number that a crash could take back. `write` and `sync` come from one thread at a time; reads may come
+from another while they run.
+
+A store that fails while it writes or syncs is of no more use: what the disk has is not known (the kernel may
+have dropped the dirty pages). It raises `StoreError`, then and at every later call; open it anew to go on with
+what survived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from overlay.errors import CamcastError
+from pubsub.archive.store.changes import Change, Gap, StoredEvent
+from pubsub.archive.store.sequence_ranges import Span
+
+
+class StoreError(CamcastError):
+    """The store cannot be read or written; whatever was not synced must be taken for lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A registered entity of a topic."""
+
+    name: str
+    epoch: int
+    """The sequence number of its registration: it is to have what comes after."""
+    sync: int
+    """It has had everything for it up to this number."""
+    profiles: Mapping[str, bytes]
+    acknowledged: tuple[Span, ...]
+    """What it has had above its sync point."""
+    gaps: tuple[Gap, ...]
+    """What was removed before it had it, and it has not been told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An event of the inventory, without its body."""
+
+    sequence: int
+    time: float
+    size: int
+    """Bytes of its body."""
+    waiting: tuple[str, ...]
+    """The registered entities that it is for and that have not had it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Events that were stored and cannot be read any more, to be fetched from a replica.
+
+    Repaired by an `Append` of the same sequence number, or given up by a `Drop`."""
+
+    topic: str
+    """Empty when it is not known."""
+    span: Span
+    """The numbers that may be among them."""
+    reason: str
+    """`torn`: the last write is not whole, so that nothing of it had been acknowledged, unless the disk lies;
+    `corrupt`: bytes have changed since they were written."""
+
+
+class Store(Protocol):
+    """Everything below is said of one topic, and of what has been synced."""
+
+    blocking: bool
+    """Calls wait for a disk or a server: keep them off the event loop. False on the virtual disk."""
+    sync_seconds: float
+    """How long a sync takes where nothing blocks, in virtual seconds; 0 otherwise."""
+
+    # -- changing --
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """Write a batch, in order. The next batch waits until this one is synced."""
+        ...
+
+    def sync(self) -> None:
+        """Return when the batch is on stable storage, and show it to readers."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections; a batch that was not synced is lost."""
+        ...
+
+    # -- the inventory --
+
+    def topics(self) -> tuple[str, ...]:
+        """The topics of which anything is kept, sorted."""
+        ...
+
+    def last_sequence(self, topic: str) -> int:
+        """The highest number that was ever used; 0 at first. Numbers above it are free."""
+        ...
+
+    def first_sequence(self, topic: str) -> int:
+        """The lowest number of an event that is still there; `last_sequence + 1` when there is none."""
+        ...
+
+    def count(self, topic: str) -> int:
+        """How many events are there."""
+        ...
+
+    def size(self, topic: str) -> int:
+        """How many bytes their bodies have together."""
+        ...
+
+    def events(
+        self, topic: str, after: int, limit: int, max_bytes: int | None = None
+    ) -> list[StoredEvent]:
+        """The next events above `after`, in order, at most `limit`, and no more than `max_bytes` of
+        bodies after the first. Damaged ones are left out and reported by `damage`."""
+        ...
+
+    def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
+        """These events, as far as they are there and undamaged, in order of their numbers."""
+        ...
+
+    def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
+        """The sequence numbers of these events, as far as they are there."""
+        ...
+
+    def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
+        """A publisher's events in this span of its catenation numbers, in order of these."""
+        ...
+
+    def since(self, topic: str, time: float) -> int:
+        """The lowest number of an event archived at `time` or later; `last_sequence + 1` when there is none."""
+        ...
+
+    # -- the dissemination table --
+
+    def holdings(self, topic: str, after: int, limit: int) -> list[Holding]:
+        """The next events above `after`, who waits for each, without reading bodies."""
+        ...
+
+    def outstanding(self, topic: str, entity: str, after: int, limit: int) -> list[int]:
+        """The next numbers above `after` and above the entity's sync point, of events that are for it and
+        that it has not had."""
+        ...
+
+    # -- entities, publishers, notes --
+
+    def entity(self, topic: str, name: str) -> Entity | None: ...
+
+    def entities(self, topic: str) -> tuple[Entity, ...]:
+        """Every registered entity, in order of registration."""
+        ...
+
+    def catenation(self, topic: str, publisher: bytes) -> int:
+        """The highest catenation number archived of this publisher; 0 at first."""
+        ...
+
+    def catenations(self, topic: str) -> dict[bytes, int]: ...
+
+    def notes(self, topic: str, prefix: str = "") -> dict[str, bytes]:
+        """The notes whose keys begin with `prefix`, in order of their keys."""
+        ...
+
+    # -- tables of other replicas --
+
+    def replicas(self, topic: str) -> tuple[bytes, ...]:
+        """The replicas that have a table here, sorted."""
+        ...
+
+    def replica_sequences(
+        self, topic: str, replica: bytes, ids: Iterable[bytes]
+    ) -> dict[bytes, int]:
+        """The numbers that these events have at a replica, as far as it told."""
+        ...
+
+    def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
+        """The events that have these numbers at a replica, in order, as far as it told."""
+        ...
+
+    def missing_at(self, topic: str, replica: bytes, after: int, limit: int) -> list[int]:
+        """The next numbers above `after` (our own) of events here that a replica has not told to have."""
+        ...
+
+    def missing_count(self, topic: str, replica: bytes) -> int:
+        """How many events are here that a replica has not told to have."""
+        ...
+
+    # -- damage --
+
+    def damage(self) -> tuple[Damage, ...]:
+        """What was found damaged so far, at opening or in reading, and has not been repaired or dropped."""
+        ...
+
+    def verify(self) -> tuple[Damage, ...]:
+        """Read everything back, compare checksums, and return `damage()`."""
+        ...
