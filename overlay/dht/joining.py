@@ -59,17 +59,18 @@ def backoff(first: float, attempt: int, draw: random.Random) -> float:
 async def explore(server: DhtServer, config: DhtConfig, draw: random.Random) -> None:
     """Learn the own neighbourhood, and be learnt by it; then a few nodes of every farther part of the space.
 
-    Each part shares one bit less with the own id than the next nearer one; the nearest is where the
-    closest neighbour is. Parts of which enough is known already are left out.
+    Each part shares one bit less with the own id than the next nearer one. All nodes nearer than the last of
+    the neighbourhood are known, so the first part to look into is the one where that one is; and there is
+    none where the neighbourhood is the whole network. Parts of which enough is known are left out.
     """
     own = server.node
     closest = [c for c in await server.closest(own.id, config.k) if c.id != own.id]
-    if not closest:
+    if len(closest) < config.k - 1:
         return
-    nearest = int.from_bytes(closest[0].id, "big") ^ own.long_id
-    known = [peer.long_id ^ own.long_id for peer in server.protocol.router]
-    for bit in range(nearest.bit_length(), ID_BITS):
+    farthest = int.from_bytes(closest[-1].id, "big") ^ own.long_id
+    for bit in range(farthest.bit_length() - 1, ID_BITS):
         low = 1 << bit
-        if sum(low <= distance < 2 * low for distance in known) < config.k:
+        known = sum(low <= peer.long_id ^ own.long_id < 2 * low for peer in server.protocol.router)
+        if known < config.k:
             place = own.long_id ^ (low | draw.getrandbits(bit))
             await server.closest(PeerId(place.to_bytes(ID_BITS // 8, "big")), config.alpha)

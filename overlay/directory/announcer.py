@@ -172,7 +172,7 @@ class Announcer:
         """Tell all replicas; where some are silent, look for them anew and tell whoever lacks it."""
         replies: dict[Contact, AnnounceReply] = {}
         for max_age in (self._config.location_life, _JUST_NOW):
-            replicas = (await self._locations.of(shard, max_age))[:count]
+            replicas = (await self._locations.of(shard, max_age, count))[:count]
             untold = [replica for replica in replicas if replica not in replies]
             if not untold:
                 break

@@ -24,25 +24,29 @@ class Locations:
     def __init__(self, peers: Peers, config: DirectoryConfig, metrics: Metrics) -> None:
         self._peers = peers
         self._config = config
-        self._known: dict[Shard, tuple[tuple[Contact, ...], float]] = {}
+        self._known: dict[Shard, tuple[tuple[Contact, ...], int, float]] = {}
         self._lookups = metrics.counter("directory_lookups", "DHT lookups made for shards")
 
-    async def of(self, shard: Shard, max_age: float = float("inf")) -> tuple[Contact, ...]:
-        """The nodes closest to the shard's key, closest first, looked up at most `max_age` ago.
+    async def of(
+        self, shard: Shard, max_age: float = float("inf"), count: int | None = None
+    ) -> tuple[Contact, ...]:
+        """The `count` nodes closest to the shard's key, closest first, looked up at most `max_age` ago.
 
-        Where there are fewer nodes than replicas, others may join any moment: that is soon looked up again.
+        `count` is the number of replicas where it is not given; a larger one was perhaps looked up before,
+        and then all that were found are returned. Where there are fewer nodes than replicas, others may
+        join any moment: that is soon looked up again.
         """
+        wanted = self._config.replicas if count is None else count
         known = self._known.pop(shard, None)
         if known is not None:
-            found, when = known
+            found, asked, when = known
             fresh_for = max_age if len(found) >= self._config.replicas else _A_MOMENT
-            if self._peers.now() - when <= min(max_age, fresh_for):
+            if asked >= wanted and self._peers.now() - when <= min(max_age, fresh_for):
                 self._known[shard] = known
                 return found
-        count = self._config.replicas if shard.depth else self._config.root_replicas
         self._lookups.add()
-        found = tuple(await self._peers.closest(shard.key, count))
-        self._known[shard] = (found, self._peers.now())
+        found = tuple(await self._peers.closest(shard.key, wanted))
+        self._known[shard] = (found, wanted, self._peers.now())
         if len(self._known) > self.MAX_SHARDS:
             del self._known[next(iter(self._known))]
         return found

@@ -68,7 +68,8 @@ class ShardReader:
         Where a network grows quickly, newcomers are closer to a key than the nodes to which the members
         announced themselves a moment ago; they are told at the next announcement only.
         """
-        around = (await self._locations.of(shard))[self._config.replicas :]
+        near = await self._locations.of(shard, count=self._config.root_replicas)
+        around = near[self._config.replicas :]
         return [w for w in await self._question(shard, around, query) if w.knows]
 
     async def contacts_of(self, view: ShardView, members: list[int]) -> dict[int, Contact]:
@@ -94,7 +95,7 @@ class ShardReader:
 
     async def glance(self, shard: Shard, count: int) -> list[int]:
         """How deep the members live, in the opinion of `count` nodes near the shard, if they know."""
-        replicas = await self._locations.of(shard)
+        replicas = await self._locations.of(shard, count=self._config.root_replicas)
         chosen = self._peers.random.sample(replicas, min(count, len(replicas)))
         query = Query(shard.topic, shard.depth, shard.prefix, 0, 0, 0)
         answers = await self._peers.together([self._ask(shard, peer, query) for peer in chosen])
