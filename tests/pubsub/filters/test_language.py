@@ -17,7 +17,7 @@ TRADE = {
     "odd name": 1,
     "raw": b"\x00\xff",
     "nan": float("nan"),
-    "ıs": 1,
+    "\u0131s": 1,
 }
 
 
@@ -32,7 +32,7 @@ TRADE = {
         ("symbol LIKE 'A_E'", False),
         ("symbol NOT LIKE '%CM_'", False),
         ("'aba' LIKE 'ab%ba'", False),
-        ("ıs = 1", True),
+        ("\u0131s = 1", True),
         ("'50%' LIKE '50!%' ESCAPE '!'", True),
         ("order.lines[1].qty = 5", True),
         ("order.lines[2].qty = 5", None),
