@@ -66,8 +66,6 @@ class Runtime:
         self._timers: dict[RuntimeTimer, None] = {}
         self._closed = False
         self._last_encoded: tuple[object, bytes] = (None, b"")
-        self._screened = b""
-        self._screen: Callable[[bytes], bool] | None = None
         self._dropped_in = self.metrics.family(
             "messages_dropped_in", "reason", "Messages that arrived and reached no handler"
         )
@@ -124,13 +122,7 @@ class Runtime:
         """Hand messages of this type to nobody."""
         self._handlers.pop(message_type, None)
 
-    def screen(self, prefix: bytes, takes: Callable[[bytes], bool]) -> None:
-        """Show `takes` each message that begins so before it is decoded; what it takes goes no further."""
-        self._screened, self._screen = prefix, takes
-
     def _receive(self, sender: Contact, data: bytes) -> None:
-        if self._screen is not None and data.startswith(self._screened) and self._screen(data):
-            return
         try:
             message = decode(data)
         except WireError as error:

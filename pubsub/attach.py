@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 from overlay.channel import ChannelConfig, OnAck
 from overlay.contact import Address, Contact
@@ -28,7 +28,7 @@ from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import DATA_LIMIT, GOSSIP_PREFIX, Gossip
+from pubsub.event import DATA_LIMIT, Copies
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 
 LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
@@ -41,8 +41,8 @@ around those who have crashed anyway, so asking more often would cost more than 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""
 
-SENDS_A_TURN = 32
-"""Events that a publisher may publish before others on the loop get a turn."""
+ROOM_AROUND_COPIES = 96
+"""Bytes of a datagram that are left to the heads of channels and messages."""
 
 
 async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
@@ -118,7 +118,7 @@ class NetworkAttachment:
         self._directory = directory
         self._leave = leave
         self._over_channels = config.links == "channel"
-        self._sends = 0
+        self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
         self.control: Context = runtime.context("channel")
         self.find_contacts: FindContacts = (
             directory.sample if self._mode is Mode.STRUCTURED else directory.contacts
@@ -147,9 +147,8 @@ class NetworkAttachment:
 
     def serve(self, process: Process) -> None:
         for kind in (*process.message_types, *MEMBERSHIP_MESSAGES):
-            handler = process.receive_gossip if kind is Gossip else process.receive
+            handler = process.receive_copies if kind is Copies else process.receive
             self._runtime.on(kind, handler)
-        self._runtime.screen(GOSSIP_PREFIX, process.drops_duplicate)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
 
     def watch(self, contact: Contact) -> None:
@@ -158,21 +157,14 @@ class NetworkAttachment:
     def unwatch(self, contact: Contact) -> None:
         self._runtime.failure.unwatch(contact)
 
-    def send_event(self, to: Sequence[Contact], gossip: Gossip, on_ack: OnAck | None) -> None:
-        if self._over_channels:
-            send = self._runtime.send
-            for contact in to:
-                if not send(contact, gossip, on_ack) and on_ack is not None:
-                    on_ack(False)
-        else:
-            for contact in to:
-                self._runtime.send_datagram(contact, gossip)
+    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> None:
+        if not self._over_channels:
+            self._runtime.send_datagram(to, copies)
+        elif not self._runtime.send(to, copies, on_ack) and on_ack is not None:
+            on_ack(False)
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
-        self._sends += 1
-        if self._sends >= SENDS_A_TURN:
-            self._sends = 0
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         if self._over_channels:
             await self._runtime.writable(contacts)
         else:

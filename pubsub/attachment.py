@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from overlay.channel import OnAck
@@ -12,7 +12,7 @@ from overlay.identity import Identity
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.community import MakeMembership
 from pubsub.camcast.process import Process
-from pubsub.event import Gossip
+from pubsub.event import Copies
 
 
 class Attachment(Protocol):
@@ -41,12 +41,17 @@ class Attachment(Protocol):
         """Hand the process its messages, and the failure detector's suspicions."""
         ...
 
-    def send_event(self, to: Sequence[Contact], gossip: Gossip, on_ack: OnAck | None) -> None:
-        """Send a copy to each; `on_ack` is called once for each over channels, and never otherwise."""
+    @property
+    def copies_room(self) -> int:
+        """Bytes of copies that travel to a member in one datagram, together with all that is around them."""
+        ...
+
+    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> None:
+        """Send copies of events; `on_ack` is called once over channels, and never otherwise."""
         ...
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
-        """Wait while too much is waiting to leave for any of these; publishers do, forwarding never."""
+        """Give others a turn, and wait while too much is waiting to leave for any of these."""
         ...
 
     async def close(self) -> None:

@@ -1,21 +1,24 @@
 """Events: as an application sees them, and as they travel.
 
 An event is encoded once, by its publisher, into the bytes of an `EventBody`. These bytes travel unchanged to
-everyone, inside a `Gossip` that says in which community, and are what a signature covers. So whoever
-forwards an event neither decodes its data nor encodes it again, and a duplicate is known by its id before
-anything else is looked at.
+everyone and are what a signature covers; whoever forwards an event neither decodes its data nor encodes it
+again. They begin with the event's id, so that a duplicate is known before anything else is looked at.
+
+Events that go to the same member within one turn of the event loop travel together, as `Copies`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-import msgpack
-
+from overlay import limited_msgpack
+from overlay.contact import ID_BYTES as PEER_ID_BYTES
 from overlay.contact import PeerId
 from overlay.errors import UsageError
-from overlay.wire import MAX_NESTING, WireError, decode, encode, message
+from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, message
 from pubsub.topic import MAX_LINEAGE, included
 
 DATA_LIMIT = 1024 * 1024
@@ -24,12 +27,15 @@ DATA_LIMIT = 1024 * 1024
 RUN_BYTES = 8
 ID_BYTES = RUN_BYTES + 8
 
+MOST_HOPS = 255
+"""Hops are counted so far and no further."""
+
 
 class DataError(UsageError):
     """The data cannot travel in an event: too large, or nothing that msgpack knows."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Event:
     """An event as it is delivered."""
 
@@ -45,15 +51,33 @@ class Event:
     signed: bool = False
     """Its publisher's signature was there and has been checked."""
 
+    def __init__(
+        self,
+        topic: str,
+        data: Any,
+        publisher: PeerId,
+        sequence: int,
+        hops: int,
+        id: bytes,
+        signed: bool = False,
+    ) -> None:
+        # One is made for every delivery; the usual way to make a frozen object takes three times as long.
+        fields = self.__dict__
+        fields["topic"] = topic
+        fields["data"] = data
+        fields["publisher"] = publisher
+        fields["sequence"] = sequence
+        fields["hops"] = hops
+        fields["id"] = id
+        fields["signed"] = signed
+
     @property
     def run(self) -> bytes:
         """Tells one run of the publisher from another."""
         return self.id[:RUN_BYTES]
 
 
-@message(0x41)
-@dataclass(frozen=True, slots=True)
-class EventBody:
+class EventBody(NamedTuple):
     """What the publisher says, and signs when the network asks for it."""
 
     id: bytes
@@ -66,14 +90,12 @@ class EventBody:
     """The event's own probability of going up to a super-community, in place of g/N."""
     data: bytes
     """The application's data as msgpack."""
+    eager: bool = True
+    """Every copy carries the event. If not, whoever is likely to have it already is only told its id."""
 
 
-@message(0x40)
-@dataclass(frozen=True, slots=True)
-class Gossip:
-    """An event on its way to a member of `community`.
-
-    Id and community come first, so that a duplicate is recognised in the bytes (see `copy_of`)."""
+class Gossip(NamedTuple):
+    """One copy of an event, on its way to a member of `community`."""
 
     id: bytes
     community: str
@@ -84,82 +106,119 @@ class Gossip:
     signature: bytes
 
 
-GOSSIP_PREFIX = b"\x97\x40\xc4\x10"
-"""How every `Gossip` begins on the wire: an array of seven, the code, and 16 bytes of id."""
+@message(0x40)
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of events for a member of `community`, in the order in which they were sent."""
+
+    community: str
+    upward: bool
+    """They cross from a community to its super-community."""
+    hops: bytes
+    """One byte for each."""
+    bodies: tuple[bytes, ...]
+    signatures: tuple[bytes, ...]
+    """One for each, or none at all."""
+
+    @classmethod
+    def of(cls, gossips: Sequence[Gossip]) -> Copies:
+        """These copies, all of which have the same community and direction."""
+        first = gossips[0]
+        signatures = tuple([gossip.signature for gossip in gossips])
+        return cls(
+            first.community,
+            first.upward,
+            bytes([gossip.hops if gossip.hops < MOST_HOPS else MOST_HOPS for gossip in gossips]),
+            tuple([gossip.body for gossip in gossips]),
+            signatures if any(signatures) else (),
+        )
+
+    @property
+    def is_well_formed(self) -> bool:
+        count = len(self.bodies)
+        return len(self.hops) == count and len(self.signatures) in (0, count)
+
+    def gossip(self, place: int) -> Gossip:
+        """The copy at a place; its id is read from the bytes, and as good as they are."""
+        body = self.bodies[place]
+        signature = self.signatures[place] if self.signatures else b""
+        return Gossip(
+            body[ID_PLACE], self.community, self.hops[place], self.upward, body, signature
+        )
 
 
-def copy_of(encoded: bytes) -> tuple[bytes, bytes]:
-    """Id and community of an encoded `Gossip` that begins with the prefix; the community as UTF-8.
+BODY_CODE = 0x41
+_BODY_LENGTH = 1 + len(EventBody._fields)
+_BODY_PREFIX = bytes((0x90 + _BODY_LENGTH, BODY_CODE, 0xC4, ID_BYTES))
+"""How every body begins: an array, the code, and 16 bytes of id."""
 
-    Bytes that only begin like one give some other pair, or one that is too short; they do no harm."""
-    head = encoded[20:22]
-    if head and head[0] < 0xC0:
-        return encoded[4:20], encoded[21 : 21 + (head[0] & 0x1F)]
-    return encoded[4:20], encoded[22 : 22 + head[-1]] if head else b""
+ID_PLACE = slice(len(_BODY_PREFIX), len(_BODY_PREFIX) + ID_BYTES)
+"""Where the id is in the bytes of a body."""
 
 
 def pack_data(data: Any) -> bytes:
     """The data as msgpack; `DataError` when it cannot be, or is larger than `DATA_LIMIT`."""
     try:
-        packed: bytes = msgpack.packb(data, use_bin_type=True)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DataError(f"the data cannot travel as msgpack: {error}") from None
+        packed = limited_msgpack.pack_data(data)
+    except UsageError as error:
+        raise DataError(
+            f"the data cannot travel as msgpack: {error}; an event's data has at most {DATA_LIMIT} bytes, "
+            f"arrays at most {MAX_ARRAY} elements, maps at most {MAX_MAP} entries"
+        ) from None
     if len(packed) > DATA_LIMIT:
         raise DataError(
             f"the data has {len(packed)} bytes as msgpack, and {DATA_LIMIT} is the limit of an event"
         )
-    if _depth(data) > MAX_NESTING:
-        raise DataError(f"the data nests deeper than {MAX_NESTING}, the limit of an event")
     return packed
 
 
 def unpack_data(packed: bytes) -> Any:
     """The data that `pack_data` gave, tuples as lists; `WireError` for anything else."""
-    size = len(packed)
     try:
-        data = msgpack.unpackb(
-            packed,
-            raw=False,
-            strict_map_key=False,
-            max_array_len=size,
-            max_map_len=size,
-            max_str_len=size,
-            max_bin_len=size,
-        )
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        return limited_msgpack.unpack_data(packed)
+    except WireError:
         raise WireError("malformed_data") from None
-    if _depth(data) > MAX_NESTING:
-        raise WireError("malformed_data")
-    return data
 
 
 def pack_body(body: EventBody) -> bytes:
-    return encode(body)
+    return limited_msgpack.pack((BODY_CODE, *body))
 
 
 def unpack_body(gossip: Gossip) -> EventBody:
     """The body inside; `WireError` unless it is one that may be in the community it came to."""
-    body = decode(gossip.body)
-    if type(body) is not EventBody or body.id != gossip.id or len(body.id) != ID_BYTES:
+    encoded = gossip.body
+    if not encoded.startswith(_BODY_PREFIX) or encoded[ID_PLACE] != gossip.id:
         raise WireError("malformed_event")
-    if len(body.data) > DATA_LIMIT or len(body.lineage) > MAX_LINEAGE or gossip.hops < 0:
+    try:
+        raw = limited_msgpack.unpack(encoded)
+    except WireError:
+        raise WireError("malformed_event") from None
+    _, event_id, topic, lineage, publisher, sequence, upward, data, eager = raw
+    if (
+        type(topic) is not str
+        or type(lineage) is not tuple
+        or type(publisher) is not bytes
+        or len(publisher) != PEER_ID_BYTES
+        or type(sequence) is not int
+        or (upward is not None and not _is_probability(upward))
+        or type(data) is not bytes
+        or len(data) > DATA_LIMIT
+        or type(eager) is not bool
+        or (lineage and not _is_lineage(lineage))
+    ):
         raise WireError("malformed_event")
-    if not included(gossip.community, body.topic, body.lineage):
+    if not included(gossip.community, topic, lineage):
         raise WireError("wrong_community")
-    return body
+    return EventBody(event_id, topic, lineage, _peer_id(publisher), sequence, upward, data, eager)
 
 
-def _depth(data: Any) -> int:
-    """How deep lists and maps nest, as far as one level beyond what is allowed."""
-    if not isinstance(data, (list, tuple, dict)):
-        return 0
-    level, depth = [data], 0
-    while level and depth <= MAX_NESTING + 1:
-        level = [
-            item
-            for value in level
-            if isinstance(value, (list, tuple, dict))
-            for item in (value.values() if isinstance(value, dict) else value)
-        ]
-        depth += 1
-    return depth - 1
+_peer_id = lru_cache(maxsize=4096)(PeerId)
+"""The same few publishers are named over and over."""
+
+
+def _is_probability(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1
+
+
+def _is_lineage(lineage: tuple[Any, ...]) -> bool:
+    return len(lineage) <= MAX_LINEAGE and all(type(name) is str for name in lineage)

@@ -1,15 +1,32 @@
-"""The way events leave a node, and how a publisher's receipts learn what became of its copies."""
+"""The way events leave a node: gathered into one message a member, paced by the channels, and accounted for.
+
+What is sent to a member within one turn of the event loop leaves in one message, as far as it fits one
+datagram. A publisher is held back while too much waits for any member that its events went to; forwarding
+never is. Receipts learn what became of a publisher's own copies.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from pubsub.attachment import Attachment
-from pubsub.event import Gossip
+from pubsub.event import Copies, Gossip
 from pubsub.receipt import Receipt
+
+EVENTS_A_TURN = 64
+"""Events that publishers may publish before others on the loop get a turn, and before they are paced."""
+
+BYTES_A_TURN = 256 * 1024
+"""Bytes of copies that may be gathered before they are handed over."""
+
+_BYTES_AROUND_A_COPY = 16
+
+Batch = tuple[Copies, list[Receipt]]
 
 
 class EventLink:
@@ -19,7 +36,17 @@ class EventLink:
         """`acknowledged`: whether it can be known that a copy has arrived."""
         self._attachment = attachment
         self._acknowledged = acknowledged
+        self._room = attachment.copies_room
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        """Where copies are handed over, whoever sent them: on a virtual network they die with the host."""
         self._receipts: dict[bytes, Receipt] = {}
+        self._gathered: dict[PeerId, tuple[Contact, list[Gossip]]] = {}
+        self._gathered_bytes = 0
+        self._flush_is_due = False
+        self._published = 0
+        self._published_to: dict[PeerId, Contact] = {}
+        self._held_back = 0
 
     @contextmanager
     def counting(self, receipt: Receipt) -> Iterator[None]:
@@ -32,9 +59,10 @@ class EventLink:
             self._close_if_done(receipt)
 
     def accepted(self, gossip: Gossip, copies: int) -> None:
-        receipt = self._receipts.get(gossip.id)
-        if receipt is not None:
-            receipt.copies += copies
+        if self._receipts:
+            receipt = self._receipts.get(gossip.id)
+            if receipt is not None:
+                receipt.copies += copies
 
     def refused(self, gossip: Gossip) -> None:
         receipt = self._receipts.get(gossip.id)
@@ -42,21 +70,100 @@ class EventLink:
             receipt.copy_refused()
             self._close_if_done(receipt)
 
-    def _settled(self, receipt: Receipt, arrived: bool) -> None:
-        receipt.copy_settled(arrived)
-        self._close_if_done(receipt)
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        gathered = self._gathered
+        for contact in to:
+            waiting = gathered.get(contact.id)
+            if waiting is None:
+                gathered[contact.id] = (contact, [gossip])
+            else:
+                waiting[1].append(gossip)
+        if self._receipts:
+            receipt = self._receipts.get(gossip.id)
+            if receipt is not None:
+                receipt.copies_sent(len(to))
+        self._gathered_bytes += len(to) * len(gossip.body)
+        if self._gathered_bytes > BYTES_A_TURN:
+            self.flush()
+        elif not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush_in_time, context=self._context)
+
+    async def pace(self) -> None:
+        """Give others a turn now and then, and wait while too much waits for those published to."""
+        self._published += 1
+        if (
+            self._published < EVENTS_A_TURN
+            and self._gathered_bytes < BYTES_A_TURN // 2
+            and not self._held_back
+        ):
+            return
+        self._published = 0
+        self.flush()
+        to, self._published_to = self._published_to, {}
+        self._held_back += 1
+        try:
+            await self._attachment.writable(to.values())
+        finally:
+            self._held_back -= 1
+
+    def flush(self) -> None:
+        """Hand over what was gathered."""
+        gathered, self._gathered = self._gathered, {}
+        self._gathered_bytes = 0
+        alike: list[Gossip] = []
+        batches: list[Batch] = []
+        for contact, gossips in gathered.values():
+            if gossips != alike:
+                alike = gossips
+                batches = [self._batch(part) for part in split(gossips, self._room)]
+            for copies, receipts in batches:
+                self._hand_over(contact, copies, receipts)
+
+    def _flush_in_time(self) -> None:
+        self._flush_is_due = False
+        if self._gathered:
+            self.flush()
+
+    def _batch(self, gossips: Sequence[Gossip]) -> Batch:
+        receipts: list[Receipt] = []
+        if self._receipts:
+            found = map(self._receipts.get, [gossip.id for gossip in gossips])
+            receipts = [receipt for receipt in found if receipt is not None]
+        return Copies.of(gossips), receipts
+
+    def _hand_over(self, contact: Contact, copies: Copies, receipts: list[Receipt]) -> None:
+        if receipts:
+            self._published_to[contact.id] = contact
+            if self._acknowledged:
+                self._attachment.send_copies(contact, copies, partial(self._settled, receipts))
+                return
+            for receipt in receipts:
+                self._close_if_done(receipt)
+        self._attachment.send_copies(contact, copies, None)
+
+    def _settled(self, receipts: list[Receipt], arrived: bool) -> None:
+        for receipt in receipts:
+            receipt.copy_settled(arrived)
+            if receipt.complete and receipt.is_settled:
+                self._receipts.pop(receipt.id, None)
 
     def _close_if_done(self, receipt: Receipt) -> None:
         done = receipt.is_settled if self._acknowledged else receipt.all_sent
         if done and receipt.complete:
             self._receipts.pop(receipt.id, None)
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
-        receipt = self._receipts.get(gossip.id)
-        if receipt is None:
-            self._attachment.send_event(to, gossip, None)
-            return
-        receipt.copies_sent(len(to))
-        on_ack = partial(self._settled, receipt) if self._acknowledged else None
-        self._attachment.send_event(to, gossip, on_ack)
-        self._close_if_done(receipt)
+
+def split(gossips: Sequence[Gossip], room: int) -> Iterator[Sequence[Gossip]]:
+    """Parts that can travel together: to one community in one direction, and within `room` bytes."""
+    first, start = gossips[0], 0
+    size = len(first.community.encode())
+    for place, gossip in enumerate(gossips):
+        own = len(gossip.body) + len(gossip.signature) + _BYTES_AROUND_A_COPY
+        alike = gossip.community == first.community and gossip.upward == first.upward
+        if place > start and (size + own > room or not alike):
+            yield gossips[start:place]
+            first, start = gossip, place
+            size = len(first.community.encode())
+        size += own
+    yield gossips[start:]

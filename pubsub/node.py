@@ -17,7 +17,7 @@ import asyncio
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from overlay.contact import Address, Contact, PeerId
+from overlay.contact import Address, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.metrics import Metrics
@@ -114,11 +114,17 @@ class Node:
                 joined.ready.cancel()
         self._topics.clear()
         self._process.close()
+        self._link.flush()
         try:
             await attachment.close()
         finally:
             if self._trace is not None:
                 self._trace.close()
+
+    def flush_trace(self) -> None:
+        """Write what has happened so far to the trace's file; nothing where none is written."""
+        if self._trace is not None:
+            self._trace.flush()
 
     @property
     def id(self) -> PeerId:
@@ -186,7 +192,7 @@ class Node:
             raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
         packed = pack_data(data)
         topic = Topic.of(topic)
-        attachment = self._attached()
+        self._attached()
         joined = self._topics.get(topic.name)
         if joined is not None and joined.publishing:
             joined_now: tuple[str, ...] = ()
@@ -197,8 +203,8 @@ class Node:
         if not joined.ready.done():
             await self._ready(joined)
         await self._wait_for_local_space(topic)
-        receipt, targets = self._disseminate(joined, topic, packed, upward, joined_now)
-        await attachment.writable(targets)
+        receipt = self._disseminate(joined, topic, packed, upward, joined_now)
+        await self._link.pace()
         if wait == "acked":
             await receipt.wait_settled()
         elif not receipt.all_sent:
@@ -219,7 +225,7 @@ class Node:
         packed: bytes,
         upward: float | None,
         joined_now: tuple[str, ...],
-    ) -> tuple[Receipt, list[Contact]]:
+    ) -> Receipt:
         self._published += 1
         joined.sequence += 1
         event_id = self._run + self._published.to_bytes(8, "big")
@@ -236,7 +242,7 @@ class Node:
             spread = joined.community.publish(gossip, body)
         receipt.targets = len(spread.members)
         receipt.upward = len(spread.upward)
-        return receipt, [*spread.members, *(contact for _, contact in spread.upward)]
+        return receipt
 
     async def _wait_for_local_space(self, topic: Topic) -> None:
         """Wait for full subscriptions on this node that asked publishers to."""

@@ -7,7 +7,7 @@ import time
 from multiprocessing.connection import Connection
 
 from bench.fanout.result import PublisherReport, SubscriberReport
-from bench.fanout.work import Work, age, publish_all
+from bench.fanout.work import Tally, Work, publish_all
 from overlay import loops
 from pubsub import Node, Subscription
 
@@ -41,29 +41,25 @@ async def _subscribe(pipe: Connection, mode: str, first: str | None) -> None:
 async def _receive(node: Node, events: Subscription, work: Work) -> SubscriberReport:
     counters = node.metrics.as_dict
     before, cpu = counters(), time.process_time()
-    latencies: list[float] = []
-    received, first, last = 0, 0.0, 0.0
-    try:
-        while received < work.events:
-            async with asyncio.timeout(work.patience):
-                event = await anext(events)
-            if not received:
-                first = time.monotonic()
-            received += 1
-            if work.rate is not None:
-                latencies.append(age(event.data))
-    except TimeoutError:
-        pass  # the rest is lost, and counted as such
+    tally = Tally(work)
+
+    async def receive() -> None:
+        async for event in events:
+            tally.add(event.data)
+            if tally.is_complete:
+                return
+
+    await tally.kept_up(receive())  # the rest, if any, is lost, and counted as such
     last = time.monotonic()
     after = counters()
     return SubscriberReport(
-        received,
-        first,
+        tally.received,
+        tally.first_at,
         last,
         time.process_time() - cpu,
         int(after["bytes_sent"]) - int(before["bytes_sent"]),  # type: ignore[arg-type]
         int(after["events_received"]) - int(before["events_received"]),  # type: ignore[arg-type]
-        tuple(latencies),
+        tuple(tally.latencies),
     )
 
 

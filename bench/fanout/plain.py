@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 import asyncio_dgram
 
 from bench.fanout.result import EVENT_BYTES, PublisherReport, SubscriberReport
-from bench.fanout.work import Work, age, publish_all
+from bench.fanout.work import Tally, Work, publish_all
 from overlay import loops
 
 ACKNOWLEDGE_EVERY = 32
@@ -39,22 +39,28 @@ async def _subscribe(pipe: Connection) -> None:
 
 
 async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> SubscriberReport:
-    cpu, received, first, acknowledgements = time.process_time(), 0, 0.0, 0
-    latencies: list[float] = []
-    with contextlib.suppress(TimeoutError):
-        while received < work.events:
-            async with asyncio.timeout(work.patience):
-                event, sender = await stream.recv()
-            received += 1
-            first = first or time.monotonic()
-            if work.rate is not None:
-                latencies.append(age(event))
-            if received % ACKNOWLEDGE_EVERY == 0 or received == work.events:
-                await stream.send(received.to_bytes(8, "big"), sender)
+    cpu, acknowledgements, tally = time.process_time(), 0, Tally(work)
+
+    async def receive() -> None:
+        nonlocal acknowledgements
+        while not tally.is_complete:
+            event, sender = await stream.recv()
+            tally.add(event)
+            if tally.received % ACKNOWLEDGE_EVERY == 0 or tally.is_complete:
+                await stream.send(tally.received.to_bytes(8, "big"), sender)
                 acknowledgements += 1
-    cpu = time.process_time() - cpu
+
+    await tally.kept_up(receive())
+    last, cpu = time.monotonic(), time.process_time() - cpu
+    received = tally.received
     return SubscriberReport(
-        received, first, time.monotonic(), cpu, 8 * acknowledgements, received, tuple(latencies)
+        received,
+        tally.first_at,
+        last,
+        cpu,
+        8 * acknowledgements,
+        received,
+        tuple(tally.latencies),
     )
 
 

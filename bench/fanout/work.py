@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 from bench.fanout.result import EVENT_BYTES
@@ -35,6 +35,39 @@ def new_event() -> bytes:
 def age(event: bytes) -> float:
     """Seconds since the event was made."""
     return time.monotonic() - float(_STAMP.unpack_from(event)[0])
+
+
+class Tally:
+    """What a subscriber has received of its work so far."""
+
+    def __init__(self, work: Work) -> None:
+        self.received = 0
+        self.first_at = 0.0
+        self.latencies: list[float] = []
+        self._work = work
+
+    @property
+    def is_complete(self) -> bool:
+        return self.received >= self._work.events
+
+    def add(self, event: bytes) -> None:
+        if not self.received:
+            self.first_at = time.monotonic()
+        self.received += 1
+        if self._work.rate is not None:
+            self.latencies.append(age(event))
+
+    async def kept_up(self, receiving: Coroutine[None, None, None]) -> None:
+        """Run `receiving` until it ends, or until nothing has come for as long as the work's patience.
+
+        One look now and then: a time-out for each event would cost more than an event does."""
+        task = asyncio.ensure_future(receiving)
+        before = -1
+        while not task.done() and self.received > before:
+            before = self.received
+            await asyncio.wait([task], timeout=self._work.patience)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def publish_all(work: Work, publish: Callable[[bytes], Awaitable[object]]) -> None:

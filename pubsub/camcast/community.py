@@ -24,7 +24,7 @@ from pubsub.camcast.observer import Observer
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.reception import HeardEvents
 from pubsub.camcast.tables import SuperTable, SuperTables
-from pubsub.event import EventBody, Gossip, unpack_body
+from pubsub.event import ID_PLACE, Copies, EventBody, Gossip, unpack_body
 from pubsub.topic import Topic
 
 Deliver = Callable[[Gossip, EventBody], None]
@@ -99,7 +99,7 @@ class Community:
         self._dissemination = services.dissemination(self)
         self._waiting: list[Callable[[], None]] = []
         self._joined = self._warmed = self._searched = self._stopped = False
-        self._size, self._size_until = 1.0, 0.0
+        self._size, self._fanout, self._size_until = 1.0, 0, 0.0
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
@@ -116,6 +116,7 @@ class Community:
     def parameters(self, parameters: Parameters) -> None:
         """Change the parameters while running; timers that are set keep their time."""
         self._parameters = parameters
+        self._size_until = 0.0
         self._heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
 
     @property
@@ -134,16 +135,21 @@ class Community:
 
     @property
     def fanout(self) -> int:
-        return self._parameters.fanout(self._steady_size)
+        if self._context.now() >= self._size_until:
+            self._look_at_size()
+        return self._fanout
 
     @property
     def _steady_size(self) -> float:
         """The size as of the last second: an estimate that every event need not draw anew."""
-        now = self._context.now()
-        if now >= self._size_until:
-            self._size_until = now + SIZE_SECONDS
-            self._size = self.size
+        if self._context.now() >= self._size_until:
+            self._look_at_size()
         return self._size
+
+    def _look_at_size(self) -> None:
+        self._size_until = self._context.now() + SIZE_SECONDS
+        self._size = self.size
+        self._fanout = self._parameters.fanout(self._size)
 
     # Joining and leaving.
 
@@ -235,15 +241,27 @@ class Community:
         self._record("publish", event=gossip.id)
         return self._take(gossip, body, (), from_outside=True)
 
-    def receive(self, sender: Contact, gossip: Gossip) -> None:
-        """A copy of an event: it is taken the first time (figure 7)."""
-        self._received.value += 1
-        if gossip.id in self._heard:
-            self._duplicates.value += 1
-            if self._observer is not None:
-                self._record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
-            self._dissemination.heard_again(gossip, sender)
+    def receive(self, sender: Contact, copies: Copies) -> None:
+        """Copies of events: each is taken the first time (figure 7)."""
+        if not copies.is_well_formed:
+            self._drops.add("malformed_event", len(copies.bodies))
             return
+        heard, known = self._heard, 0
+        for place, body in enumerate(copies.bodies):
+            if body[ID_PLACE] in heard:
+                known += 1
+                self._receive_again(sender, copies.gossip(place))
+            else:
+                self._receive_new(sender, copies.gossip(place))
+        self._received.value += len(copies.bodies)
+        self._duplicates.value += known
+
+    def _receive_again(self, sender: Contact, gossip: Gossip) -> None:
+        if self._observer is not None:
+            self._record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
+        self._dissemination.heard_again(gossip, sender)
+
+    def _receive_new(self, sender: Contact, gossip: Gossip) -> None:
         try:
             body = unpack_body(gossip)
         except WireError as error:
@@ -255,18 +273,6 @@ class Community:
         if self._observer is not None:
             self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
         self._take(gossip, body, (sender.id, body.publisher), from_outside=gossip.upward)
-
-    def drops_duplicate(self, event_id: bytes) -> bool:
-        """Drop a copy before it is decoded, if it is a duplicate and nobody wants to see it."""
-        if (
-            event_id not in self._heard
-            or self._observer is not None
-            or self._dissemination.learns_from_duplicates
-        ):
-            return False
-        self._received.value += 1
-        self._duplicates.value += 1
-        return True
 
     def receive_own(self, gossip: Gossip, body: EventBody) -> None:
         """An event that reached this process in a subtopic's community: it is its own link."""
@@ -297,6 +303,8 @@ class Community:
                 from_outside=from_outside,
                 probability=body.upward,
             )
+            if not drawn:
+                continue
             up = Gossip(
                 onward.id, table.topic.name, onward.hops, True, onward.body, onward.signature
             )

@@ -49,9 +49,6 @@ class Dissemination(Protocol):
         `gossip` is ready to be forwarded, its hops already counted."""
         ...
 
-    learns_from_duplicates: bool
-    """Whether `heard_again` does anything; if not, duplicates are dropped before they are decoded."""
-
     def heard_again(self, gossip: Gossip, sender: Contact) -> None:
         """A copy of an event that this process had already."""
         ...
@@ -59,8 +56,6 @@ class Dissemination(Protocol):
 
 class EagerGossip:
     """Sends the whole event to every target at once: the paper's rule, and the fewest rounds."""
-
-    learns_from_duplicates = False
 
     def __init__(self, neighbourhood: Neighbourhood) -> None:
         self._neighbourhood = neighbourhood

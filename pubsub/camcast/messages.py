@@ -1,4 +1,4 @@
-"""What processes say to each other about communities; events travel as `pubsub.event.Gossip`."""
+"""What processes say to each other about communities; events travel as `pubsub.event.Copies`."""
 
 from __future__ import annotations
 

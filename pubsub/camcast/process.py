@@ -25,7 +25,7 @@ from pubsub.camcast.messages import (
     SuperFound,
 )
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import EventBody, Gossip, copy_of
+from pubsub.event import Copies, EventBody, Gossip
 from pubsub.topic import Topic, included
 
 QUESTIONS_REMEMBERED = 1024
@@ -39,7 +39,6 @@ class Process:
         self.services = services
         self.parameters = parameters or Parameters()
         self.communities: dict[str, Community] = {}
-        self._by_encoded_name: dict[bytes, Community] = {}
         self._leaving: dict[str, Timer] = {}
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
@@ -58,7 +57,7 @@ class Process:
             services.metrics,
         )
         self._handlers: dict[type, Callable[[Contact, object], None]] = {
-            Gossip: self.receive_gossip,  # type: ignore[dict-item]
+            Copies: self.receive_copies,  # type: ignore[dict-item]
             Check: self.leases.receive_check,  # type: ignore[dict-item]
             CheckAnswer: self.leases.receive_answer,  # type: ignore[dict-item]
             Goodbye: self._receive_goodbye,  # type: ignore[dict-item]
@@ -94,7 +93,6 @@ class Process:
             deliver,
             lambda gossip, body: self._hand_up(topic.name, gossip, body),
         )
-        self._by_encoded_name[topic.name.encode()] = community
         for other in self.communities.values():
             other.super_tables.prune()
         community.start()
@@ -103,7 +101,6 @@ class Process:
     def leave(self, topic: str) -> None:
         """Leave a community: the goodbyes go out now, and membership ends with the last lease."""
         community = self.communities.pop(topic)
-        del self._by_encoded_name[topic.encode()]
         community.stop()
         wait = self.leases.granted_until(topic) - self._context.now()
         if wait > 0:
@@ -119,7 +116,6 @@ class Process:
         for timer in self._leaving.values():
             timer.cancel()
         self.communities.clear()
-        self._by_encoded_name.clear()
         self._leaving.clear()
         self.leases.close()
 
@@ -159,20 +155,15 @@ class Process:
             if name != topic and included(name, body.topic, body.lineage):
                 community.receive_own(gossip, body)
 
-    def drops_duplicate(self, encoded: bytes) -> bool:
-        """Look at a `Gossip` as it came, and drop it if it is a mere duplicate."""
-        event_id, name = copy_of(encoded)
-        community = self._by_encoded_name.get(name)
-        return community is not None and community.drops_duplicate(event_id)
-
-    def receive_gossip(self, sender: Contact, gossip: Gossip) -> None:
-        """A copy of an event; what `receive` does with one, without a detour."""
-        community = self.communities.get(gossip.community)
+    def receive_copies(self, sender: Contact, copies: Copies) -> None:
+        """Copies of events; what `receive` does with them, without a detour."""
+        community = self.communities.get(copies.community)
         if community is not None:
-            community.receive(sender, gossip)
+            community.receive(sender, copies)
             return
-        self._drops.add("leaving" if gossip.community in self._leaving else "parasite")
-        self._context.send(sender, Goodbye(gossip.community))
+        reason = "leaving" if copies.community in self._leaving else "parasite"
+        self._drops.add(reason, len(copies.bodies))
+        self._context.send(sender, Goodbye(copies.community))
 
     def _receive_goodbye(self, sender: Contact, goodbye: Goodbye) -> None:
         self.leases.revoke(sender.id, goodbye.topic)

@@ -11,12 +11,13 @@ from __future__ import annotations
 class HeardEvents:
     """The ids of the events that one community has brought to this process, for a bounded time and memory."""
 
-    __slots__ = ("_capacity", "_expiry", "_lifetime")
+    __slots__ = ("_capacity", "_expiry", "_lifetime", "_oldest_expiry")
 
     def __init__(self, lifetime: float, capacity: int) -> None:
         self._lifetime = lifetime
         self._capacity = capacity
         self._expiry: dict[bytes, float] = {}
+        self._oldest_expiry = 0.0
 
     def __len__(self) -> int:
         return len(self._expiry)
@@ -27,12 +28,19 @@ class HeardEvents:
     def add(self, event_id: bytes, now: float) -> None:
         """Remember an event that was not known; ids are kept in the order of their expiry."""
         expiry = self._expiry
-        for _ in range(2):  # two out for one in: memory follows the rate of events down again
+        if now >= self._oldest_expiry or len(expiry) >= self._capacity:
+            self._forget(now)
+        expiry[event_id] = now + self._lifetime
+
+    def _forget(self, now: float) -> None:
+        """Make room for one more: two out for one in, so that memory follows the rate down again."""
+        expiry = self._expiry
+        for _ in range(2):
             oldest = next(iter(expiry), None)
             if oldest is None or (expiry[oldest] > now and len(expiry) < self._capacity):
                 break
             del expiry[oldest]
-        expiry[event_id] = now + self._lifetime
+        self._oldest_expiry = next(iter(expiry.values()), now + self._lifetime)
 
     def resize(self, lifetime: float, capacity: int) -> None:
         """Hold new events to new bounds; what is remembered keeps its own expiry."""

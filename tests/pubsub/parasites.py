@@ -8,7 +8,7 @@ from overlay.contact import Address
 from overlay.frame import HEADER_BYTES, Kind, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
-from pubsub.event import Gossip, unpack_body
+from pubsub.event import Copies, Gossip, unpack_body
 from pubsub.node import Node
 from pubsub.topic import included
 
@@ -32,8 +32,9 @@ class ParasiteWatch:
     def __call__(self, packet: Packet) -> None:
         for kind, body in split_frames(packet.data, HEADER_BYTES):
             for message in self._messages(kind, body):
-                if type(message) is Gossip:
-                    self._check(packet, message)
+                if type(message) is Copies:
+                    for place in range(len(message.bodies)):
+                        self._check(packet, message.gossip(place))
 
     def _messages(self, kind: int, body: bytes) -> list[object]:
         if kind == Kind.DATAGRAM:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.contact import PeerId
-from overlay.wire import WireError, encode
+from overlay.limited_msgpack import pack
+from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, decode, encode
 from pubsub.event import (
     DATA_LIMIT,
-    GOSSIP_PREFIX,
+    ID_PLACE,
+    Copies,
     DataError,
     EventBody,
     Gossip,
-    copy_of,
     pack_body,
     pack_data,
     unpack_body,
@@ -52,7 +54,24 @@ def test_a_mebibyte_is_the_limit() -> None:
     assert len(unpack_data(pack_data(bytes(DATA_LIMIT - 5)))) == DATA_LIMIT - 5
     with pytest.raises(DataError, match="1048576 is the limit"):
         pack_data(bytes(DATA_LIMIT))
-    assert len(unpack_data(pack_data([1] * 900_000))) == 900_000
+    with pytest.raises(DataError, match="at most 1048576 bytes"):
+        pack_data(bytes(3 * DATA_LIMIT))
+
+
+def test_the_limits_of_the_wire_hold_for_data_both_ways() -> None:
+    assert len(unpack_data(pack_data([1] * MAX_ARRAY))) == MAX_ARRAY
+    with pytest.raises(DataError, match=f"arrays at most {MAX_ARRAY} elements"):
+        pack_data([1] * (MAX_ARRAY + 1))
+    with pytest.raises(DataError, match=f"maps at most {MAX_MAP} entries"):
+        pack_data(dict.fromkeys(range(MAX_MAP + 1)))
+    for packed in (
+        msgpack.packb([1] * (MAX_ARRAY + 1)),
+        msgpack.packb(dict.fromkeys(range(MAX_MAP + 1))),
+        msgpack.packb(msgpack.ExtType(5, b"x")),
+        msgpack.packb({1.5: "a key that is no text, bytes or whole number"}),
+    ):
+        with pytest.raises(WireError, match="malformed_data"):
+            unpack_data(packed)
 
 
 @pytest.mark.parametrize("data", [object(), {1, 2}, 2**70, "\ud800"])
@@ -65,7 +84,7 @@ def test_data_that_nests_too_deep_is_refused_and_rejected() -> None:
     data: Any = None
     for _ in range(40):
         data = [data]
-    with pytest.raises(DataError, match="nests deeper"):
+    with pytest.raises(DataError, match="nested deeper than 32"):
         pack_data(data)
     with pytest.raises(WireError):
         unpack_data(b"\x91" * 40 + b"\xc0")
@@ -80,19 +99,53 @@ def test_an_event_is_taken_only_where_its_topic_belongs() -> None:
             unpack_body(gossip(community, topic))
 
 
-@given(st.text(min_size=1, max_size=254), st.binary(min_size=16, max_size=16))
-def test_id_and_community_are_found_in_the_bytes(name: str, event_id: bytes) -> None:
-    community = "/" + "".join(c for c in name if c not in "/*" and c.isprintable())[:60]
-    encoded = encode(Gossip(event_id, community, 3, True, bytes(300), b""))
-    assert encoded.startswith(GOSSIP_PREFIX)
-    assert copy_of(encoded) == (event_id, community.encode())
-    for length in range(4, 40):
-        copy_of(encoded[:length])
+@given(st.lists(st.binary(min_size=16, max_size=16), min_size=1), st.booleans())
+def test_copies_that_travel_together_arrive_as_they_were(ids: list[bytes], signed: bool) -> None:
+    bodies = [EventBody(i, "/a/b", ("/a",), PUBLISHER, 7, 0.5, b"\xc0", False) for i in ids]
+    signature = b"signed" if signed else b""
+    gossips = [
+        Gossip(body.id, "/a", min(hops, 255), True, pack_body(body), signature)
+        for hops, body in enumerate(bodies)
+    ]
+    copies = decode(encode(Copies.of(gossips)))
+    assert copies.is_well_formed
+    assert [copies.gossip(place) for place in range(len(ids))] == gossips
+    assert [unpack_body(gossip) for gossip in gossips] == bodies
+    assert [gossip.body[ID_PLACE] for gossip in gossips] == ids
+
+
+def test_hops_are_counted_to_255_and_no_further() -> None:
+    many = gossip()._replace(hops=1000)
+    assert Copies.of([many]).gossip(0).hops == 255
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"topic": b"/a"},
+        {"lineage": "/a"},
+        {"lineage": (1,)},
+        {"lineage": ("/a",) * 1000},
+        {"publisher": bytes(19)},
+        {"publisher": "p" * 20},
+        {"sequence": "1"},
+        {"upward": 2.0},
+        {"upward": float("nan")},
+        {"data": "text"},
+        {"data": bytes(DATA_LIMIT + 1)},
+        {"eager": 1},
+    ],
+)
+def test_a_field_of_another_kind_is_rejected(wrong: dict[str, Any]) -> None:
+    body = EventBody(bytes(16), "/a", (), PUBLISHER, 1, None, b"\xc0")
+    encoded = pack((0x41, *body._replace(**wrong)))
+    with pytest.raises(WireError, match="malformed_event"):
+        unpack_body(Gossip(bytes(16), "/a", 1, False, encoded, b""))
 
 
 def test_a_body_that_is_another_events_or_none_is_rejected() -> None:
     with pytest.raises(WireError, match="malformed_event"):
         unpack_body(gossip(id=bytes(15) + b"x"))
-    for body in (b"", b"\xff", encode(gossip())):
+    for body in (b"", b"\xff", encode(Copies.of([gossip()]))):
         with pytest.raises(WireError):
             unpack_body(Gossip(bytes(16), "/a", 1, False, body, b""))

@@ -12,7 +12,7 @@ from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.identity import Identity
 from overlay.virtual import Latency, Network
 from pubsub import Node, Parameters
-from pubsub.event import DATA_LIMIT, DataError, EventBody, Gossip, pack_body
+from pubsub.event import DATA_LIMIT, Copies, DataError, EventBody, Gossip, pack_body
 from tests.pubsub.playground import MODES, Playground, play, received
 
 PATH = ("/", "/soccer", "/soccer/italy")
@@ -46,7 +46,8 @@ def test_the_watch_sees_a_parasite() -> None:
         publisher = await p.node()
         await publisher.publish("/a", 1)
         attachment: Any = publisher._attachment
-        attachment.send_event([stranger._process.services.control.contact], genuine, None)
+        to = stranger._process.services.control.contact
+        attachment.send_copies(to, Copies.of([genuine]), None)
         await asyncio.sleep(1)
         assert stranger.metrics.family("events_dropped", "reason", "")["parasite"] == 1
 
@@ -202,8 +203,8 @@ def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted() -> 
 
     def _last_gossip(publisher: Node) -> Gossip:
         last: Any = publisher._attachment._runtime._last_encoded[0]  # type: ignore[union-attr]
-        assert isinstance(last, Gossip)
-        return last
+        assert isinstance(last, Copies)
+        return last.gossip(0)
 
     play(10, main, signatures=True)
 

@@ -6,6 +6,7 @@ import pytest
 
 from overlay.virtual.stage import StageConfig
 from pubsub.camcast.parameters import Parameters
+from pubsub.event import Copies, EventBody, Gossip, pack_body
 from tests.pubsub.camcast.troupe import Troupe
 
 PATH = ("/", "/soccer", "/soccer/italy")
@@ -144,12 +145,9 @@ def test_an_event_of_a_class_reaches_all_of_its_bases() -> None:
 
 def test_an_event_in_a_community_that_does_not_include_it_is_dropped_and_counted() -> None:
     troupe = Troupe(9)
-    from pubsub.event import EventBody, Gossip, pack_body
-
     member = troupe.add("/chess")
     body = EventBody(bytes(16), "/soccer", (), member.contact.id, 1, None, b"\xc0")
-    member.process.receive(
-        member.contact, Gossip(bytes(16), "/chess", 1, False, pack_body(body), b"")
-    )
+    gossip = Gossip(bytes(16), "/chess", 1, False, pack_body(body), b"")
+    member.process.receive(member.contact, Copies.of([gossip]))
     assert member.drops("wrong_community") == 1
     assert member.delivered == {"/chess": []}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import EventBody, Gossip, pack_body
+from pubsub.event import Copies, EventBody, Gossip, pack_body
 from tests.pubsub.camcast.troupe import Troupe
 
 
@@ -71,9 +71,8 @@ def test_a_stale_copy_is_rejected_counted_and_answered() -> None:
     body = EventBody(bytes(16), "/soccer", (), sender.contact.id, 1, None, b"\xc0")
     goodbyes: list[object] = []
     troupe.stage.observe(lambda _, __, to, message: goodbyes.append((to, message)))
-    stranger.process.receive(
-        sender.contact, Gossip(bytes(16), "/soccer", 1, False, pack_body(body), b"")
-    )
+    gossip = Gossip(bytes(16), "/soccer", 1, False, pack_body(body), b"")
+    stranger.process.receive(sender.contact, Copies.of([gossip]))
     assert stranger.drops("parasite") == 1
     assert len(goodbyes) == 1
     troupe.stage.run_for(1)

@@ -18,7 +18,7 @@ from pubsub.camcast.community import Community, Services
 from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
-from pubsub.event import EventBody, Gossip, pack_body, pack_data, unpack_body
+from pubsub.event import Copies, EventBody, Gossip, pack_body, pack_data, unpack_body
 from pubsub.topic import Topic
 
 REDRAW = 4.0
@@ -38,7 +38,7 @@ class StageCarrier:
     def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
         for contact in to:
             if self._context.random.random() >= self._loss:
-                self._context.send(contact, gossip)
+                self._context.send(contact, Copies.of([gossip]))
 
 
 class OracleDirectory:
@@ -278,15 +278,16 @@ class Troupe:
             self.stage.run_for(0.1)
 
     def _watch(self, time: float, sender: Contact, to: Contact, message: object) -> None:
-        if type(message) is not Gossip:
+        if type(message) is not Copies:
             return
-        body = unpack_body(message)
+        (gossip,) = map(message.gossip, range(len(message.bodies)))
+        body = unpack_body(gossip)
         receiver = self.actors[to.id]
         if self.stage.is_up(to):
             assert receiver.process.is_in(message.community), (
                 f"parasite of {body.topic} in {message.community} at {time:.3f} s"
             )
-        key = (message.id, message.community)
+        key = (gossip.id, gossip.community)
         self.copies[key] = self.copies.get(key, 0) + 1
         if message.upward:
             place = (to.id, message.community)
