@@ -1,0 +1,395 @@
+"""Topic Membership (DACE, sections 2.4, 5 and 7.1): one participant's knowledge of its topic.
+
+To subscribe, one needs to know a single participant, which announces the newcomer to all on its behalf; to
+unsubscribe, one says so. Neither needs any agreement: entries spread like everything else. Partitions work on
+apart from each other, each with its own views, and merge by themselves when channels open again.
+
+Faults: crashes, recoveries under the same identity, partitions, lost and reordered messages. Peers are
+believed: whoever has the network's key can write anything into the matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Timer
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import TopicContext
+from pubsub.topic_membership.knowledge import TopicKnowledge
+from pubsub.topic_membership.messages import (
+    Entry,
+    Knowledge,
+    NumbersOnWire,
+    Row,
+    Status,
+    Subscribe,
+)
+from pubsub.topic_membership.news import Item, Kind
+from pubsub.topic_membership.roster import as_bytes
+from pubsub.topic_membership.spreading import Spreading
+from pubsub.topic_membership.stable_views import StableView, TopicView
+
+
+class MembershipListener(Protocol):
+    """What the protocol above is told, and asked."""
+
+    def joined(self, me: Entry) -> None:
+        """This participant's subscription, first or anew, has been announced, as `me` says."""
+
+    def changed(self, before: Entry | None, now: Entry) -> None:
+        """Another participant joined, changed, began anew or left."""
+
+    def met(self, peer: Contact) -> None:
+        """A participant can be talked to, for the first time or again."""
+
+    def parted(self, peer: PeerId) -> None:
+        """The channel to a participant is closed."""
+
+    def view_changed(self, view: TopicView) -> None: ...
+
+    def stable(self, view: StableView) -> None: ...
+
+    def acknowledged_by(self, peer: PeerId) -> NumbersOnWire | None:
+        """The messages that this participant is known to have, if anything is known."""
+
+    def acknowledged_here(self) -> NumbersOnWire:
+        """The messages that this participant has."""
+
+
+class TopicMembership:
+    """One participant. It begins with `start` or `subscribe`; the driver hands it messages and hints."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: TopicContext,
+        config: MembershipConfig,
+        listener: MembershipListener,
+        *,
+        boot: int,
+        life: int,
+        filter: str = "",
+    ) -> None:
+        self.topic = topic
+        self.me: PeerId = context.contact.id
+        self.boot = boot
+        self.life = life
+        self.filter = filter
+        self.is_joined = False
+        self.view = TopicView((self.me,))
+        self.stable_view: StableView | None = None
+        self._context = context
+        self._config = config
+        self._listener = listener
+        self._knowledge = TopicKnowledge(config.most_participants)
+        self._spreading = Spreading(topic, context, config, self._knowledge, self._open_peers)
+        self._suspected: dict[PeerId, None] = {}
+        self._unheard: dict[PeerId, None] = {}
+        """Those whom this participant has not heard since it began: their channels are not open yet."""
+        self._settling: Timer | None = None
+        self._version = self._serial = 0
+        self._left = False
+
+    # What can be asked.
+
+    @property
+    def participants(self) -> dict[PeerId, Entry]:
+        """All that have subscribed, reachable or not, this one included."""
+        return self._knowledge.roster.joined
+
+    @property
+    def digest(self) -> bytes:
+        """Of who has subscribed; equal digests mean the same participants, in the same boots."""
+        return as_bytes(self._knowledge.roster.digest)
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether the last stable view is what this participant still sees."""
+        view = self.stable_view
+        return view is not None and view.id == self._knowledge.view_fingerprint
+
+    def can_talk_to(self, peer: PeerId) -> bool:
+        """Whether a participant's own channel is not known to be closed."""
+        return (
+            peer in self.participants and peer not in self._suspected and peer not in self._unheard
+        )
+
+    def is_open(self, one: PeerId, other: PeerId) -> bool:
+        """Whether two participants, others or not, have an open channel, as far as is known here."""
+        return self._knowledge.matrix.is_open(one, other)
+
+    # Beginning and ending.
+
+    def start(self, remembered: tuple[Entry, ...] = ()) -> None:
+        """Take part as the first one, or, with what a log remembers, again."""
+        for entry in remembered:
+            if entry.id != self.me and not entry.left:
+                self._take_entry(entry, None)
+        self._announce_myself()
+        self._greet_all()
+
+    def subscribe(self, sponsor: Contact) -> None:
+        """Ask a participant to announce this one; `joined` tells that it did. May be repeated, to any."""
+        self.boot += 1
+        request = Subscribe(self.topic, self._context.contact, self.boot, self.life, self.filter)
+        self._context.send(sponsor, request)
+
+    def meet(self, stranger: Contact) -> None:
+        """Tell a peer that was found under this topic, and is not known, what is known here."""
+        if self.is_joined and stranger.id != self.me and stranger.id not in self.participants:
+            self._spreading.tell_everything(stranger)
+
+    def change_filter(self, filter: str) -> None:
+        self.filter = filter
+        mine = self.participants[self.me]
+        self._take_entry(replace(mine, filter=filter, revision=mine.revision + 1), None)
+        self._tell_all()
+
+    def leave(self) -> None:
+        """Unsubscribe, tell everybody who can be reached, and stop."""
+        if self.is_joined:
+            self._left = True
+            self._knowledge.merge_entry(
+                replace(self.participants[self.me], left=True, before=()), self._context.now()
+            )
+            self._spreading.changed(Item(Kind.ENTRY, self.me))
+            self._tell_all()
+        self.stop()
+
+    def stop(self) -> None:
+        """Do nothing any more, as if crashed."""
+        self.is_joined = False
+        self._spreading.stop()
+        if self._settling is not None:
+            self._settling.cancel()
+        for entry in list(self.participants.values()):
+            if entry.id != self.me:
+                self._context.unwatch(entry.contact)
+
+    def expel(self, peer: PeerId) -> None:
+        """Count a participant that stays away as having left; if it comes back, it announces itself anew."""
+        entry = self.participants.get(peer)
+        if entry is not None and peer != self.me:
+            self._take_entry(replace(entry, left=True, before=()), None)
+            self._tell_all()
+            self._look_again()
+
+    # What the failure detector says of channels.
+
+    def closed(self, peer: PeerId) -> None:
+        if peer in self.participants and peer not in self._suspected and self.is_joined:
+            self._suspected[peer] = None
+            self._listener.parted(peer)
+            self._renew_row()
+            self._look_again()
+
+    def opened(self, peer: PeerId) -> None:
+        was_closed = peer in self._suspected or peer in self._unheard
+        self._suspected.pop(peer, None)
+        self._unheard.pop(peer, None)
+        entry = self.participants.get(peer)
+        if was_closed and entry is not None and self.is_joined:
+            self._renew_row()
+            self._spreading.tell(entry.contact, asks=True)
+            self._listener.met(entry.contact)
+            self._look_again()
+
+    # Messages.
+
+    def receive_subscribe(self, sender: Contact, request: Subscribe) -> None:
+        """Announce a newcomer vicariously; one that asks twice gets the same answer twice."""
+        newcomer = request.subscriber
+        if not self.is_joined or sender.id != newcomer.id or newcomer.id == self.me:
+            return
+        known = self._knowledge.roster.get(newcomer.id)
+        if known is None or known.boot < request.boot:
+            before = self._listener.acknowledged_by(newcomer.id)
+            if before is None:
+                before = self._listener.acknowledged_here()
+            entry = Entry(newcomer, request.boot, False, 0, request.life, request.filter, before)
+            self._take_entry(entry, None)
+            self._tell_all(besides=newcomer.id)
+            self._look_again()
+        self._spreading.tell_everything(newcomer)
+
+    def receive_knowledge(self, sender: Contact, message: Knowledge) -> None:
+        """Take what is newer than what is known here, and answer where it is asked for and needed."""
+        if self._left:
+            return
+        now_joined = self._take_own_entry(message)
+        if not self.is_joined:
+            return
+        for entry in message.entries:
+            if entry.id != self.me:
+                self._take_entry(entry, sender.id)
+        for row in message.rows:
+            if self._knowledge.merge_row(row):
+                self._spreading.changed(Item(Kind.ROW, row.owner), sender.id)
+        for status in message.statuses:
+            if self._knowledge.merge_status(status):
+                self._spreading.changed(Item(Kind.STATUS, status.owner), sender.id)
+        if now_joined:
+            self._greet_all()
+        self.heard(sender.id)
+        if message.asks:
+            self._spreading.compared(sender, message.fingerprint)
+        self._look_again()
+
+    def heard(self, peer: PeerId) -> None:
+        """A participant has sent something: to one that has just begun, its channel is open now."""
+        if peer in self._unheard:
+            self.opened(peer)
+
+    def _take_own_entry(self, message: Knowledge) -> bool:
+        """See what others say of this participant; True when they have just announced it."""
+        said = next((entry for entry in message.entries if entry.id == self.me), None)
+        if said is None:
+            return False
+        if not self.is_joined:
+            if said.boot != self.boot or said.left:
+                self.boot = max(self.boot, said.boot)
+                return False
+            self._begin(said)
+            return True
+        if said.boot > self.boot or (said.boot == self.boot and said.left):
+            self.boot = said.boot  # it was taken for gone, or a clock went back
+            self._announce_myself()
+            self._tell_all()
+        return False
+
+    def _announce_myself(self) -> None:
+        self.boot += 1
+        self._begin(
+            Entry(
+                self._context.contact,
+                self.boot,
+                False,
+                0,
+                self.life,
+                self.filter,
+                self._listener.acknowledged_here(),
+            )
+        )
+
+    def _begin(self, mine: Entry) -> None:
+        first = not self.is_joined
+        self.is_joined = True
+        self._knowledge.merge_entry(mine, self._context.now())
+        self._spreading.changed(Item(Kind.ENTRY, self.me))
+        self._serial = self._version = 0
+        self._renew_row()
+        if first:
+            self._spreading.start()
+        self._listener.joined(mine)
+        self._look_again()
+
+    def _greet_all(self) -> None:
+        for entry in list(self.participants.values()):
+            if entry.id != self.me:
+                self._unheard.setdefault(entry.id)
+        self._renew_row()
+        for entry in list(self.participants.values()):
+            if entry.id != self.me:
+                self._spreading.tell(entry.contact)
+        self._look_again()
+
+    # Knowledge.
+
+    def _take_entry(self, entry: Entry, learned_from: PeerId | None) -> None:
+        before = self.participants.get(entry.id)
+        if not self._knowledge.merge_entry(entry, self._context.now()):
+            return
+        self._spreading.changed(Item(Kind.ENTRY, entry.id), learned_from)
+        if before is not None and (entry.left or before.contact != entry.contact):
+            self._context.unwatch(before.contact)
+        if entry.id == self.me:
+            return
+        began = not entry.left and (before is None or before.boot != entry.boot)
+        if entry.left or began:
+            self._suspected.pop(entry.id, None)
+            self._unheard.pop(entry.id, None)
+        if not entry.left and (before is None or before.contact != entry.contact):
+            self._context.watch(entry.contact)
+        if entry.left and self.is_joined:
+            self._renew_row(anyway=True)  # so that no fingerprint from before it came is seen again
+        self._listener.changed(before, entry)
+        if began and self.is_joined:
+            self._renew_row()
+            self._spreading.tell(entry.contact)  # so that it hears us
+            self._listener.met(entry.contact)
+
+    def _renew_row(self, anyway: bool = False) -> None:
+        """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""
+        closed = tuple(
+            sorted(p for p in {**self._suspected, **self._unheard} if p in self.participants)
+        )
+        known = self._knowledge.matrix.rows.get(self.me)
+        unchanged = known is not None and known.boot == self.boot and known.closed == closed
+        if unchanged and not anyway:
+            return
+        self._version += 1
+        self._knowledge.merge_row(Row(self.me, self.boot, self._version, closed))
+        self._spreading.changed(Item(Kind.ROW, self.me))
+
+    def _open_peers(self) -> list[Contact]:
+        return [
+            entry.contact
+            for peer, entry in self.participants.items()
+            if peer != self.me and peer not in self._suspected
+        ]
+
+    def _tell_all(self, besides: PeerId | None = None) -> None:
+        for contact in self._open_peers():
+            if contact.id != besides:
+                self._spreading.tell(contact, always=False)
+
+    # Views.
+
+    def _look_again(self) -> None:
+        """After whatever may have changed the views."""
+        if not self.is_joined:
+            return
+        members = self._knowledge.matrix.reachable(self.me)
+        if members != self.view.members:
+            self.view = TopicView(members)
+            self._listener.view_changed(self.view)
+        seen = self._knowledge.statuses.get(self.me)
+        if seen is None or seen.sees != self._knowledge.view_fingerprint:
+            if self._settling is not None:
+                self._settling.cancel()
+            self._settling = self._context.call_later(self._config.settle, self._settled)
+        else:
+            self._reach_if_all_see_it(seen)
+
+    def _settled(self) -> None:
+        """Nothing has changed for a while: say which view this participant sees."""
+        self._settling = None
+        if not self.is_joined:
+            return
+        self._forget_those_who_left()
+        reached = self.stable_view.id if self.stable_view is not None else b""
+        self._serial += 1
+        fingerprint = self._knowledge.view_fingerprint
+        status = Status(self.me, self.boot, self._serial, fingerprint, reached)
+        self._knowledge.merge_status(status)
+        self._spreading.changed(Item(Kind.STATUS, self.me))
+        self._reach_if_all_see_it(status)
+
+    def _reach_if_all_see_it(self, mine: Status) -> None:
+        if self.stable_view is not None and self.stable_view.id == mine.sees:
+            return
+        statuses = self._knowledge.statuses
+        for member in self.view.members:
+            status = statuses.get(member)
+            if status is None or status.sees != mine.sees:
+                return
+        boots = tuple(self.participants[member].boot for member in self.view.members)
+        self.stable_view = StableView(mine.sees, self.view.members, boots)
+        self._listener.stable(self.stable_view)
+
+    def _forget_those_who_left(self) -> None:
+        before = self._context.now() - self._config.remember_left
+        for peer in self._knowledge.roster.forget_left(before):
+            self._spreading.news.gone(Item(Kind.ENTRY, peer))

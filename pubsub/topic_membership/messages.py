@@ -1,0 +1,116 @@
+"""What participants of a topic tell each other about themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+from overlay.errors import UsageError
+from overlay.wire import message
+
+FINGERPRINT_BYTES = 8
+MOST_FILTER = 4096
+"""Characters of a participant's filter."""
+
+NumbersOnWire = tuple[tuple[bytes, int, tuple[int, ...]], ...]
+"""For each source: up to where every number is meant, and which ones above."""
+
+
+@message(0x60)
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """From one that is no participant yet: please announce me to all, on my behalf."""
+
+    topic: str
+    subscriber: Contact
+    boot: int
+    life: int
+    filter: str
+
+    def __post_init__(self) -> None:
+        _check_person(self.boot, self.life, self.filter)
+
+
+@message(0x61)
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One participant, as its sponsor or itself has announced it. The entry of a later boot replaces that of
+    an earlier one; within a boot, having left is final, and a later revision replaces an earlier one."""
+
+    contact: Contact
+    boot: int
+    """Grows with every start of the participant, and whenever it has to announce itself anew."""
+    left: bool
+    revision: int
+    """Grows when the participant changes its filter."""
+    life: int
+    """Which of its numberings its messages belong to: another one after a restart without a log."""
+    filter: str
+    before: NumbersOnWire
+    """The messages that it does not get because it has them, or subscribed after them."""
+
+    def __post_init__(self) -> None:
+        _check_person(self.boot, self.life, self.filter)
+        check_numbers(self.before)
+
+    @property
+    def id(self) -> PeerId:
+        return self.contact.id
+
+    @property
+    def stamp(self) -> tuple[int, bool, int]:
+        """What orders the entries of one participant."""
+        return (self.boot, self.left, self.revision)
+
+
+@message(0x62)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the matrix of channel states: the owner's own channels. All that are not named are open."""
+
+    owner: PeerId
+    boot: int
+    version: int
+    """The logical timestamp: a later version replaces an earlier one of the same boot."""
+    closed: tuple[PeerId, ...]
+
+
+@message(0x63)
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Which view the owner sees, as the fingerprint of all it knows, and which one it has reached last."""
+
+    owner: PeerId
+    boot: int
+    serial: int
+    sees: bytes
+    reached: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.sees) > FINGERPRINT_BYTES or len(self.reached) > FINGERPRINT_BYTES:
+            raise UsageError("a fingerprint has 8 bytes")
+
+
+@message(0x64)
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What has changed since the receiver was last told, and a fingerprint of everything for comparison."""
+
+    topic: str
+    entries: tuple[Entry, ...]
+    rows: tuple[Row, ...]
+    statuses: tuple[Status, ...]
+    fingerprint: bytes
+    asks: bool
+    """The receiver is asked to answer if its own knowledge has another fingerprint."""
+
+
+def check_numbers(numbers: NumbersOnWire) -> None:
+    for source, mark, above in numbers:
+        if len(source) != FINGERPRINT_BYTES or mark < 0 or any(number <= mark for number in above):
+            raise UsageError("the numbers of a source are a mark and numbers above it")
+
+
+def _check_person(boot: int, life: int, filter: str) -> None:
+    if boot < 0 or life < 0 or len(filter) > MOST_FILTER:
+        raise UsageError("boot and life are not negative, and a filter is at most 4096 characters")

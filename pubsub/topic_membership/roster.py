@@ -1,0 +1,73 @@
+"""Who has subscribed to a topic: entries that merge in any order to the same result, and a digest of them."""
+
+from __future__ import annotations
+
+import hashlib
+
+from overlay.contact import PeerId
+from pubsub.topic_membership.messages import FINGERPRINT_BYTES, Entry
+
+_MODULUS = 1 << (8 * FINGERPRINT_BYTES)
+
+
+def hashed(*parts: bytes | int) -> int:
+    """A 64-bit hash. Sums of such hashes are digests that do not depend on any order."""
+    text = b"".join(
+        part if isinstance(part, bytes) else part.to_bytes(8, "big", signed=True) for part in parts
+    )
+    return int.from_bytes(hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES).digest(), "big")
+
+
+def as_bytes(digest: int) -> bytes:
+    return (digest % _MODULUS).to_bytes(FINGERPRINT_BYTES, "big")
+
+
+class Roster:
+    """The participants, and for a while those who left.
+
+    Two rosters that have seen the same entries, in whatever order and however often, are equal.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.joined: dict[PeerId, Entry] = {}
+        """The participants, reachable or not."""
+        self.digest = 0
+        """Of who has joined, with their boots; those who left do not count."""
+        self._left: dict[PeerId, tuple[Entry, float]] = {}
+        self._most = most
+
+    def get(self, peer: PeerId) -> Entry | None:
+        """The entry of a participant, or of one that left."""
+        entry = self.joined.get(peer)
+        if entry is None and peer in self._left:
+            entry = self._left[peer][0]
+        return entry
+
+    def merge(self, entry: Entry, now: float) -> bool:
+        """Take an entry; False when it is no news, or there is no room for one more participant."""
+        known = self.get(entry.id)
+        if known is None:
+            if len(self.joined) + len(self._left) >= self._most:
+                return False
+        elif entry.stamp <= known.stamp:
+            return False
+        self._remove(entry.id)
+        if entry.left:
+            self._left[entry.id] = (entry, now)
+        else:
+            self.joined[entry.id] = entry
+            self.digest += hashed(entry.id, entry.boot)
+        return True
+
+    def forget_left(self, before: float) -> list[PeerId]:
+        """Forget those of whom it was heard before a time that they left."""
+        old = [peer for peer, (_, heard) in self._left.items() if heard < before]
+        for peer in old:
+            del self._left[peer]
+        return old
+
+    def _remove(self, peer: PeerId) -> None:
+        self._left.pop(peer, None)
+        entry = self.joined.pop(peer, None)
+        if entry is not None:
+            self.digest -= hashed(entry.id, entry.boot)

@@ -1,0 +1,124 @@
+"""How knowledge travels: with the next message to a peer, as rumours while it is new, and by gossip for ever.
+
+News goes at once to a few participants drawn at random, a few times. In addition each participant now and
+then picks one other and compares fingerprints; only where these differ does the other answer with what it
+knows. So participants that agree exchange a few bytes a second, whatever the size of the matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Timer
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import TopicContext
+from pubsub.topic_membership.knowledge import TopicKnowledge
+from pubsub.topic_membership.messages import Knowledge
+from pubsub.topic_membership.news import Item, Kind, News
+
+OpenPeers = Callable[[], list[Contact]]
+
+
+class Spreading:
+    """Tells others what they do not know yet. `open_peers` gives those whom it makes sense to tell."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: TopicContext,
+        config: MembershipConfig,
+        knowledge: TopicKnowledge,
+        open_peers: OpenPeers,
+    ) -> None:
+        self.news = News()
+        self._topic = topic
+        self._context = context
+        self._config = config
+        self._knowledge = knowledge
+        self._open_peers = open_peers
+        self._rounds_left = 0
+        self._changed_at = context.now()
+        self._rumours: Timer | None = None
+        self._gossip: Timer | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin to gossip."""
+        wait = self._config.gossip_interval * self._context.random.uniform(0.5, 1.5)
+        self._gossip = self._context.call_later(wait, self._compare_with_one)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for timer in (self._rumours, self._gossip):
+            if timer is not None:
+                timer.cancel()
+
+    def changed(self, item: Item, learned_from: PeerId | None = None) -> None:
+        """Something is new: let it be told."""
+        self.news.changed(item, learned_from)
+        self._changed_at = self._context.now()
+        self._rounds_left = self._config.rumour_rounds
+        self._arm()
+
+    def tell(self, peer: Contact, *, asks: bool = False, always: bool = True) -> None:
+        """Tell a peer what it was not told yet; with `always`, even if that is nothing."""
+        untold = self.news.untold(peer.id)
+        if untold or always:
+            self._send(peer, untold, asks)
+
+    def tell_everything(self, peer: Contact) -> None:
+        self._send(peer, self._knowledge.items(), asks=False)
+
+    def compared(self, peer: Contact, fingerprint: bytes) -> None:
+        """A peer that asks has this fingerprint, after its news was taken: answer if ours is another."""
+        if fingerprint == self._knowledge.fingerprint:
+            return
+        if self._context.now() - self._changed_at < 2 * self._config.gossip_interval:
+            self.tell(peer)  # rumours are still on their way
+        else:
+            self.tell_everything(peer)
+
+    def _send(self, peer: Contact, items: Iterable[Item], asks: bool) -> None:
+        knowledge = self._knowledge
+        chosen: dict[Kind, list[PeerId]] = {kind: [] for kind in Kind}
+        for kind, of in items:
+            chosen[kind].append(of)
+        entries = (knowledge.roster.get(peer_id) for peer_id in chosen[Kind.ENTRY])
+        message = Knowledge(
+            self._topic,
+            tuple(entry for entry in entries if entry is not None),
+            tuple(r for r in map(knowledge.matrix.rows.get, chosen[Kind.ROW]) if r is not None),
+            tuple(s for s in map(knowledge.statuses.get, chosen[Kind.STATUS]) if s is not None),
+            knowledge.fingerprint,
+            asks,
+        )
+        if self._context.send(peer, message, partial(self._outcome, peer.id)):
+            self.news.told(peer.id)
+
+    def _outcome(self, peer: PeerId, arrived: bool) -> None:
+        if not arrived:
+            self.news.not_told(peer)
+
+    def _arm(self) -> None:
+        if self._rumours is None and not self._stopped:
+            wait = self._config.rumour_interval * self._context.random.uniform(0.5, 1.0)
+            self._rumours = self._context.call_later(wait, self._spread_rumours)
+
+    def _spread_rumours(self) -> None:
+        self._rumours = None
+        self._rounds_left -= 1
+        peers = self._open_peers()
+        few = min(self._config.rumour_fanout, len(peers))
+        for peer in self._context.random.sample(peers, few):
+            self.tell(peer, always=False)
+        if self._rounds_left > 0 and peers:
+            self._arm()
+
+    def _compare_with_one(self) -> None:
+        peers = self._open_peers()
+        if peers:
+            self.tell(self._context.random.choice(peers), asks=True)
+        if not self._stopped:
+            self.start()
