@@ -49,7 +49,7 @@ class Reserve:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Register an entity from `epoch` on, where its sync point begins; one that is registered stays as it is."""
+    """Register an entity from `epoch` on, where its sync point begins; a registered one stays as it is."""
 
     topic: str
     entity: str

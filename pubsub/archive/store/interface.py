@@ -11,12 +11,12 @@ Changes are written in batches:
     store.sync()             # now they survive: a crash of the process, of the machine, a loss of power
 
 A batch survives as a whole or not at all. Reads show what has been synced and nothing else, so that nobody is
-told of a number that a crash could take back. `write` and `sync` come from one thread at a time; reads may come
-from another while they run.
+told of a number that a crash could take back. `write` and `sync` come from one thread at a time; reads may
+come from another while they run.
 
 A store that fails while it writes or syncs is of no more use: what the disk has is not known (the kernel may
-have dropped the dirty pages). It raises `StoreError`, then and at every later call; open it anew to go on with
-what survived.
+have dropped the dirty pages). It raises `StoreError`, then and at every later call; open it anew to go on
+with what survived.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Store(Protocol):
         ...
 
     def since(self, topic: str, time: float) -> int:
-        """The lowest number of an event archived at `time` or later; `last_sequence + 1` when there is none."""
+        """The lowest number of an event archived at `time` or later; `last_sequence + 1` if there is none."""
         ...
 
     # -- the dissemination table --

@@ -47,6 +47,17 @@ class SequenceRanges:
         self._firsts[start:stop] = [first]
         self._lasts[start:stop] = [last]
 
+    def remove(self, first: int, last: int | None = None) -> None:
+        """Remove all numbers from `first` to `last`, or `first` alone."""
+        last = first if last is None else last
+        start, stop = bisect_left(self._lasts, first), bisect_right(self._firsts, last)
+        if start >= stop:
+            return
+        rest = [(self._firsts[start], first - 1), (last + 1, self._lasts[stop - 1])]
+        rest = [span for span in rest if span[0] <= span[1]]
+        self._firsts[start:stop] = [span[0] for span in rest]
+        self._lasts[start:stop] = [span[1] for span in rest]
+
     def forget_to(self, number: int) -> None:
         """Remove all numbers up to `number`."""
         gone = bisect_right(self._lasts, number)

@@ -1,0 +1,341 @@
+"""A store of append-only files: every batch is one write at the end of one file, and one sync.
+
+A directory has the segments of one log, in order, and a mark. When a segment is full the next one begins with
+a snapshot of everything but the events. Events that were removed give their space back when less than half of
+their segment is left: the rest is written again at the end of the log, and the file is removed. Reads of
+events go to the files; where they are is in memory, about 100 bytes an event.
+
+Every record has a checksum (see `pubsub.archive.store.record`). After a crash the last batch is there whole
+or not at all; a bit that flipped anywhere costs one event, reported by `damage` and left out of reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+from pubsub.archive.store.changes import Change, Reserve, StoredEvent
+from pubsub.archive.store.compaction import survivors
+from pubsub.archive.store.event_index import Place
+from pubsub.archive.store.filesystem import FileSystem
+from pubsub.archive.store.interface import Damage, Holding, StoreError
+from pubsub.archive.store.log_recovery import recover
+from pubsub.archive.store.registry import is_outstanding
+from pubsub.archive.store.registry_reads import RegistryReads
+from pubsub.archive.store.segment import SUFFIX, Segment
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.archive.store.sync_mark import SyncMark
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+MAX_BATCH = 65536
+"""The most changes in a batch, and the numbers that are skipped after a torn one: it had no more."""
+
+
+class AppendFileStore(RegistryReads):
+    """See `pubsub.archive.store.interface.Store` for what is promised."""
+
+    def __init__(
+        self, files: FileSystem, directory: str, *, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        self.sync_seconds: float = getattr(files, "sync_seconds", 0.0)
+        self.blocking = not hasattr(files, "sync_seconds")
+        self._files = files
+        self._directory = directory.rstrip("/") or "/"
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._failure: str | None = None
+        self._tail: list[Damage] = []
+        self._state_damaged = False
+        self._unsynced: list[tuple[Change, Place | None]] = []
+        self._batch = 0
+        with self._failing("cannot be opened"):
+            files.make_directory(self._directory)
+            files.lock(self._directory)
+            try:
+                self._open()
+            except BaseException:
+                files.unlock(self._directory)
+                raise
+
+    def _open(self) -> None:
+        self._mark = SyncMark(self._files, self._directory)
+        names = [name for name in self._files.names(self._directory) if name.endswith(SUFFIX)]
+        self._segments = {
+            segment.number: segment
+            for segment in (Segment(self._files, self._directory, name) for name in names)
+        }
+        recovery = recover(list(self._segments.values()), self._mark.batch)
+        self._log = recovery.state
+        self._registry = self._log.registry
+        self._batch = recovery.last_batch
+        self._state_damaged = recovery.state_damaged
+        if not self._segments or not recovery.clean_end or self._active.size == 0:
+            self._begin_segment()
+        if recovery.tail:
+            self._skip_lost_numbers(recovery.tail)
+
+    @property
+    def _active(self) -> Segment:
+        return self._segments[max(self._segments)]
+
+    def _skip_lost_numbers(self, reason: str) -> None:
+        """Never give a number again that the batch at the damaged end of the log may have used."""
+        last = dict(self._registry.last)
+        self._tail = [Damage(t, Span(n + 1, n + MAX_BATCH), reason) for t, n in last.items()]
+        self._commit([Reserve(topic, number + MAX_BATCH) for topic, number in last.items()])
+
+    # -- changing --
+
+    def write(self, changes: Sequence[Change]) -> None:
+        with self._failing("cannot be written"):
+            if self._unsynced:
+                raise StoreError("a batch was written before the one before it was synced")
+            if len(changes) > MAX_BATCH:
+                raise StoreError(f"a batch has {len(changes)} changes, and {MAX_BATCH} is the most")
+            if not changes:
+                return
+            if self._active.size >= self._segment_bytes:
+                self._begin_segment()
+            self._batch += 1
+            self._unsynced = self._active.append(self._batch, changes)  # type: ignore[assignment]
+
+    def sync(self) -> None:
+        with self._failing("cannot be synced"):
+            if not self._unsynced:
+                return
+            self._active.sync()
+            self._mark.put(self._batch)
+            with self._lock:
+                self._log.settle(self._unsynced)
+                self._unsynced = []
+            self._compact()
+
+    def close(self) -> None:
+        if self._failure is None:
+            self._failure = f"the store in {self._directory} is closed"
+            for segment in self._segments.values():
+                segment.close()
+            self._mark.close()
+            self._files.unlock(self._directory)
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        if changes:
+            self.write(changes)
+            self.sync()
+
+    def _begin_segment(self) -> None:
+        """Begin a file with a snapshot; an empty one is used if it is there."""
+        if not self._segments or self._active.size:
+            number = max(self._segments, default=0) + 1
+            segment = Segment.create(self._files, self._directory, number)
+            self._files.sync_directory(self._directory)
+            self._segments[number] = segment
+        snapshot = self._log.snapshot()
+        if snapshot:
+            self._batch += 1
+            self._active.append(self._batch, snapshot, snapshot=True)
+            self._active.sync()
+            self._mark.put(self._batch)
+
+    def _compact(self) -> None:
+        """Write the rest of mostly empty segments again, and remove their files."""
+        for number, segment in list(self._segments.items()):
+            if segment is self._active or segment.is_damaged:
+                continue
+            if 2 * self._log.live.get(number, 0) < segment.size:
+                rest = survivors(self._log, segment)
+                for start in range(0, len(rest), MAX_BATCH):
+                    self._batch += 1
+                    placed = self._active.append(self._batch, rest[start : start + MAX_BATCH])
+                    self._active.sync()
+                    with self._lock:
+                        self._log.settle(placed)  # type: ignore[arg-type]
+                with self._lock:
+                    del self._segments[number]
+                segment.close()
+                self._files.remove(segment.path)
+                self._files.sync_directory(self._directory)
+
+    # -- the inventory --
+
+    def first_sequence(self, topic: str) -> int:
+        with self._reading():
+            sequences = self._log.index(topic).sequences
+            return sequences[0] if sequences else self._registry.last.get(topic, 0) + 1
+
+    def count(self, topic: str) -> int:
+        with self._reading():
+            return len(self._log.index(topic))
+
+    def size(self, topic: str) -> int:
+        with self._reading():
+            return self._log.index(topic).size
+
+    def events(
+        self, topic: str, after: int, limit: int, max_bytes: int | None = None
+    ) -> list[StoredEvent]:
+        with self._reading():
+            index = self._log.index(topic)
+            start = index.above(after)
+            wanted: list[int] = []
+            size = 0
+            for row in range(start, min(start + limit, len(index))):
+                size += index.body_size(row)
+                if wanted and max_bytes is not None and size > max_bytes:
+                    break
+                wanted.append(index.sequences[row])
+            return self._read(topic, wanted)
+
+    def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
+        with self._reading():
+            return self._read(topic, sorted(set(sequences)))
+
+    def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
+        with self._reading():
+            index = self._log.index(topic)
+            return {id: found for id in ids if (found := index.sequence_of(id)) is not None}
+
+    def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
+        with self._reading():
+            found = self._read(topic, list(self._log.index(topic).stream(publisher, span)))
+            return sorted(found, key=lambda event: event.catenation)
+
+    def since(self, topic: str, time: float) -> int:
+        with self._reading():
+            found = self._log.index(topic).since(time)
+            return self._registry.last.get(topic, 0) + 1 if found is None else found
+
+    def _read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
+        """Read events; those that turn out to be damaged leave the index."""
+        events: list[StoredEvent] = []
+        index = self._log.index(topic)
+        for sequence in sequences:
+            row = index.row_of(sequence)
+            if row is None:
+                continue
+            place = index.place(row)
+            event = self._segments[place.segment].event(sequence, place)
+            if event is None:
+                self._segments[place.segment].is_damaged = True
+                self._log.lose(topic, sequence)
+            else:
+                events.append(event)
+        return events
+
+    # -- the dissemination table --
+
+    def holdings(self, topic: str, after: int, limit: int) -> list[Holding]:
+        with self._reading():
+            index = self._log.index(topic)
+            start = index.above(after)
+            return [
+                Holding(
+                    index.sequences[row],
+                    index.time(row),
+                    index.body_size(row),
+                    self._registry.waiting(topic, index.sequences[row], index.audience(row)),
+                )
+                for row in range(start, min(start + limit, len(index)))
+            ]
+
+    def outstanding(self, topic: str, entity: str, after: int, limit: int) -> list[int]:
+        with self._reading():
+            one = self._registry.entity(topic, entity)
+            if one is None:
+                return []
+            index = self._log.index(topic)
+            after = max(after, one.sync)
+            numbers = SequenceRanges.of(
+                islice(
+                    (
+                        index.sequences[row]
+                        for row in range(index.above(after), len(index))
+                        if entity in index.audience(row)
+                        and is_outstanding(one, index.sequences[row])
+                    ),
+                    limit,
+                )
+            )
+            # Nobody knows for whom the damaged ones were: they hold every sync point back.
+            for number in islice(self._spoilt_above(topic, after), limit):
+                if is_outstanding(one, number):
+                    numbers.add(number, number)
+            return list(islice(numbers, limit))
+
+    def _spoilt_above(self, topic: str, after: int) -> Iterator[int]:
+        spoilt = self._log.damaged.get(topic, SequenceRanges())
+        return (number for number in spoilt if number > after)
+
+    # -- tables of other replicas --
+
+    def replicas(self, topic: str) -> tuple[bytes, ...]:
+        with self._reading():
+            return tuple(sorted(self._log.tables.get(topic, {})))
+
+    def replica_sequences(
+        self, topic: str, replica: bytes, ids: Iterable[bytes]
+    ) -> dict[bytes, int]:
+        with self._reading():
+            table = self._log.tables.get(topic, {}).get(replica)
+            if table is None:
+                return {}
+            return {id: number for id in ids if (number := table.sequence(id)) is not None}
+
+    def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
+        with self._reading():
+            table = self._log.tables.get(topic, {}).get(replica)
+            return {} if table is None else dict(table.ids(span))
+
+    def missing_at(self, topic: str, replica: bytes, after: int, limit: int) -> list[int]:
+        with self._reading():
+            return list(islice(self._missing_at(topic, replica, after), limit))
+
+    def missing_count(self, topic: str, replica: bytes) -> int:
+        with self._reading():
+            return sum(1 for _ in self._missing_at(topic, replica, 0))
+
+    def _missing_at(self, topic: str, replica: bytes, after: int) -> Iterator[int]:
+        index = self._log.index(topic)
+        table = self._log.tables.get(topic, {}).get(replica)
+        for row in range(index.above(after), len(index)):
+            if table is None or table.sequence(index.id(row)) is None:
+                yield index.sequences[row]
+
+    # -- damage --
+
+    def damage(self) -> tuple[Damage, ...]:
+        with self._reading():
+            found = [
+                Damage(topic, span, "corrupt")
+                for topic, spoilt in self._log.damaged.items()
+                for span in spoilt.spans()
+            ]
+            if self._state_damaged:
+                found.append(Damage("", Span(0, 0), "corrupt"))
+            return (*self._tail, *found)
+
+    def verify(self) -> tuple[Damage, ...]:
+        for topic in self.topics():
+            after = 0
+            while page := self.holdings(topic, after, 1000):
+                self.read(topic, [holding.sequence for holding in page])
+                after = page[-1].sequence
+        return self.damage()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._failing("cannot be read"), self._lock:
+            yield
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        """Turn a failing disk into a `StoreError`, now and for all later calls."""
+        if self._failure is not None:
+            raise StoreError(self._failure)
+        try:
+            yield
+        except OSError as error:
+            self._failure = f"the store in {self._directory} {what}: {error}"
+            raise StoreError(self._failure) from None

@@ -1,0 +1,170 @@
+"""Where the events of a topic are, in memory: about 80 bytes an event, whatever its size."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from pubsub.archive.store.changes import StoredEvent
+from pubsub.archive.store.id_map import COUNTER_BYTES, IdMap, counter
+from pubsub.archive.store.number_map import NumberMap
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+
+
+class Place(NamedTuple):
+    """Where a record is."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+class EventIndex:
+    """By sequence number, by id, and by publisher and catenation number."""
+
+    def __init__(self) -> None:
+        self.sequences = array("Q")
+        self._segments = array("Q")
+        self._offsets = array("Q")
+        self._lengths = array("Q")
+        self._times = array("d")
+        self._sizes = array("Q")
+        self._audiences = array("L")
+        self._runs = array("L")
+        self._counters = array("Q")
+        self.size = 0
+        self._interned: dict[object, int] = {}
+        self._values: list[object] = []
+        self._by_id = IdMap()
+        self._streams: dict[bytes, NumberMap] = {}
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def put(self, event: StoredEvent, place: Place) -> None:
+        """Add an event whose number is not there."""
+        at = self.above(event.sequence)
+        self.size += len(event.body)
+        for column, value in zip(self._columns(), self._row(event, place), strict=True):
+            if at == len(column):
+                column.append(value)
+            else:
+                column.insert(at, value)
+        self._by_id.put(event.id, event.sequence)
+        stream = self._streams.get(event.publisher)
+        if stream is None:
+            stream = self._streams[event.publisher] = NumberMap()
+        stream.put(event.catenation, event.sequence)
+
+    def above(self, sequence: int) -> int:
+        """The row of the first event above a number."""
+        sequences = self.sequences
+        if not sequences or sequence >= sequences[-1]:
+            return len(sequences)
+        return bisect_right(sequences, sequence)
+
+    def row_of(self, sequence: int) -> int | None:
+        at = bisect_left(self.sequences, sequence)
+        return at if at < len(self.sequences) and self.sequences[at] == sequence else None
+
+    def place(self, row: int) -> Place:
+        return Place(self._segments[row], self._offsets[row], self._lengths[row])
+
+    def time(self, row: int) -> float:
+        return self._times[row]
+
+    def body_size(self, row: int) -> int:
+        return self._sizes[row]
+
+    def audience(self, row: int) -> tuple[str, ...]:
+        names = self._values[self._audiences[row]]
+        assert isinstance(names, tuple)
+        return names
+
+    def id(self, row: int) -> bytes:
+        run = self._values[self._runs[row]]
+        assert isinstance(run, bytes)
+        return run + self._counters[row].to_bytes(COUNTER_BYTES, "big")
+
+    def since(self, time: float) -> int | None:
+        """The lowest number of an event of this time or a later one."""
+        rows = zip(self.sequences, self._times, strict=True)
+        return next((sequence for sequence, at in rows if at >= time), None)
+
+    def sequence_of(self, id: bytes) -> int | None:
+        return self._by_id.get(id)
+
+    def stream(self, publisher: bytes, span: Span) -> Iterator[int]:
+        """The numbers of a publisher's events whose catenation numbers are in the span, in their order."""
+        stream = self._streams.get(publisher)
+        for _, sequence in stream.items(*span) if stream is not None else ():
+            if self.row_of(sequence) is not None:
+                yield sequence
+
+    def drop(self, spans: Iterable[Span]) -> dict[int, int]:
+        """Remove spans; the bytes of records that this frees in each segment."""
+        freed: dict[int, int] = {}
+        for span in spans:
+            start, stop = bisect_left(self.sequences, span.first), self.above(span.last)
+            for row in range(start, stop):
+                segment, length = self._segments[row], self._lengths[row]
+                freed[segment] = freed.get(segment, 0) + length
+            self._remove(start, stop)
+        self._prune_streams()
+        return freed
+
+    def in_segment(self, segment: int) -> list[int]:
+        """The numbers of the events whose records are in a segment."""
+        return [s for s, at in zip(self.sequences, self._segments, strict=True) if at == segment]
+
+    def held(self) -> SequenceRanges:
+        return SequenceRanges.of(self.sequences)
+
+    def _remove(self, start: int, stop: int) -> None:
+        for row in range(start, stop):
+            self.size -= self._sizes[row]
+            id = self.id(row)
+            if self._by_id.get(id) == self.sequences[row]:
+                self._by_id.remove(id)
+        for column in self._columns():
+            del column[start:stop]
+
+    def _prune_streams(self) -> None:
+        """Let go of the oldest entries of each stream whose events are gone."""
+        for publisher, stream in list(self._streams.items()):
+            while (first := stream.first()) and self.row_of(first[1]) is None:
+                stream.remove_first(1)
+            if not stream:
+                del self._streams[publisher]
+
+    def _columns(self) -> tuple[array[Any], ...]:
+        return (
+            self.sequences,
+            self._segments,
+            self._offsets,
+            self._lengths,
+            self._times,
+            self._sizes,
+            self._audiences,
+            self._runs,
+            self._counters,
+        )
+
+    def _row(self, event: StoredEvent, place: Place) -> tuple[float, ...]:
+        return (
+            event.sequence,
+            *place,
+            event.time,
+            len(event.body),
+            self._intern(event.destinations),
+            self._intern(event.id[:-COUNTER_BYTES]),
+            counter(event.id),
+        )
+
+    def _intern(self, value: object) -> int:
+        number = self._interned.setdefault(value, len(self._values))
+        if number == len(self._values):
+            self._values.append(value)
+        return number

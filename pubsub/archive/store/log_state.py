@@ -1,0 +1,153 @@
+"""What the records of an append-only log add up to, in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pubsub.archive.store.change_codec import Held
+from pubsub.archive.store.changes import (
+    Append,
+    Change,
+    Drop,
+    ForgetReplica,
+    ForgetTopic,
+    ReplicaStored,
+)
+from pubsub.archive.store.event_index import EventIndex, Place
+from pubsub.archive.store.registry import Pending, Registry
+from pubsub.archive.store.replica_table import ReplicaTable
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+
+
+class LogState:
+    """The registry, the places of events, the replicas' tables, and what is damaged."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.indexes: dict[str, EventIndex] = {}
+        self.tables: dict[str, dict[bytes, ReplicaTable]] = {}
+        self.live: dict[int, int] = {}
+        """Bytes of each segment's records of events that are in the index."""
+        self.damaged: dict[str, SequenceRanges] = {}
+        """Numbers of events that were stored and are in no index."""
+
+    def index(self, topic: str) -> EventIndex:
+        return self.indexes.get(topic) or _EMPTY
+
+    def settle(self, batch: Iterable[tuple[Change, Place | None]]) -> None:
+        """Take a synced batch in."""
+        pending = Pending(self.registry)
+        for change, place in batch:
+            pending.apply(change)
+            self._apply(change, place)
+        self.registry.settle(pending)
+
+    def _apply(self, change: Change, place: Place | None) -> None:
+        match change:
+            case Append(event):
+                assert place is not None
+                index = self.indexes.setdefault(event.topic, EventIndex())
+                if index.row_of(event.sequence) is not None:
+                    self._free(index.drop([Span(event.sequence, event.sequence)]))
+                index.put(event, place)
+                self.live[place.segment] = self.live.get(place.segment, 0) + place.length
+                self._mend(event.topic, Span(event.sequence, event.sequence))
+            case Drop(topic, spans, _):
+                self._drop(topic, spans)
+            case ReplicaStored(topic, replica, stored):
+                tables = self.tables.setdefault(topic, {})
+                table = tables.setdefault(replica, ReplicaTable())
+                for id, sequence in stored:
+                    table.put(id, sequence)
+            case ForgetReplica(topic, replica):
+                self.tables.get(topic, {}).pop(replica, None)
+            case ForgetTopic(topic):
+                self._drop(topic, (_EVERYTHING,))
+                self.indexes.pop(topic, None)
+                self.tables.pop(topic, None)
+
+    def _drop(self, topic: str, spans: Iterable[Span]) -> None:
+        """Remove events, the replicas' numbers for them, and whatever was damaged among them."""
+        index, tables = self.index(topic), self.tables.get(topic, {})
+        for span in spans:
+            for row in range(index.above(span.first - 1), index.above(span.last)):
+                for table in tables.values():
+                    table.remove(index.id(row))
+            self._mend(topic, span)
+        self._free(index.drop(spans))
+
+    def _free(self, freed: dict[int, int]) -> None:
+        for segment, size in freed.items():
+            self.live[segment] -= size
+
+    # -- damage --
+
+    def spoil(self, topic: str, span: Span) -> None:
+        """The events of a span cannot be read, as far as they are in no index."""
+        spoilt = self.damaged.setdefault(topic, SequenceRanges())
+        spoilt.add(*span)
+        index = self.index(topic)
+        for row in range(index.above(span.first - 1), index.above(span.last)):
+            spoilt.remove(index.sequences[row])
+        if not spoilt:
+            del self.damaged[topic]
+
+    def lose(self, topic: str, sequence: int) -> None:
+        """An event that is in the index cannot be read any more."""
+        self._free(self.index(topic).drop([Span(sequence, sequence)]))
+        self.spoil(topic, Span(sequence, sequence))
+
+    def _mend(self, topic: str, span: Span) -> None:
+        if topic in self.damaged:
+            self.damaged[topic].remove(*span)
+            if not self.damaged[topic]:
+                del self.damaged[topic]
+
+    # -- snapshots --
+
+    def snapshot(self) -> list[Change | Held]:
+        """Everything but the events themselves and the lines of replicas' tables."""
+        held = [
+            Held(topic, self._held(topic), tuple(self.tables.get(topic, {})))
+            for topic in sorted({**self.registry.last, **self.indexes, **self.tables})
+        ]
+        return [*self.registry.changes(), *held]
+
+    def _held(self, topic: str) -> tuple[Span, ...]:
+        """What is there, and what is not there and should be."""
+        held = self.index(topic).held()
+        for span in self.damaged.get(topic, SequenceRanges()).spans():
+            held.add(*span)
+        return held.spans()
+
+    def restore(self, snapshot: Iterable[Change | Held]) -> None:
+        """Begin again with a snapshot that is whole: what it does not hold has been removed before it."""
+        self.registry = Registry()
+        held: dict[str, Held] = {}
+        changes: list[tuple[Change, Place | None]] = []
+        for change in snapshot:
+            if isinstance(change, Held):
+                held[change.topic] = change
+            else:
+                changes.append((change, None))
+        self.settle(changes)
+        for topic in [*self.indexes]:
+            self._keep(topic, held.get(topic, Held(topic, (), ())))
+        for topic in [topic for topic in self.tables if topic not in held]:
+            del self.tables[topic]
+        self.damaged = {}
+        for topic, one in held.items():
+            for span in one.spans:
+                self.spoil(topic, span)
+
+    def _keep(self, topic: str, held: Held) -> None:
+        spans = SequenceRanges(held.spans)
+        gone = SequenceRanges.of(s for s in self.index(topic).sequences if s not in spans)
+        self._free(self.index(topic).drop(gone.spans()))
+        tables = self.tables.get(topic, {})
+        for replica in [replica for replica in tables if replica not in held.replicas]:
+            del tables[replica]
+
+
+_EMPTY = EventIndex()
+_EVERYTHING = Span(0, (1 << 64) - 1)
