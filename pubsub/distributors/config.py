@@ -1,0 +1,104 @@
+"""The times and bounds of distributors, and of the publishers and subscribers that use them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DistributorConfig:
+    """Times are seconds, sizes are bytes."""
+
+    tick: float = 0.5
+    """How often distributors tell each other what they have; a view's agreement is retried as often."""
+
+    found_after: float = 2.0
+    """A distributor that finds no group founds one after so long, the one with the smallest id first."""
+
+    reform_after: float | None = 30.0
+    """Distributors that are cut off from the majority of their view for so long form a group of a later
+    generation, whose members join the others again when they meet. None: they wait for the majority."""
+
+    recent_bytes: int = 1024 * 1024
+    """Per service, messages that are kept though everybody has them, for subscribers that change over."""
+
+    buffer_bytes: int = 64 * 1024 * 1024
+    """Per service, all messages that are kept. Above it, first the subscribers with gaps that are behind lose
+    what they have not acknowledged; if that is not enough, publications are not taken until it is, and a
+    subscriber without gaps that holds the oldest message for `no_gap_patience` is ended."""
+
+    no_gap_patience: float = 30.0
+    """How long a subscriber without gaps may fill the buffer; and how long what a crashed distributor's
+    subscribers without gaps had not acknowledged is kept for them by the others."""
+
+    subscriber_patience: float = 10.0
+    """A subscriber that was silent for so long is no longer one."""
+
+    window: int = 4096
+    """Pieces that may be on their way to one subscriber."""
+
+    least_pace: float = 0.2
+    """Subscribers acknowledge within max(least_pace, subscribers x pace_each)."""
+
+    pace_each: float = 0.0004
+    """Seconds of a distributor's attention that one acknowledgement may take: 2,500 of them a second."""
+
+    most_sources: int = 1024
+    """Publishers of one service that are remembered; those that were silent longest make way."""
+
+    most_services: int = 4096
+
+    def __post_init__(self) -> None:
+        _positive(self, "tick", "found_after", "no_gap_patience", "subscriber_patience")
+        _positive(self, "least_pace", "pace_each", "most_sources", "most_services")
+        if self.reform_after is not None and not self.reform_after > 0:
+            raise UsageError(f"reform_after={self.reform_after} must be more than 0 or None")
+        if self.window < 16:
+            raise UsageError(f"window={self.window} must be 16 pieces or more")
+        if not 0 <= self.recent_bytes <= self.buffer_bytes:
+            raise UsageError(
+                f"recent_bytes={self.recent_bytes} must be within 0 and buffer_bytes={self.buffer_bytes}"
+            )
+
+
+@dataclass(frozen=True)
+class ClientConfig:
+    """How a publisher or subscriber keeps to its distributor; times are seconds."""
+
+    sign_of_life: float = 1.5
+    """A distributor that was silent for so long is asked for a sign of life."""
+
+    suspect_after: float = 2.5
+    """It is suspected when it leaves that unanswered for so long, and another one is tried."""
+
+    retry: float = 0.3
+    """A request that is not answered is sent again so often."""
+
+    connect_within: float = 1.5
+    """A distributor that has not answered a first request for so long is passed over."""
+
+    room: int = 4096
+    """Pieces that a subscriber takes ahead of its application."""
+
+    ack_every: int = 512
+    """Pieces after which a subscriber acknowledges without waiting for the pace."""
+
+    in_flight: int = 256
+    """Messages of a publisher that its distributor has not acknowledged."""
+
+    retained: int = 4096
+    """Messages that a publisher keeps until all distributors have them; more wait."""
+
+    def __post_init__(self) -> None:
+        _positive(self, "sign_of_life", "suspect_after", "retry", "connect_within")
+        _positive(self, "room", "ack_every", "in_flight", "retained")
+        if self.in_flight > self.retained:
+            raise UsageError(f"in_flight={self.in_flight} must not exceed retained={self.retained}")
+
+
+def _positive(config: object, *names: str) -> None:
+    for name in names:
+        if not getattr(config, name) > 0:
+            raise UsageError(f"{name}={getattr(config, name)} must be more than 0")

@@ -1,0 +1,242 @@
+"""What publishers, distributors and subscribers say to each other, on codes 0x80 to 0x8f.
+
+Among distributors and from publishers messages go over channels; between a distributor and its subscribers
+by plain datagrams, since a distributor with thousands of subscribers cannot afford a channel for each.
+Every exchange outlives the loss, repetition and reordering of its messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from overlay.contact import Contact
+from overlay.wire import message
+from pubsub.distributors.protocol.view import Ballot, Group
+
+# What is published.
+
+
+@message(0x80)
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One message of a service, on its way between publishers and distributors."""
+
+    service: str
+    source: bytes
+    """The publisher's id and its run, see `pubsub.distributors.protocol.source`."""
+    sequence: int
+    """Counts the messages of this source in this service, from 1."""
+    data: bytes
+
+
+# The distributors' view.
+
+
+@message(0x81)
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The sender's view of the distributors, if it has one; what a newcomer asks, and how a view is told."""
+
+    group: Group
+    number: int
+    """Of the view in its group; 0 for a distributor without a view."""
+    members: tuple[Contact, ...]
+    leaving: bool
+    """The sender is about to stop, and is to be left out of the next view."""
+
+
+@message(0x82)
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """A coordinator that takes over asks what may have been agreed on as view `number`."""
+
+    group: Group
+    number: int
+    ballot: Ballot
+
+
+@message(0x83)
+@dataclass(frozen=True, slots=True)
+class Propose:
+    """Phase one: the coordinator proposes the members of view `number`."""
+
+    group: Group
+    number: int
+    ballot: Ballot
+    members: tuple[Contact, ...]
+
+
+@message(0x84)
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """The answer to a `Prepare` (with what was accepted before) or a `Propose`."""
+
+    group: Group
+    number: int
+    ballot: Ballot
+    """The one that is answered."""
+    promised: Ballot
+    """The highest one that the voter has answered; it refuses when this is not `ballot`."""
+    accepted: Ballot
+    members: tuple[Contact, ...]
+    """What the voter accepted last, and under which ballot; no members if nothing."""
+
+
+# Multicast among distributors.
+
+
+@message(0x85)
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the sender has, told periodically; also how new services are publicised."""
+
+    whole: bool
+    """Whether all sources are in this one or those before it since the last whole one."""
+    services: tuple[tuple[str, bool], ...]
+    """Services that it has, and whether it has subscribers without gaps of them."""
+    sources: tuple[tuple[str, bytes, int, int, int], ...]
+    """Service, source, lowest number still held, highest received, highest that all subscribers here have."""
+
+
+@message(0x86)
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Asks for messages `first` to `last` of a source."""
+
+    service: str
+    source: bytes
+    first: int
+    last: int
+
+
+@message(0x87)
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Messages, from a publisher to its distributor, or from one distributor to another."""
+
+    publications: tuple[Publication, ...]
+
+
+@message(0x88)
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A distributor has a source's messages up to `received`, and all distributors have them to `stable`."""
+
+    service: str
+    source: bytes
+    received: int
+    stable: int
+
+
+# Services.
+
+
+class Action(IntEnum):
+    """What a publisher or subscriber asks of a distributor."""
+
+    CREATE = 1
+    SUBSCRIBE = 2
+    UNSUBSCRIBE = 3
+    MOVED = 4
+    """Unsubscribe, because the subscriber has gone to another distributor."""
+
+
+@message(0x89)
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Asked again until it is answered."""
+
+    number: int
+    action: int
+    service: str
+    no_gap: bool
+    """A subscriber's semantics."""
+    have: dict[bytes, int] | None
+    """What a subscriber that comes from another distributor has of each source, None for a new one; of a
+    publisher's own source, the number up to which all distributors had it."""
+
+
+@message(0x8A)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The acknowledgement of a request, or why it was refused."""
+
+    number: int
+    refusal: str
+    """Empty when it was done."""
+    stream: int
+    """Under which the service's messages come to a subscriber."""
+    position: int
+    """The place in the stream before the subscriber's first piece."""
+    have: dict[bytes, int]
+    """By source, the number before the first message that will come."""
+
+
+# Multicast to subscribers.
+
+
+@message(0x8B)
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A message, or one of the `count` consecutive pieces of a large one."""
+
+    source: bytes
+    sequence: int
+    number: int
+    """Of the piece in the message, from 0."""
+    count: int
+    data: bytes
+
+
+@message(0x8C)
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """Consecutive pieces of a stream; the same bytes for every subscriber that is as far."""
+
+    stream: int
+    first: int
+    """The place of the first piece."""
+    oldest: int
+    """The earliest place that the distributor still holds; those before it are gone."""
+    pace: float
+    """Acknowledge within so many seconds."""
+    pieces: tuple[Piece, ...]
+
+
+@message(0x8D)
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A subscriber has everything up to a place, or asks for a sign of life (stream 0: a publisher does)."""
+
+    stream: int
+    upto: int
+    missing: tuple[int, ...]
+    """Places after `upto` that were overtaken by later ones."""
+    room: int
+    """Pieces beyond `upto` that it will take."""
+    ask: bool
+    """An `Alive` is wanted in return."""
+
+
+@message(0x8E)
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The answer: where the stream's newest piece is."""
+
+    stream: int
+    last: int
+    knows: bool
+    """Whether the asker is a subscriber here."""
+
+
+@message(0x8F)
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The answer to a subscriber's `Want`: what was found from `first` on, and no more before `next`."""
+
+    service: str
+    source: bytes
+    first: int
+    next: int
+    pieces: tuple[Piece, ...]

@@ -1,0 +1,322 @@
+"""A distributor (section 2): takes messages from publishers, shares them with the other distributors, and
+sends them to its local subscribers.
+
+Promised, whatever the network loses, repeats and reorders, and however views change: a message that reaches
+one correct distributor reaches every correct distributor of its view; each distributor takes a source's
+messages in order; a local subscriber that stays up, and whose distributor does, gets them all. What
+happens when memory runs out is said at `DistributorConfig.buffer_bytes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.messages import (
+    Action,
+    Alive,
+    Answer,
+    Digest,
+    Publication,
+    Published,
+    Received,
+    Request,
+    Spread,
+    Want,
+)
+from pubsub.distributors.protocol.exchange import Exchange
+from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES, Fanout
+from pubsub.distributors.protocol.history import History, NoHistory
+from pubsub.distributors.protocol.membership import DistributorMembership
+from pubsub.distributors.protocol.recall import Recall
+from pubsub.distributors.protocol.service import Service
+from pubsub.distributors.protocol.service_log import ServiceLog
+from pubsub.distributors.protocol.source import is_source, publisher_of
+from pubsub.distributors.protocol.stability import Stability
+from pubsub.distributors.protocol.view import View
+
+CATCHING_UP = 5.0
+"""Seconds after which a newcomer serves clients though it still lacks what others have."""
+
+SMALL_ANSWER = 16
+"""Sources in an answer that surely fits a datagram; larger ones go over the channel."""
+
+
+class DistributorCore:
+    """One distributor. `tick` is to be called every `DistributorConfig.tick` seconds, and `pump` while
+    `has_work`; `wake` is called when that becomes true."""
+
+    def __init__(
+        self,
+        peers: Context,
+        clients: Context,
+        config: DistributorConfig,
+        datagram: int,
+        *,
+        history: History | None = None,
+        wake: Callable[[], None] = lambda: None,
+        on_view: Callable[[View | None], None] = lambda view: None,
+        on_taken: Callable[[Publication], None] = lambda publication: None,
+    ) -> None:
+        """`peers` sends to distributors, `clients` to publishers and subscribers; both may lose messages.
+
+        `datagram`: bytes of a message that `clients` carries. `on_taken` is called with every new message,
+        wherever it came from."""
+        self.config = config
+        self.services: dict[str, Service] = {}
+        self.dropped: dict[str, int] = {}
+        """Messages of others that were not taken, by reason."""
+        self.membership = DistributorMembership(peers, config, self._view_changed)
+        self._peers = peers
+        self._clients = clients
+        self._datagram = datagram
+        self._piece_bytes = datagram - HEAD_BYTES - PIECE_HEAD_BYTES
+        self._stability = Stability(peers.contact.id, config.no_gap_patience)
+        self._exchange = Exchange(peers, self.services, self._stability)
+        self._recall = Recall(clients, history or NoHistory(), datagram, self._piece_bytes)
+        self._by_stream: dict[int, Service] = {}
+        self._wake = wake
+        self._on_view = on_view
+        self._on_taken = on_taken
+        self._joined_at: float | None = None
+        self._is_ready = False
+
+    # The view of distributors.
+
+    @property
+    def view(self) -> View | None:
+        return self.membership.view
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it serves publishers and subscribers: it has once been in a view and caught up with it."""
+        return self._is_ready
+
+    def _view_changed(self, view: View | None) -> None:
+        now = self._peers.now()
+        if view is not None and self._joined_at is None:
+            self._joined_at = now
+        self._stability.change_view(view, now)
+        self._exchange.change_view(view)
+        self._look_whether_ready()
+        self._on_view(view)
+
+    def _look_whether_ready(self) -> None:
+        if self._is_ready or self._joined_at is None:
+            return
+        caught_up = self._stability.has_heard_all and not self._exchange.is_behind
+        self._is_ready = caught_up or self._peers.now() - self._joined_at >= CATCHING_UP
+
+    # Time.
+
+    def tick(self) -> None:
+        """Retry, tell, ask, let go of what is not needed."""
+        self.membership.tick()
+        self._stability.expire(self._peers.now())
+        self._exchange.tick()
+        self._look_whether_ready()
+        for service in self.services.values():
+            service.fanout.sweep()
+            service.trim(self._stability)
+            for source in service.publishers:
+                self._acknowledge(service, source)
+        self._wake_if_due()
+
+    @property
+    def has_work(self) -> bool:
+        return any(service.fanout.has_work for service in self.services.values())
+
+    def pump(self, budget: int) -> int:
+        """Send subscribers at most so many datagrams, services in turn; 0 when there is nothing to send."""
+        sent = 0
+        for service in self.services.values():
+            if service.fanout.has_work and sent < budget:
+                sent += service.fanout.pump(budget - sent)
+        return sent
+
+    def _wake_if_due(self) -> None:
+        if self.has_work:
+            self._wake()
+
+    # Services.
+
+    def create(self, name: str) -> Service | None:
+        """Have a service, and publicise it to the other distributors; None when there are too many."""
+        service = self.services.get(name)
+        if service is None:
+            service = self._make(name)
+            if service is not None:
+                self._exchange.tell()
+        return service
+
+    def _make(self, name: str) -> Service | None:
+        if len(self.services) >= self.config.most_services or len(name) > 255:
+            self._count("too_many_services")
+            return None
+        log = ServiceLog(name, self._peers.random.getrandbits(62) + 1, self._piece_bytes)
+        fanout = Fanout(log, self._clients, self.config, self._datagram)
+        service = self.services[name] = Service(log, fanout, self.config)
+        self._by_stream[log.stream] = service
+        return service
+
+    def publish(self, publication: Publication) -> bool:
+        """Take a message from this node itself; False when the buffer is full or the service unknown."""
+        service = self.services.get(publication.service)
+        if service is None or service.is_full:
+            self._count("no_service" if service is None else "buffer_full")
+            return False
+        if self._take(service, publication):
+            self._exchange.spread((publication,))
+            self._wake_if_due()
+        return True
+
+    def receive_request(self, sender: Contact, request: Request) -> None:
+        """A publisher or subscriber wants something; it asks again until it is answered."""
+        refusal = self._refusal(request)
+        if refusal:
+            self._answer(sender, Answer(request.number, refusal, 0, 0, {}))
+        elif request.action == Action.SUBSCRIBE:
+            self._subscribe(sender, request)
+        else:
+            service = self.services.get(request.service)
+            if request.action == Action.CREATE:
+                self._begin_sources(sender, request)
+            elif service is not None:
+                service.fanout.remove(sender.id, moved=request.action == Action.MOVED)
+            self._answer(sender, Answer(request.number, "", 0, 0, {}))
+
+    def _begin_sources(self, sender: Contact, request: Request) -> None:
+        """A source that was forgotten here goes on where its publisher says that all had it."""
+        service, now = self.services[request.service], self._peers.now()
+        for source, stable in (request.have or {}).items():
+            own = is_source(source) and publisher_of(source) == sender.id
+            if own and source not in service.log.sources and service.knows_or_takes(source, now):
+                service.skip(source, stable, now)
+
+    def _refusal(self, request: Request) -> str:
+        if request.action in (Action.UNSUBSCRIBE, Action.MOVED):
+            return ""
+        if not self._is_ready:
+            return "not_ready"
+        if request.action == Action.CREATE:
+            return "" if self.create(request.service) is not None else "too_many_services"
+        if request.action == Action.SUBSCRIBE:
+            return "" if request.service in self.services else "no_service"
+        return "unknown_action"
+
+    def _subscribe(self, sender: Contact, request: Request) -> None:
+        service = self.services[request.service]
+        log, fanout = service.log, service.fanout
+        place = log.last + 1 if request.have is None else log.place_after(request.have)
+        is_first = request.no_gap and not fanout.has_no_gap
+        fanout.add(sender, request.no_gap, place - 1)
+        if is_first:
+            self._exchange.tell()  # so that the others keep what this subscriber may still need
+        answer = Answer(request.number, "", log.stream, place - 1, log.numbers_before(place))
+        self._answer(sender, answer)
+        self._wake_if_due()
+
+    def _answer(self, to: Contact, answer: Answer) -> None:
+        context = self._clients if len(answer.have) <= SMALL_ANSWER else self._peers
+        context.send(to, answer)
+
+    # Messages.
+
+    def receive_spread(self, sender: Contact, spread: Spread) -> None:
+        """Messages from a publisher, which go on to the other distributors, or from one of those."""
+        brought: list[Publication] = []
+        from_peer = self.view is not None and sender.id in self.view
+        for publication in spread.publications:
+            if not is_source(publication.source) or publication.sequence < 1:
+                self._count("malformed")
+                continue
+            own = publisher_of(publication.source) == sender.id
+            service = self.services.get(publication.service)
+            if service is None and from_peer:
+                service = self._make(publication.service)
+            if service is None or not (own or from_peer):
+                self._count("no_service" if service is None else "not_its_source")
+            elif self._take_from(sender, service, publication, own and not from_peer):
+                brought.append(publication)
+        if brought:
+            self._exchange.spread(tuple(brought))
+        self._wake_if_due()
+
+    def _take_from(
+        self, sender: Contact, service: Service, publication: Publication, is_publisher: bool
+    ) -> bool:
+        """Whether the message is a publisher's, and new."""
+        source = publication.source
+        if not service.knows_or_takes(source, self._peers.now()):
+            self._count("too_many_sources")
+            return False
+        if not is_publisher:
+            self._take(service, publication)
+            return False
+        service.publishers[source] = sender
+        if service.is_full:
+            self._count("buffer_full")
+            return False
+        is_new = self._take(service, publication)
+        self._acknowledge(service, source, again=not is_new)
+        return is_new
+
+    def _take(self, service: Service, publication: Publication) -> bool:
+        is_new = service.take(publication, self._peers.now())
+        if is_new:
+            self._on_taken(publication)
+        return is_new
+
+    def _acknowledge(self, service: Service, source: bytes, again: bool = False) -> None:
+        """Tell a publisher how far its messages have come, if that is news or `again` is set."""
+        state = service.log.sources.get(source)
+        if state is None:
+            return
+        stable = self._stability.stable((service.name, source), state.high)
+        if again or service.acknowledged.get(source) != (state.high, stable):
+            service.acknowledged[source] = (state.high, stable)
+            published = Published(service.name, source, state.high, stable)
+            self._clients.send(service.publishers[source], published)
+
+    def receive_digest(self, sender: Contact, digest: Digest) -> None:
+        if self.view is None or sender.id not in self.view:
+            self._count("not_in_view")
+            return
+        named = [*(name for name, _ in digest.services), *(entry[0] for entry in digest.sources)]
+        for name in named:
+            if name not in self.services:
+                self._make(name)
+        self._exchange.receive_digest(sender, digest)
+        self._look_whether_ready()
+
+    def receive_want(self, sender: Contact, want: Want) -> None:
+        """A distributor, or a subscriber, misses messages."""
+        service = self.services.get(want.service)
+        if service is None or want.first < 1:
+            self._count("no_service" if service is None else "malformed")
+        elif self.view is not None and sender.id in self.view:
+            self._exchange.receive_want(sender, want)
+        elif sender.id in service.fanout.subscribers:
+            self._recall.answer(sender, want, service)
+        else:
+            self._count("not_a_subscriber")
+
+    def receive_received(self, sender: Contact, received: Received) -> None:
+        service = self._by_stream.get(received.stream)
+        if service is not None:
+            service.fanout.receive(sender, received)
+            if service.fanout.has_work:
+                self._wake()
+        elif received.ask:
+            self._clients.send(sender, Alive(received.stream, 0, received.stream == 0))
+
+    def suspect(self, peer: PeerId) -> None:
+        self.membership.suspect(peer)
+
+    def restore(self, peer: PeerId) -> None:
+        self.membership.restore(peer)
+
+    def _count(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1

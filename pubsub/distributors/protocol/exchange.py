@@ -1,0 +1,164 @@
+"""The multicast among distributors (section 4.2.1): what reaches one correct distributor reaches all.
+
+A message from a publisher is sent to every distributor of the view at once. Periodically each tells the
+others the highest number that it has of each source; who has less, and has not got it by the next time,
+asks for it. So a message spreads as long as one distributor that has it stays up, whoever first sent it and
+whatever views come and go meanwhile: nothing is flushed at a view change (figure 6), and a message may be
+taken in different views by different distributors. Messages may be lost, repeated and reordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context
+from pubsub.distributors.messages import Digest, Publication, Spread, Want
+from pubsub.distributors.protocol.service import Service
+from pubsub.distributors.protocol.stability import Key, Stability
+from pubsub.distributors.protocol.view import View
+
+WHOLE_EVERY = 8
+"""Every so many ticks all sources are told, not just those that changed."""
+
+ENTRIES = 256
+"""Sources in one digest."""
+
+ASKED_AT_ONCE = 256
+"""Messages that are asked for at a time."""
+
+SPREAD_BYTES = 256 * 1024
+"""Of messages that are sent in answer at a time."""
+
+
+class Exchange:
+    """One distributor's part; `services` is shared with the rest of the distributor."""
+
+    def __init__(
+        self, context: Context, services: dict[str, Service], stability: Stability
+    ) -> None:
+        self._context = context
+        self._services = services
+        self._stability = stability
+        self._others: list[Contact] = []
+        self._told: dict[Key, tuple[int, int, int]] = {}
+        self._told_services: dict[str, bool] = {}
+        self._behind: dict[Key, int] = {}
+        """Sources of which others have more, and up to which number this one had them when it was told."""
+        self._ticks = 0
+
+    def change_view(self, view: View | None) -> None:
+        """Talk to the members of this view from now on, and tell them everything."""
+        members = view.members if view is not None else ()
+        me = self._context.contact.id
+        self._others = [member for member in members if member.id != me]
+        self.tell(whole=True)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether somebody has more of a source than this distributor."""
+        return bool(self._behind)
+
+    # Telling and asking.
+
+    def spread(self, publications: tuple[Publication, ...]) -> None:
+        """Send messages that a publisher brought to every other distributor."""
+        message = Spread(publications)
+        for other in self._others:
+            self._context.send(other, message)
+
+    def tick(self) -> None:
+        """Tell what has changed, and ask for what is missing since the last time."""
+        self._ticks += 1
+        self.tell(whole=self._ticks % WHOLE_EVERY == 0)
+        for key, before in list(self._behind.items()):
+            self._catch_up(key, before)
+
+    def tell(self, whole: bool = False) -> None:
+        """Tell the others what there is here."""
+        if not self._others:
+            return
+        digests = list(self._digests(whole))
+        for other in self._others:
+            for digest in digests:
+                self._context.send(other, digest)
+
+    def _digests(self, whole: bool) -> Iterator[Digest]:
+        services = []
+        entries = []
+        for name, service in self._services.items():
+            has_no_gap = service.fanout.has_no_gap
+            if whole or self._told_services.get(name) != has_no_gap:
+                self._told_services[name] = has_no_gap
+                services.append((name, has_no_gap))
+            for source, numbers in service.claims().items():
+                if whole or self._told.get((name, source)) != numbers:
+                    self._told[name, source] = numbers
+                    entries.append((name, source, *numbers))
+        for at in range(0, len(services) - ENTRIES, ENTRIES):
+            yield Digest(False, tuple(services[at : at + ENTRIES]), ())
+        rest = tuple(services[-ENTRIES:])
+        for at in range(0, len(entries) - ENTRIES, ENTRIES):
+            yield Digest(False, rest, tuple(entries[at : at + ENTRIES]))
+            rest = ()
+        if whole or rest or entries:
+            yield Digest(whole, rest, tuple(entries[-ENTRIES:]))
+
+    def _catch_up(self, key: Key, before: int) -> None:
+        """Ask for what is missing of a source, or give up on what nobody holds any more."""
+        service = self._services[key[0]]
+        state = service.log.source(key[1], self._context.now())
+        highest = self._stability.highest(key)
+        if state.high >= highest:
+            del self._behind[key]
+            return
+        self._behind[key] = state.high
+        if state.high > before:
+            return  # it is coming
+        lowest = self._stability.lowest_held(key)
+        if lowest is not None and lowest > state.high + 1:
+            service.skip(key[1], min(lowest, highest + 1) - 1, self._context.now())
+        missing = state.high + 1
+        holders = self._stability.holders(key, missing)
+        if holders and missing <= highest:
+            last = min(highest, missing + ASKED_AT_ONCE - 1)
+            self._ask(self._context.random.choice(holders), Want(*key, missing, last))
+
+    def _ask(self, peer: PeerId, want: Want) -> None:
+        for other in self._others:
+            if other.id == peer:
+                self._context.send(other, want)
+
+    # Being told and asked.
+
+    def receive_digest(self, sender: Contact, digest: Digest) -> None:
+        """Take note of what another distributor of the view has; its services are known already."""
+        now = self._context.now()
+        for name, has_no_gap in digest.services:
+            if name in self._services:
+                self._stability.told_service(sender.id, name, has_no_gap)
+        for name, source, low, high, safe in digest.sources:
+            service = self._services.get(name)
+            if service is None or not service.knows_or_takes(source, now):
+                continue
+            key = (name, source)
+            self._stability.told(sender.id, key, low, high, safe)
+            mine = service.log.sources[source].high
+            if high > mine:
+                self._behind.setdefault(key, mine)
+
+    def receive_want(self, sender: Contact, want: Want) -> None:
+        """Send a distributor what it misses, as far as it is here."""
+        service = self._services.get(want.service)
+        if service is None:
+            return
+        found: list[Publication] = []
+        size = 0
+        for number in range(want.first, min(want.last, want.first + ASKED_AT_ONCE - 1) + 1):
+            publication = service.log.message(want.source, number)
+            if publication is None or size > SPREAD_BYTES:
+                break
+            size += len(publication.data)
+            found.append(publication)
+        if found:
+            self._context.send(sender, Spread(tuple(found)))

@@ -1,0 +1,274 @@
+"""The multicast of a service to the local subscribers (section 4.2.2), and the view of them (section 4.1.2).
+
+All subscribers that are equally far are sent the same datagram, encoded once. A subscriber costs the
+distributor its contact and a few numbers: how far it was sent the stream, how far it has acknowledged, and
+when it was last heard. What it reports missing is sent again at once; what it leaves unacknowledged, after a
+time-out, one datagram at a time until it answers. While both stay up and hear each other, a subscriber gets
+the whole stream from its beginning, or is told by `Deliveries.oldest` what is no longer there.
+
+Who subscribes, leaves or falls silent is nobody's business but this distributor's.
+"""
+
+from __future__ import annotations
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.messages import Alive, Deliveries, Piece, Received
+from pubsub.distributors.protocol.service_log import ServiceLog
+
+HEAD_BYTES = 64
+"""Of a datagram of deliveries, beside its pieces."""
+
+PIECE_HEAD_BYTES = 48
+"""Of a piece, beside its data."""
+
+LEAST_WINDOW = 16
+MOST_RESENT = 64
+"""Pieces that one report of missing ones brings back."""
+
+CACHED_BATCHES = 256
+
+
+class LocalSubscriber:
+    """What a distributor knows of one subscriber."""
+
+    __slots__ = (
+        "acked",
+        "advanced_at",
+        "contact",
+        "heard_at",
+        "limit",
+        "no_gap",
+        "patience",
+        "place",
+        "sent",
+        "waiting_since",
+        "window",
+    )
+
+    def __init__(self, contact: Contact, no_gap: bool, acked: int, window: int, now: float) -> None:
+        self.contact = contact
+        self.no_gap = no_gap
+        self.acked = acked
+        self.sent = acked
+        self.window = window
+        self.limit = acked + window
+        """The last place that it may be sent now."""
+        self.heard_at = now
+        self.advanced_at = now
+        """When it last acknowledged more, or had everything."""
+        self.waiting_since = now
+        """When it last acknowledged more, or was last sent what it has not acknowledged."""
+        self.patience = 1
+        """How many times the time-out it is waited for before a place is sent again."""
+        self.place = 0
+        """In the ring of subscribers."""
+
+
+class Fanout:
+    """One service's local subscribers. Its context may lose, repeat and reorder."""
+
+    def __init__(
+        self, log: ServiceLog, context: Context, config: DistributorConfig, datagram: int
+    ) -> None:
+        """`datagram`: bytes of a message that fits one datagram."""
+        self.log = log
+        self.subscribers: dict[PeerId, LocalSubscriber] = {}
+        self.ended: dict[str, int] = {}
+        """Subscribers that were removed without their asking, by reason."""
+        self._context = context
+        self._config = config
+        self._room = datagram - HEAD_BYTES
+        self._ring: list[LocalSubscriber] = []
+        self._cursor = 0
+        self._has_work = False
+        self._batches: dict[int, tuple[Deliveries, bool]] = {}
+        """By first place; and whether no further piece would fit."""
+        self._moved: list[tuple[float, int]] = []
+        """What subscribers without gaps had when they went elsewhere, kept until they are known there."""
+
+    # The view of local subscribers.
+
+    def add(self, contact: Contact, no_gap: bool, after: int) -> LocalSubscriber:
+        """Send a subscriber the stream after a place; one that is here already begins there again."""
+        old = self.subscribers.pop(contact.id, None)
+        if old is not None:
+            self._leave_ring(old)
+        subscriber = LocalSubscriber(
+            contact, no_gap, after, self._config.window, self._context.now()
+        )
+        self.subscribers[contact.id] = subscriber
+        subscriber.place = len(self._ring)
+        self._ring.append(subscriber)
+        self._has_work = True
+        return subscriber
+
+    def remove(self, peer: PeerId, moved: bool = False) -> bool:
+        subscriber = self.subscribers.pop(peer, None)
+        if subscriber is None:
+            return False
+        self._leave_ring(subscriber)
+        if moved and subscriber.no_gap:
+            until = self._context.now() + 4 * self._config.tick
+            self._moved.append((until, subscriber.acked))
+        return True
+
+    def _leave_ring(self, subscriber: LocalSubscriber) -> None:
+        last = self._ring.pop()
+        if last is not subscriber:
+            last.place = subscriber.place
+            self._ring[last.place] = last
+
+    @property
+    def has_no_gap(self) -> bool:
+        return bool(self._moved) or any(one.no_gap for one in self._ring)
+
+    def least_acked(self, no_gap_only: bool) -> int:
+        """The place up to which all subscribers, or all without gaps, have the stream."""
+        places = [one.acked for one in self._ring if one.no_gap or not no_gap_only]
+        places += [acked for _, acked in self._moved]
+        return min(places, default=self.log.last)
+
+    # Sending.
+
+    def wake(self) -> None:
+        """There is more in the log."""
+        self._has_work = True
+
+    @property
+    def has_work(self) -> bool:
+        return self._has_work
+
+    def pump(self, budget: int) -> int:
+        """Send at most so many datagrams, to one subscriber after another; 0 when none is due."""
+        ring, last, sent = self._ring, self.log.last, 0
+        now = self._context.now()
+        cursor = self._cursor
+        for _ in range(len(ring)):
+            if cursor >= len(ring):
+                cursor = 0
+            subscriber = ring[cursor]
+            cursor += 1
+            if subscriber.sent < last and subscriber.sent < subscriber.limit:
+                self._send_next(subscriber, now)
+                sent += 1
+                if sent >= budget:
+                    break
+        self._cursor = cursor
+        if not sent:
+            self._has_work = False
+        return sent
+
+    def _send_next(self, subscriber: LocalSubscriber, now: float) -> None:
+        first = max(subscriber.sent + 1, self.log.first)
+        batch = self._batch(first)
+        if subscriber.sent == subscriber.acked:
+            subscriber.waiting_since = now
+            if subscriber.patience == 1:
+                subscriber.advanced_at = now
+        subscriber.sent = first + len(batch.pieces) - 1
+        self._context.send(subscriber.contact, batch)
+
+    def _batch(self, first: int) -> Deliveries:
+        """As many pieces from a place on as fit one datagram; the same object while it would be equal."""
+        log = self.log
+        batch, is_full = self._batches.get(first, (None, False))
+        if (
+            batch is not None
+            and batch.oldest == log.first
+            and (is_full or first + len(batch.pieces) > log.last)
+        ):
+            return batch
+        pieces: list[Piece] = []
+        room, place, is_full = self._room, first, False
+        while place <= log.last and not is_full:
+            piece = log.at(place)
+            room -= len(piece.data) + PIECE_HEAD_BYTES
+            if room >= 0 or not pieces:
+                pieces.append(piece)
+                place += 1
+            is_full = room <= 0
+        if len(self._batches) >= CACHED_BATCHES:
+            self._batches.clear()
+        batch = Deliveries(log.stream, first, log.first, self.pace, tuple(pieces))
+        self._batches[first] = (batch, is_full)
+        return batch
+
+    @property
+    def pace(self) -> float:
+        """Seconds within which subscribers are to acknowledge; longer the more of them there are."""
+        return max(self._config.least_pace, len(self._ring) * self._config.pace_each)
+
+    # Hearing.
+
+    def receive(self, sender: Contact, received: Received) -> None:
+        """An acknowledgement, a report of missing places, or a question."""
+        subscriber = self.subscribers.get(sender.id)
+        now = self._context.now()
+        if subscriber is not None:
+            subscriber.contact = sender
+            subscriber.heard_at = now
+            self._acknowledge(subscriber, received, now)
+        if subscriber is None or received.ask:
+            knows = subscriber is not None
+            self._context.send(sender, Alive(self.log.stream, self.log.last, knows))
+
+    def _acknowledge(self, subscriber: LocalSubscriber, received: Received, now: float) -> None:
+        upto = min(received.upto, self.log.last)
+        window = self._config.window
+        if upto > subscriber.acked:
+            subscriber.window = min(window, subscriber.window + upto - subscriber.acked)
+            subscriber.acked = upto
+            subscriber.sent = max(subscriber.sent, upto)
+            subscriber.advanced_at = subscriber.waiting_since = now
+            subscriber.patience = 1
+        room = max(0, min(subscriber.window, received.room))
+        subscriber.limit = subscriber.acked + room
+        if received.missing:
+            subscriber.window = max(LEAST_WINDOW, subscriber.window // 2)
+            self._send_again(subscriber, received.missing)
+        if subscriber.sent < self.log.last:
+            self._has_work = True
+
+    def _send_again(self, subscriber: LocalSubscriber, missing: tuple[int, ...]) -> None:
+        following = 0
+        for place in missing[:MOST_RESENT]:
+            if max(following, self.log.first) <= place <= subscriber.sent:
+                batch = self._batch(place)
+                following = place + len(batch.pieces)
+                self._context.send(subscriber.contact, batch)
+
+    def sweep(self) -> None:
+        """Send again what was not acknowledged in time, and let go of the silent; called at each tick."""
+        now = self._context.now()
+        self._moved = [moved for moved in self._moved if moved[0] > now]
+        self._batches.clear()
+        silent = now - self._config.subscriber_patience
+        time_out = 2 * self.pace + 0.5
+        for subscriber in list(self._ring):
+            if subscriber.heard_at < silent:
+                self._end(subscriber, "silent")
+            elif subscriber.acked < subscriber.sent and (
+                now - subscriber.waiting_since >= time_out * subscriber.patience
+            ):
+                self._rewind(subscriber, now)
+
+    def _rewind(self, subscriber: LocalSubscriber, now: float) -> None:
+        subscriber.patience = min(2 * subscriber.patience, 8)
+        subscriber.sent = subscriber.acked
+        subscriber.window = max(LEAST_WINDOW, subscriber.window // 2)
+        self._send_next(subscriber, now)
+
+    def end_slowest(self) -> None:
+        """Let go of the subscribers without gaps that hold the oldest message and make no progress."""
+        overdue = self._context.now() - self._config.no_gap_patience
+        for subscriber in list(self._ring):
+            holds = subscriber.no_gap and subscriber.acked < min(self.log.first, self.log.last)
+            if holds and subscriber.advanced_at <= overdue:
+                self._end(subscriber, "fell_behind")
+
+    def _end(self, subscriber: LocalSubscriber, reason: str) -> None:
+        self.remove(subscriber.contact.id)
+        self.ended[reason] = self.ended.get(reason, 0) + 1
+        self._context.send(subscriber.contact, Alive(self.log.stream, self.log.last, False))

@@ -1,0 +1,278 @@
+"""Who the distributors are, at one of them: how it finds a group, joins it, leaves it and keeps its view.
+
+A distributor that comes up asks those it finds for their view, and is taken in by the coordinator; where
+nobody has a view, the one with the smallest id founds a group. The failure detector's suspicions are wishes
+that somebody be left out of the next view; the view itself changes by agreement alone (see `agreement`).
+One that finds itself left out asks to be taken in again. Two groups that meet become one: the members of
+the greater one, by `Group`'s order, join the other. Messages may be lost, repeated and reordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.messages import Hello, Prepare, Propose, Vote
+from pubsub.distributors.protocol.agreement import Agreement
+from pubsub.distributors.protocol.view import NO_GROUP, Group, View
+
+FRESH_TICKS = 5
+"""A newcomer that has not asked for so many ticks is not taken in."""
+
+MOST_MEMBERS = 256
+"""Members of a view that is believed."""
+
+MOST_GROUPS = 64
+"""Groups whose latest view is remembered; this one's is always among them."""
+
+NOBODY = Hello(NO_GROUP, 0, (), False)
+
+
+class DistributorMembership:
+    """One distributor's part in keeping the view; `changed` is called with each new one, or with None."""
+
+    def __init__(
+        self,
+        context: Context,
+        config: DistributorConfig,
+        changed: Callable[[View | None], None],
+    ) -> None:
+        self.view: View | None = None
+        self.me = context.contact
+        self._context = context
+        self._config = config
+        self._changed = changed
+        self._agreement: Agreement | None = None
+        self._known: dict[PeerId, Contact] = {}
+        self._hosts: tuple[Contact, ...] = ()
+        """The members of a group that is to take this one in."""
+        self._asked: dict[PeerId, tuple[Contact, float]] = {}
+        """Those without a view, and when they last said so."""
+        self._suspected: dict[PeerId, None] = {}
+        self._gone: dict[PeerId, None] = {}
+        """Members of this view that said goodbye, or that have no view any more."""
+        self._latest: dict[Group, int] = {}
+        """The highest number of a view that is known of each group; nothing older is installed."""
+        self._leaving = False
+        self._alone_since = context.now()
+        self._cut_off_since: float | None = None
+
+    # What the node says.
+
+    def know(self, contacts: Iterable[Contact]) -> None:
+        """These are distributors, or were."""
+        self._known = {contact.id: contact for contact in contacts if contact.id != self.me.id}
+
+    def suspect(self, peer: PeerId) -> None:
+        """The failure detector believes that a distributor has crashed."""
+        self._suspected[peer] = None
+        self._lead_if_due()
+
+    def restore(self, peer: PeerId) -> None:
+        """It was heard again."""
+        self._suspected.pop(peer, None)
+
+    def leave(self) -> None:
+        """Say goodbye: the others make a view without this one."""
+        self._leaving = True
+        if self.view is not None:
+            self._tell(self.view.members, Hello(self.view.group, self.view.number, (), True))
+
+    def tick(self) -> None:
+        """Ask, lead and greet again; called every `DistributorConfig.tick` seconds."""
+        if self._leaving:
+            return
+        self._forget_old()
+        if self.view is None:
+            hosts = {host.id: host for host in (*self._known.values(), *self._hosts)}
+            self._tell(hosts.values(), NOBODY)
+            self._found_if_due()
+            return
+        self._lead_if_due()
+        others = [member for member in self.view.members if member.id != self.me.id]
+        strangers = [one for one in self._known.values() if one.id not in self.view]
+        for group in (others, strangers):
+            if group:
+                self._context.send(self._context.random.choice(group), self._hello())
+        self._reform_if_due()
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether too few members of the view seem to be there to agree on another one."""
+        view = self.view
+        return view is not None and not view.has_majority(
+            [member.id for member in view.members if member.id not in self._suspected]
+        )
+
+    # What others say.
+
+    def receive_hello(self, sender: Contact, hello: Hello) -> None:
+        if hello.leaving:
+            self._asked.pop(sender.id, None)
+            self._set_gone(sender)
+        elif not hello.number:
+            self._asked[sender.id] = (sender, self._context.now())
+            self._set_gone(sender)
+            if self.view is not None:
+                self._context.send(sender, self._hello())
+        elif 0 < len(hello.members) <= MOST_MEMBERS:
+            self._hear(sender, View(hello.group, hello.number, hello.members))
+
+    def receive_prepare(self, sender: Contact, question: Prepare) -> None:
+        agreement = self._agreement_on(sender, question)
+        if agreement is not None:
+            agreement.receive_prepare(sender, question)
+
+    def receive_propose(self, sender: Contact, proposal: Propose) -> None:
+        agreement = self._agreement_on(sender, proposal)
+        if agreement is not None and 0 < len(proposal.members) <= MOST_MEMBERS:
+            agreement.receive_propose(sender, proposal)
+
+    def receive_vote(self, sender: Contact, vote: Vote) -> None:
+        agreement = self._agreement_on(sender, vote)
+        if agreement is not None:
+            agreement.receive_vote(sender, vote)
+
+    def _agreement_on(self, sender: Contact, message: Prepare | Propose | Vote) -> Agreement | None:
+        view = self.view
+        if view is None or self._agreement is None or message.group != view.group:
+            return None
+        if message.number <= view.number:
+            self._context.send(sender, self._hello())  # it has missed a view
+        if message.number != view.number + 1 or sender.id not in view:
+            return None
+        return self._agreement
+
+    def _hear(self, sender: Contact, told: View) -> None:
+        """Of a view that was agreed on, whoever tells it."""
+        mine = self.view
+        newer = told.number > self._latest.get(told.group, 0)
+        if newer:
+            self._latest[told.group] = told.number
+        if mine is None:
+            if newer and self.me.id in told:
+                self._install(told)
+            else:
+                self._hosts = told.members  # not asked at once: each of them answers with its view
+        elif told.group < mine.group:
+            self._hear_of_stronger(sender, told, mine)
+        elif told.group > mine.group or told.number < mine.number:
+            self._context.send(sender, self._hello())
+        elif newer and self.me.id in told:
+            self._install(told)
+        elif newer:
+            self._let_go()
+            self._join(told)
+
+    def _hear_of_stronger(self, sender: Contact, told: View, mine: View) -> None:
+        """Another group takes this one in, if one of its own members says that it is there."""
+        if sender.id not in told:
+            self._tell(told.members, self._hello())
+            return
+        self._tell(mine.members, Hello(told.group, told.number, told.members, False))
+        self._let_go()
+        self._join(told)
+
+    def _join(self, view: View) -> None:
+        self._hosts = view.members
+        self._tell(view.members, NOBODY)
+
+    # The view.
+
+    def _lead_if_due(self) -> None:
+        view, agreement = self.view, self._agreement
+        if view is None or agreement is None or self._leaving:
+            return
+        staying = [member for member in view.members if not self._is_out(member.id)]
+        if not staying or staying[0].id != self.me.id:
+            agreement.stop_leading()
+            return
+        newcomers = sorted((one for one, _ in self._asked.values()), key=lambda one: one.id)
+        wanted = (*staying, *(one for one in newcomers if one.id not in view))
+        if wanted != view.members:
+            agreement.lead(wanted[:MOST_MEMBERS])
+
+    def _forget_old(self) -> None:
+        fresh = self._context.now() - FRESH_TICKS * self._config.tick
+        self._asked = {peer: one for peer, one in self._asked.items() if one[1] >= fresh}
+        for group in list(self._latest)[:-MOST_GROUPS]:
+            if self.view is None or group != self.view.group:
+                del self._latest[group]
+
+    def _is_out(self, peer: PeerId) -> bool:
+        return peer in self._suspected or peer in self._gone
+
+    def _decided(self, members: tuple[Contact, ...]) -> None:
+        before = self.view
+        assert before is not None
+        view = View(before.group, before.number + 1, members)
+        told = Hello(view.group, view.number, view.members, False)
+        everyone = {member.id: member for member in (*before.members, *members)}
+        self._tell(everyone.values(), told)
+        self._latest[view.group] = view.number
+        if self.me.id in view:
+            self._install(view)
+        else:
+            self._let_go()
+
+    def _install(self, view: View) -> None:
+        self.view = view
+        self._agreement = Agreement(view, self._context, self._decided)
+        self._gone = {}
+        for member in view.members:
+            self._asked.pop(member.id, None)
+        self._cut_off_since = None
+        self._changed(view)
+
+    def _let_go(self) -> None:
+        """Have no view: this one was left out, or joins another group."""
+        self.view = self._agreement = None
+        self._gone = {}
+        self._alone_since = self._context.now()
+        self._changed(None)
+
+    def _set_gone(self, sender: Contact) -> None:
+        if self.view is not None and sender.id in self.view:
+            self._gone[sender.id] = None
+            self._lead_if_due()
+
+    # Groups.
+
+    def _found_if_due(self) -> None:
+        now, patience = self._context.now(), self._config.found_after
+        if now - self._alone_since < patience:
+            return
+        rivals = [one.id for one, asked in self._asked.values() if asked > now - patience]
+        if all(self.me.id < rival for rival in rivals):
+            self._found(0)
+
+    def _reform_if_due(self) -> None:
+        now = self._context.now()
+        if not self.is_cut_off:
+            self._cut_off_since = None
+        elif self._cut_off_since is None:
+            self._cut_off_since = now
+        elif (
+            self._config.reform_after is not None
+            and now - self._cut_off_since >= self._config.reform_after
+        ):
+            assert self.view is not None
+            self._found(self.view.group[0] + 1)
+
+    def _found(self, generation: int) -> None:
+        group = (generation, self.me.id + self._context.random.randbytes(4))
+        self._latest[group] = 1
+        self._install(View(group, 1, (self.me,)))
+
+    def _hello(self) -> Hello:
+        view = self.view
+        if view is None:
+            return NOBODY
+        return Hello(view.group, view.number, view.members, False)
+
+    def _tell(self, contacts: Iterable[Contact], hello: Hello) -> None:
+        for contact in list(contacts):
+            if contact.id != self.me.id:
+                self._context.send(contact, hello)

@@ -1,0 +1,172 @@
+"""A publisher of one service (sections 3.2 and 4.1.1): numbers messages and sees them to the distributors.
+
+Messages go to the primary, which acknowledges those that it has; the publisher keeps each until all
+distributors of the primary's view have it, and brings what it keeps to the next primary when this one
+fails. So an acknowledged message is lost only if its distributor and its publisher both fail before the
+others have it. Messages may be lost, repeated and reordered on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from overlay.contact import Contact
+from overlay.context import Context
+from pubsub.distributors.config import ClientConfig
+from pubsub.distributors.messages import (
+    Action,
+    Alive,
+    Answer,
+    Publication,
+    Published,
+    Received,
+    Request,
+    Spread,
+)
+from pubsub.distributors.protocol.primary import PrimaryKeeper
+
+SPREAD_MESSAGES = 64
+SPREAD_BYTES = 128 * 1024
+"""The most that travels together."""
+
+
+class PublishingCore:
+    """Publishes to one service; `progress` is called when `received` or `stable` has grown."""
+
+    def __init__(
+        self,
+        context: Context,
+        channel: Context,
+        config: ClientConfig,
+        service: str,
+        source: bytes,
+        *,
+        progress: Callable[[], None],
+        want_distributors: Callable[[], None],
+    ) -> None:
+        """`context` sends datagrams, `channel` the messages, which may be large."""
+        self.service = service
+        self.source = source
+        self.keeper = PrimaryKeeper(context, config, self)
+        self.refusal = ""
+        self.was_connected = False
+        self.last = 0
+        """The number of the newest message."""
+        self.received = 0
+        """Up to here a distributor has them."""
+        self.stable = 0
+        """Up to here all distributors have them."""
+        self._context = context
+        self._channel = channel
+        self._config = config
+        self._progress = progress
+        self._want_distributors = want_distributors
+        self._kept: dict[int, Publication] = {}
+        self._sent = 0
+        self._acked = 0
+        """By the present primary."""
+        self._number = 0
+        self._waiting_since = 0.0
+        self._closed = False
+
+    def start(self, contacts: Iterable[Contact] = ()) -> None:
+        self._number = self._context.random.getrandbits(62)
+        self.keeper.start(contacts)
+        self._context.call_later(self._config.retry, self._again)
+
+    def stop(self) -> None:
+        self._closed = True
+        self.keeper.close()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another message may be published now."""
+        return self.last - self.stable < self._config.retained
+
+    def publish(self, data: bytes) -> int:
+        """Number a message and send it as soon as possible; `received` will tell."""
+        self.last += 1
+        self._kept[self.last] = Publication(self.service, self.source, self.last, data)
+        self._send()
+        return self.last
+
+    # Connecting (see `primary.Connecting`).
+
+    def request(self, to: Contact) -> None:
+        request = Request(
+            self._number, Action.CREATE, self.service, False, {self.source: self.stable}
+        )
+        self._context.send(to, request)
+
+    def ask(self, primary: Contact) -> None:
+        self._context.send(primary, Received(0, 0, (), 0, True))
+
+    def lost(self, primary: Contact) -> None:
+        pass
+
+    def want_distributors(self) -> None:
+        self._want_distributors()
+
+    def receive_answer(self, sender: Contact, answer: Answer) -> None:
+        candidate = self.keeper.candidate
+        if answer.number != self._number or candidate is None or sender.id != candidate.id:
+            return
+        self.refusal = answer.refusal
+        if answer.refusal:
+            self.keeper.refused(sender)
+            return
+        self.was_connected = True
+        self.keeper.connected(sender)
+        self._acked = self._sent = self.stable
+        self._send()
+        self._progress()
+
+    def receive_alive(self, sender: Contact, alive: Alive) -> None:
+        if alive.stream == 0:
+            self.keeper.heard(sender)
+
+    # Sending.
+
+    def receive_published(self, sender: Contact, published: Published) -> None:
+        """How far the messages have come at the primary."""
+        primary = self.keeper.primary
+        if primary is None or sender.id != primary.id or published.source != self.source:
+            return
+        self.keeper.heard(sender)
+        received = min(published.received, self.last)
+        if received > self._acked:
+            self._acked = received
+            self._sent = max(self._sent, received)
+            self._waiting_since = self._context.now()
+        self.received = max(self.received, received)
+        for number in range(self.stable + 1, min(published.stable, received) + 1):
+            del self._kept[number]
+            self.stable = number
+        self._send()
+        self._progress()
+
+    def _send(self) -> None:
+        primary = self.keeper.primary
+        while primary is not None and self._sent < self.last:
+            if self._sent - self._acked >= self._config.in_flight:
+                return
+            if self._sent == self._acked:
+                self._waiting_since = self._context.now()
+            batch: list[Publication] = []
+            size = 0
+            while self._sent < self.last and len(batch) < SPREAD_MESSAGES and size < SPREAD_BYTES:
+                self._sent += 1
+                batch.append(self._kept[self._sent])
+                size += len(batch[-1].data)
+            self._channel.send(primary, Spread(tuple(batch)))
+
+    def _again(self) -> None:
+        """Send once more what was not acknowledged: the distributor may have had no room."""
+        if self._closed:
+            return
+        patience = 3 * self._config.retry
+        if self._acked < self._sent and self._context.now() - self._waiting_since >= patience:
+            self._waiting_since = self._context.now()
+            self._sent = self._acked
+            self._send()
+        self._context.call_later(self._config.retry, self._again)

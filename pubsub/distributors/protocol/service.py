@@ -1,0 +1,80 @@
+"""A service at one distributor: its messages, its local subscribers, and the publishers that come here."""
+
+from __future__ import annotations
+
+from overlay.contact import Contact
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.messages import Publication
+from pubsub.distributors.protocol.fanout import Fanout
+from pubsub.distributors.protocol.service_log import ServiceLog
+from pubsub.distributors.protocol.stability import Stability
+
+
+class Service:
+    """Created by a publisher, or publicised by another distributor."""
+
+    def __init__(self, log: ServiceLog, fanout: Fanout, config: DistributorConfig) -> None:
+        self.name = log.service
+        self.log = log
+        self.fanout = fanout
+        self.publishers: dict[bytes, Contact] = {}
+        """Where to acknowledge the messages of each source that comes here."""
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        """What each of them was told."""
+        self._config = config
+
+    @property
+    def is_full(self) -> bool:
+        """Whether publications have to wait."""
+        return self.log.bytes >= self._config.buffer_bytes
+
+    def take(self, publication: Publication, now: float) -> bool:
+        """Add a message to the log and to what the subscribers are sent; False if it is not new."""
+        before = self.log.last
+        is_new = self.log.add(publication, now)
+        if self.log.last > before:
+            self.fanout.wake()
+        return is_new
+
+    def skip(self, source: bytes, before: int, now: float) -> None:
+        self.log.skip(source, before, now)
+        self.fanout.wake()
+
+    def knows_or_takes(self, source: bytes, now: float) -> bool:
+        """Whether a source is known, or there is room for one more."""
+        if source in self.log.sources:
+            return True
+        if len(self.log.sources) >= 2 * self._config.most_sources:
+            return False
+        self.log.source(source, now)
+        return True
+
+    def claims(self) -> dict[bytes, tuple[int, int, int]]:
+        """By source: the lowest number held, the highest, and the highest that those without gaps have."""
+        safe = self.log.numbers_before(self.fanout.least_acked(no_gap_only=True) + 1)
+        return {
+            source: (state.low, state.high, safe[source])
+            for source, state in self.log.sources.items()
+        }
+
+    def trim(self, stability: Stability) -> None:
+        """Let go of what nobody needs any more, within the policy of `DistributorConfig.buffer_bytes`."""
+        limits: dict[bytes, int] = {}
+
+        def may_go(source: bytes, number: int) -> bool:
+            limit = limits.get(source)
+            if limit is None:
+                mine = self.log.sources[source].high
+                limit = limits[source] = stability.releasable((self.name, source), mine)
+            return number <= limit
+
+        config, least = self._config, self.fanout.least_acked
+        self.log.trim(may_go, least(no_gap_only=False) + 1, config.recent_bytes)
+        if self.is_full:
+            self.log.trim(may_go, least(no_gap_only=True) + 1, config.buffer_bytes * 7 // 8)
+        if self.is_full:
+            self.fanout.end_slowest()
+        for source in self.log.forget_sources(config.most_sources):
+            stability.forget((self.name, source))
+            self.publishers.pop(source, None)
+            self.acknowledged.pop(source, None)

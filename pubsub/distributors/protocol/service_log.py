@@ -1,0 +1,179 @@
+"""What one distributor holds of one service: the messages of every source in order, in a stream of pieces.
+
+Messages of a source are taken in the order of their numbers, whatever order they arrive in (sender-based
+FIFO, section 3.2). As each is taken it gets the next places in the stream, one for each piece that fits a
+datagram; subscribers are sent the stream and acknowledge places in it, so that a subscriber costs one
+number, not one for each source. Messages leave the stream at its beginning only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+
+from pubsub.distributors.messages import Piece, Publication
+
+PIECE_OVERHEAD = 96
+"""Bytes that a held piece is charged beyond its data, so that empty ones are bounded too."""
+
+FURTHEST_AHEAD = 8192
+"""Messages of a source that arrive so far before their turn are not kept."""
+
+
+class SourceState:
+    """What is held of one source."""
+
+    __slots__ = ("active_at", "early", "high", "low", "places")
+
+    def __init__(self, before: int, now: float) -> None:
+        self.high = before
+        """The number of the last message taken, or skipped."""
+        self.low = before + 1
+        """The lowest number still held; one more than `high` when nothing is."""
+        self.early: dict[int, Publication] = {}
+        """Messages whose predecessors are still missing."""
+        self.places: dict[int, int] = {}
+        """By number, the place of a held message's first piece."""
+        self.active_at = now
+
+
+class ServiceLog:
+    """The stream of one service; places count from 1."""
+
+    def __init__(self, service: str, stream: int, piece_bytes: int) -> None:
+        self.service = service
+        self.stream = stream
+        self.sources: dict[bytes, SourceState] = {}
+        self.bytes = 0
+        """Held, each piece charged `PIECE_OVERHEAD` beyond its data."""
+        self.first = 1
+        """The earliest place that is still held."""
+        self._piece_bytes = piece_bytes
+        self._pieces: list[Piece] = []
+        self._start = 0
+        """Where in the list the piece at `first` is; what is before it has been let go."""
+
+    @property
+    def last(self) -> int:
+        """The newest place; one less than `first` when nothing is held."""
+        return self.first + len(self._pieces) - self._start - 1
+
+    def at(self, place: int) -> Piece:
+        return self._pieces[self._start + place - self.first]
+
+    # Taking messages.
+
+    def add(self, publication: Publication, now: float) -> bool:
+        """Take a message, and those that waited for it; False if it is here already, or far too early."""
+        state = self.source(publication.source, now)
+        ahead = publication.sequence - state.high
+        if ahead <= 0 or ahead > FURTHEST_AHEAD or publication.sequence in state.early:
+            return False
+        state.active_at = now
+        state.early[publication.sequence] = publication
+        self._take_in_turn(state)
+        return True
+
+    def source(self, source: bytes, now: float) -> SourceState:
+        state = self.sources.get(source)
+        if state is None:
+            state = self.sources[source] = SourceState(0, now)
+        return state
+
+    def skip(self, source: bytes, before: int, now: float) -> None:
+        """Give up what is missing of a source up to the number `before`, which nobody has any more."""
+        state = self.source(source, now)
+        if before <= state.high:
+            return
+        for number in [number for number in state.early if number <= before]:
+            del state.early[number]
+        if not state.places:
+            state.low = before + 1
+        state.high = before
+        self._take_in_turn(state)
+
+    def _take_in_turn(self, state: SourceState) -> None:
+        while state.early and (publication := state.early.pop(state.high + 1, None)):
+            state.high += 1
+            if not state.places:
+                state.low = state.high
+            state.places[state.high] = self.last + 1
+            self._append(publication)
+
+    def _append(self, publication: Publication) -> None:
+        data, size = publication.data, self._piece_bytes
+        count = max(1, -(-len(data) // size))
+        for number in range(count):
+            part = data if count == 1 else data[number * size : (number + 1) * size]
+            piece = Piece(publication.source, publication.sequence, number, count, part)
+            self._pieces.append(piece)
+            self.bytes += len(part) + PIECE_OVERHEAD
+
+    # Reading.
+
+    def message(self, source: bytes, sequence: int) -> Publication | None:
+        """A message that is held, or waits for its turn."""
+        state = self.sources.get(source)
+        if state is None:
+            return None
+        place = state.places.get(sequence)
+        if place is None:
+            return state.early.get(sequence)
+        begin = self._start + place - self.first
+        count = self._pieces[begin].count
+        data = b"".join(piece.data for piece in self._pieces[begin : begin + count])
+        return Publication(self.service, source, sequence, data)
+
+    def numbers_before(self, place: int) -> dict[bytes, int]:
+        """By source, the highest number whose pieces are all before a place, or gone."""
+        numbers = {source: state.high for source, state in self.sources.items()}
+        seen: dict[bytes, None] = {}
+        for piece in islice(self._pieces, self._start + max(place - self.first, 0), None):
+            if piece.source not in seen:
+                seen[piece.source] = None
+                numbers[piece.source] = piece.sequence - 1
+        return numbers
+
+    def place_after(self, have: Mapping[bytes, int]) -> int:
+        """The place from which on a subscriber that has these numbers is to be sent the stream."""
+        places = [self.last + 1]
+        for source, state in self.sources.items():
+            following = max(have.get(source, 0) + 1, state.low)
+            if following in state.places:
+                places.append(state.places[following])
+        return min(places)
+
+    # Letting go.
+
+    def trim(self, may_go: Callable[[bytes, int], bool], before: int, keep_bytes: int) -> None:
+        """Let go of the oldest messages that lie before a place, as far as `may_go(source, number)` says so
+        and more than `keep_bytes` are held."""
+        while self.bytes > keep_bytes and self._start < len(self._pieces):
+            piece = self._pieces[self._start]
+            if self.first + piece.count > before or not may_go(piece.source, piece.sequence):
+                break
+            self._let_go(piece)
+        if self._start > 64 and 2 * self._start > len(self._pieces):
+            del self._pieces[: self._start]
+            self._start = 0
+
+    def _let_go(self, piece: Piece) -> None:
+        state = self.sources[piece.source]
+        for place in range(self._start, self._start + piece.count):
+            self.bytes -= len(self._pieces[place].data) + PIECE_OVERHEAD
+        self._start += piece.count
+        self.first += piece.count
+        del state.places[piece.sequence]
+        state.low = next(iter(state.places), state.high + 1)
+
+    def forget_sources(self, most: int) -> list[bytes]:
+        """Forget the sources of which nothing is held and that were silent longest, beyond so many."""
+        surplus = len(self.sources) - most
+        if surplus <= 0:
+            return []
+        idle = [item for item in self.sources.items() if not item[1].places]
+        idle.sort(key=lambda item: item[1].active_at)
+        gone = [source for source, _ in idle[:surplus]]
+        for source in gone:
+            del self.sources[source]
+        return gone

@@ -1,0 +1,48 @@
+"""A view: the distributors that agree to be the system's, and the predicate that orders views (section 3.1).
+
+Views of one group are numbered, and each is agreed on by a majority of the one before it, so that they are
+totally ordered. Exactly half of a view counts as its majority if the most senior member is among it, so
+that of two distributors one can do without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+
+Group = tuple[int, bytes]
+"""Which group of distributors: its generation, and who founded it with a random ending. The smaller one of
+two groups that meet takes the other's members in."""
+
+Ballot = tuple[int, bytes]
+"""The round and the id of the coordinator: ballots of one view are totally ordered."""
+
+NO_GROUP: Group = (0, b"")
+NO_BALLOT: Ballot = (-1, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The members, the most senior first; a member keeps its place for as long as it is one."""
+
+    group: Group
+    number: int
+    members: tuple[Contact, ...]
+
+    def __contains__(self, peer: object) -> bool:
+        return any(member.id == peer for member in self.members)
+
+    @property
+    def first_ballot(self) -> Ballot:
+        """The ballot under which only the most senior member may propose the next view, without asking."""
+        return (0, self.members[0].id)
+
+    def has_majority(self, peers: Iterable[PeerId] | Mapping[PeerId, object]) -> bool:
+        """Whether these peers may agree on the next view: no two disjoint sets of them ever may."""
+        present = dict.fromkeys(peers)
+        count = sum(member.id in present for member in self.members)
+        if 2 * count == len(self.members):
+            return self.members[0].id in present
+        return 2 * count > len(self.members)

@@ -1,0 +1,285 @@
+"""Distributors, publishers and subscribers on the stage, with a history of all that the properties speak of.
+
+The well-known place is a list of all distributors that ever were, the dead included. The failure detector
+suspects whoever is down or on the other side of a partition, after a while, and takes it back after a while; a
+script may add false suspicions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from overlay.contact import Contact
+from overlay.virtual.stage import Stage, StageConfig, numbered_contact
+from pubsub.distributors import messages
+from pubsub.distributors.config import ClientConfig, DistributorConfig
+from pubsub.distributors.messages import Publication
+from pubsub.distributors.protocol.delivery import Delivery, Gap
+from pubsub.distributors.protocol.distributor import DistributorCore
+from pubsub.distributors.protocol.history import History
+from pubsub.distributors.protocol.publishing import PublishingCore
+from pubsub.distributors.protocol.source import make_source
+from pubsub.distributors.protocol.subscription import SubscriptionCore
+from pubsub.distributors.protocol.view import View
+
+DATAGRAM = 1200
+NOTICE_AFTER = 3.0
+"""Seconds until a crash or a partition is suspected."""
+
+MessageId = tuple[bytes, int]
+
+
+@dataclass
+class DistributorActor:
+    contact: Contact
+    core: DistributorCore
+    views: list[tuple[float, View | None]] = field(default_factory=list)
+    taken: dict[MessageId, float] = field(default_factory=dict)
+    """When each message entered the log."""
+    taken_in: dict[MessageId, int] = field(default_factory=dict)
+    """The number of the view in which that was."""
+
+
+@dataclass
+class SubscriberActor:
+    contact: Contact
+    core: SubscriptionCore
+    log: list[Delivery | Gap] = field(default_factory=list)
+    unsubscribed: bool | None = None
+    served: list[tuple[float, Contact]] = field(default_factory=list)
+
+    @property
+    def delivered(self) -> list[MessageId]:
+        return [(one.source, one.sequence) for one in self.log if isinstance(one, Delivery)]
+
+    @property
+    def gaps(self) -> list[Gap]:
+        return [one for one in self.log if isinstance(one, Gap)]
+
+
+@dataclass
+class PublisherActor:
+    contact: Contact
+    core: PublishingCore
+
+
+class Theatre:
+    """One run; cores may be replaced by mutants."""
+
+    distributor_core: type[DistributorCore] = DistributorCore
+    subscription_core: type[SubscriptionCore] = SubscriptionCore
+    publishing_core: type[PublishingCore] = PublishingCore
+
+    def __init__(
+        self,
+        seed: int,
+        network: StageConfig | None = None,
+        config: DistributorConfig | None = None,
+        client: ClientConfig | None = None,
+        history: History | None = None,
+    ) -> None:
+        self.stage = Stage(seed, network)
+        self.random = random.Random(f"{seed} script")
+        self.config = config or DistributorConfig()
+        self.client = client or ClientConfig()
+        self.history = history
+        self.distributors: list[DistributorActor] = []
+        self.subscribers: list[SubscriberActor] = []
+        self.publishers: list[PublisherActor] = []
+        self._numbers = iter(range(1, 10_000))
+        self._sides: dict[bytes, int] = {}
+        self._unreachable_since: dict[tuple[bytes, bytes], float] = {}
+        self._falsely: dict[tuple[bytes, bytes], float] = {}
+        self._script(0.25, self._detect)
+
+    # The cast.
+
+    def distributor(self, services: tuple[str, ...] = ("news",)) -> DistributorActor:
+        contact = numbered_contact(next(self._numbers))
+        stage = self.stage
+
+        def wake() -> None:
+            context.call_later(0.001, lambda: core.pump(10_000) and wake() or None)
+
+        def on_view(view: View | None) -> None:
+            actor.views.append((stage.now, view))
+
+        def on_taken(publication: Publication) -> None:
+            message = (publication.source, publication.sequence)
+            actor.taken[message] = stage.now
+            actor.taken_in[message] = core.view.number if core.view else 0
+
+        context = stage.context(contact, "peers")
+        core = self.distributor_core(
+            context,
+            stage.context(contact, "clients"),
+            self.config,
+            DATAGRAM,
+            history=self.history,
+            wake=wake,
+            on_view=on_view,
+            on_taken=on_taken,
+        )
+        actor = DistributorActor(contact, core)
+        self.distributors.append(actor)
+        for name in services:
+            core.create(name)
+        self._attach(
+            contact,
+            {
+                messages.Hello: core.membership.receive_hello,
+                messages.Prepare: core.membership.receive_prepare,
+                messages.Propose: core.membership.receive_propose,
+                messages.Vote: core.membership.receive_vote,
+                messages.Digest: core.receive_digest,
+                messages.Want: core.receive_want,
+                messages.Spread: core.receive_spread,
+                messages.Request: core.receive_request,
+                messages.Received: core.receive_received,
+            },
+        )
+
+        def tick() -> None:
+            core.membership.know([one.contact for one in self.distributors])
+            core.tick()
+            context.call_later(self.config.tick * context.random.uniform(0.9, 1.1), tick)
+
+        tick()
+        return actor
+
+    def subscriber(self, service: str = "news", no_gap: bool = False) -> SubscriberActor:
+        contact = numbered_contact(next(self._numbers))
+        context = self.stage.context(contact, "subscriber")
+        core = self.subscription_core(
+            context,
+            context,
+            self.client,
+            service,
+            no_gap=no_gap,
+            deliver=lambda delivery: actor.log.append(delivery),
+            report=lambda gap: actor.log.append(gap),
+            want_distributors=lambda: self._look_up(context, core.keeper.know),
+        )
+        actor = SubscriberActor(contact, core)
+        self.subscribers.append(actor)
+        self._attach(
+            contact,
+            {
+                messages.Answer: core.receive_answer,
+                messages.Deliveries: core.receive_deliveries,
+                messages.Alive: core.receive_alive,
+                messages.Recalled: core.receive_recalled,
+            },
+        )
+        core.start()
+        return actor
+
+    def publisher(self, service: str = "news") -> PublisherActor:
+        contact = numbered_contact(next(self._numbers))
+        context = self.stage.context(contact, "publisher")
+        core = self.publishing_core(
+            context,
+            context,
+            self.client,
+            service,
+            make_source(contact.id, b"run1"),
+            progress=lambda: None,
+            want_distributors=lambda: self._look_up(context, core.keeper.know),
+        )
+        actor = PublisherActor(contact, core)
+        self.publishers.append(actor)
+        self._attach(
+            contact,
+            {
+                messages.Answer: core.receive_answer,
+                messages.Published: core.receive_published,
+                messages.Alive: core.receive_alive,
+            },
+        )
+        core.start()
+        return actor
+
+    def _attach(self, contact: Contact, handlers: dict[type, Callable[..., None]]) -> None:
+        def receive(sender: Contact, message: object) -> None:
+            handler = handlers.get(type(message))
+            if handler is not None:
+                handler(sender, message)
+
+        self.stage.attach(contact, receive)
+
+    def _look_up(self, context: object, know: Callable[[list[Contact]], None]) -> None:
+        """The directory answers after a while, with the dead among the living."""
+        context.call_later(0.1, lambda: know([one.contact for one in self.distributors]))  # type: ignore[attr-defined]
+
+    # The script.
+
+    def run(self, seconds: float) -> None:
+        self.stage.run_for(seconds)
+
+    def crash(self, contact: Contact) -> None:
+        self.stage.crash(contact)
+
+    def is_up(self, contact: Contact) -> bool:
+        return self.stage.is_up(contact)
+
+    def partition(self, *sides: list[Contact]) -> None:
+        self._sides = {one.id: number for number, side in enumerate(sides, 1) for one in side}
+        self.stage.partition(*sides)
+
+    def heal(self) -> None:
+        self._sides = {}
+        self.stage.heal()
+
+    def suspect_falsely(self, who: Contact, whom: Contact, seconds: float) -> None:
+        self._falsely[who.id, whom.id] = self.stage.now + seconds
+
+    def up(self, actors: list[DistributorActor]) -> list[DistributorActor]:
+        return [one for one in actors if self.is_up(one.contact)]
+
+    def settled(self, within: float = 30.0) -> bool:
+        """Run until all distributors that are up are in one view of exactly them."""
+        end = self.stage.now + within
+        while self.stage.now < end:
+            self.run(0.5)
+            if self._is_settled():
+                return True
+        return False
+
+    def _is_settled(self) -> bool:
+        up = self.up(self.distributors)
+        members = {one.contact.id for one in up}
+        views = [one.core.view for one in up]
+        first = views[0]
+        return all(view is not None and view == first for view in views) and (
+            first is not None and {member.id for member in first.members} == members
+        )
+
+    def _script(self, every: float, action: Callable[[], None]) -> None:
+        def again() -> None:
+            action()
+            self.stage.call_at(self.stage.now + every, again)
+
+        self.stage.call_at(self.stage.now + every, again)
+
+    def _detect(self) -> None:
+        """The failure detector of every distributor."""
+        now = self.stage.now
+        for one in self.up(self.distributors):
+            for other in self.distributors:
+                if one is not other:
+                    self._look(one, other, now)
+
+    def _look(self, one: DistributorActor, other: DistributorActor, now: float) -> None:
+        pair = (one.contact.id, other.contact.id)
+        apart = self._sides.get(pair[0], 0) != self._sides.get(pair[1], 0)
+        if not self.is_up(other.contact) or apart:
+            since = self._unreachable_since.setdefault(pair, now)
+            if now - since >= NOTICE_AFTER:
+                one.core.suspect(other.contact.id)
+        elif self._falsely.get(pair, 0.0) > now:
+            one.core.suspect(other.contact.id)
+        else:
+            self._unreachable_since.pop(pair, None)
+            one.core.restore(other.contact.id)
