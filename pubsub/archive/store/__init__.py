@@ -28,6 +28,7 @@ from pubsub.archive.store.changes import (
 )
 from pubsub.archive.store.group_commit import GroupCommit
 from pubsub.archive.store.interface import Damage, Entity, Holding, Store, StoreError
+from pubsub.archive.store.opening import open_store
 from pubsub.archive.store.retention import Retention, plan_drop
 from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
 
@@ -59,5 +60,6 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredEvent",
+    "open_store",
     "plan_drop",
 ]

@@ -1,0 +1,266 @@
+"""One batch of changes as statements of SQL, within one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+from pubsub.archive.store.changes import (
+    Append,
+    Change,
+    Drop,
+    ForgetReplica,
+    ForgetTopic,
+    ReplicaStored,
+    StoredEvent,
+)
+from pubsub.archive.store.event_checksum import event_checksum
+from pubsub.archive.store.registry import Pending, Registry
+from pubsub.archive.store.sequence_ranges import Span
+from pubsub.archive.store.sql_schema import (
+    MAX_SEQUENCE,
+    SEQUENCE_BITS,
+    Connection,
+    Names,
+    entity_row,
+)
+
+_PUT_EVENT = (
+    "INSERT INTO events (place, time, size, audience, stream, catenation, checksum, id, body)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO UPDATE SET time = excluded.time,"
+    " size = excluded.size, audience = excluded.audience, stream = excluded.stream,"
+    " catenation = excluded.catenation, checksum = excluded.checksum, id = excluded.id, body = excluded.body"
+)
+_PUT_TOPIC = (
+    "INSERT INTO topics (number, name, last, events, bytes) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (number) DO UPDATE SET last = excluded.last, events = excluded.events,"
+    " bytes = excluded.bytes"
+)
+_PUT_STREAM = (
+    "INSERT INTO streams (number, topic, publisher, catenation) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (number) DO UPDATE SET catenation = excluded.catenation"
+)
+_PUT_ENTITY = (
+    "INSERT INTO entities (topic, position, name, epoch, sync, profiles, acknowledged, gaps)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, name) DO UPDATE SET epoch = excluded.epoch,"
+    " sync = excluded.sync, profiles = excluded.profiles, acknowledged = excluded.acknowledged,"
+    " gaps = excluded.gaps"
+)
+_PUT_NOTE = (
+    "INSERT INTO notes (topic, key, value) VALUES (?, ?, ?)"
+    " ON CONFLICT (topic, key) DO UPDATE SET value = excluded.value"
+)
+_PUT_REPLICA_EVENT = (
+    "INSERT INTO replica_events (topic, replica, sequence, id) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (topic, replica, sequence) DO UPDATE SET id = excluded.id"
+)
+
+
+class SqlBatch:
+    """Writes a batch; `settle` makes it visible in memory once it is committed."""
+
+    def __init__(self, connection: Connection, registry: Registry, names: Names) -> None:
+        self._connection = connection
+        self._registry = registry
+        self._names = names
+        self._pending = Pending(registry)
+        self._events: list[tuple[Any, ...]] = []
+        self._topics: dict[str, int | None] = {}
+        """Numbers of topics that this batch begins; None for one that it ends."""
+        self._amounts: dict[str, tuple[int, int]] = {}
+        self.mended: list[tuple[str, Span]] = []
+        """Spans that were written anew or removed, so that damage in them is no more."""
+
+    def write(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            if isinstance(change, Append):
+                self._append(change.event)
+            else:
+                self._flush()
+                self._write(change)
+            self._pending.apply(change)
+        self._flush()
+        self._write_registry()
+
+    def settle(self) -> None:
+        self._registry.settle(self._pending)
+        for topic in self._pending.forgotten:
+            self._names.forget(topic)
+        self._names.amounts |= self._amounts
+        self._names.topics |= {
+            t: number for t, number in self._topics.items() if number is not None
+        }
+
+    # -- events --
+
+    def _append(self, event: StoredEvent) -> None:
+        topic = self._topic(event.topic)
+        place = topic << SEQUENCE_BITS | event.sequence
+        self._events.append(
+            (
+                place,
+                event.time,
+                len(event.body),
+                self._audience(event.destinations),
+                self._stream(topic, event.publisher),
+                event.catenation,
+                event_checksum(event),
+                event.id,
+                event.body,
+            )
+        )
+        if event.sequence <= self._pending.last.get(
+            event.topic, self._registry.last.get(event.topic, 0)
+        ):
+            self._replace(event, place)
+        self._add(event.topic, 1, len(event.body))
+
+    def _replace(self, event: StoredEvent, place: int) -> None:
+        """Take an event into account that is there already under the number of this one."""
+        self.mended.append((event.topic, Span(event.sequence, event.sequence)))
+        *before, last = self._events
+        self._events = before
+        self._flush()
+        for (size,) in self._connection.query("SELECT size FROM events WHERE place = ?", (place,)):
+            self._add(event.topic, -1, -size)
+        self._events = [last]
+
+    def _flush(self) -> None:
+        if self._events:
+            self._connection.execute_many(_PUT_EVENT, self._events)
+            self._events = []
+
+    def _write(self, change: Change) -> None:
+        match change:
+            case Drop(topic, spans, _):
+                for span in spans:
+                    self._drop(topic, span)
+            case ReplicaStored(topic, replica, stored):
+                number = self._topic(topic)
+                rows = [(number, replica, sequence, id) for id, sequence in stored]
+                self._connection.execute_many(_PUT_REPLICA_EVENT, rows)
+            case ForgetReplica(topic, replica):
+                self._connection.execute(
+                    "DELETE FROM replica_events WHERE topic = ? AND replica = ?",
+                    (self._topic(topic), replica),
+                )
+            case ForgetTopic(topic):
+                self._forget(topic)
+
+    def _drop(self, topic: str, span: Span) -> None:
+        number = self._topic(topic)
+        last = min(span.last, MAX_SEQUENCE)
+        places = (number << SEQUENCE_BITS | span.first, number << SEQUENCE_BITS | last)
+        ask = self._connection.query
+        [(count, size)] = ask(
+            "SELECT count(*), coalesce(sum(size), 0) FROM events WHERE place BETWEEN ? AND ?",
+            places,
+        )
+        self._connection.execute(
+            "DELETE FROM replica_events WHERE topic = ? AND id IN"
+            " (SELECT id FROM events WHERE place BETWEEN ? AND ?)",
+            (number, *places),
+        )
+        self._connection.execute("DELETE FROM events WHERE place BETWEEN ? AND ?", places)
+        self._add(topic, -count, -int(size))
+        self.mended.append((topic, span))
+
+    def _forget(self, topic: str) -> None:
+        """Remove a topic's rows; it gets another number when it comes back."""
+        self._drop(topic, Span(0, MAX_SEQUENCE))
+        number = self._topic(topic)
+        self._topics[topic] = None
+        for table in ("streams", "entities", "notes", "replica_events"):
+            self._connection.execute(f"DELETE FROM {table} WHERE topic = ?", (number,))
+        self._connection.execute("DELETE FROM topics WHERE number = ?", (number,))
+        self._amounts[topic] = (0, 0)
+
+    # -- the registry --
+
+    def _write_registry(self) -> None:
+        pending = self._pending
+        streams = [
+            (self._stream(self._topic(topic), publisher), self._topic(topic), publisher, catenation)
+            for (topic, publisher), catenation in pending.catenations.items()
+        ]
+        self._put(_PUT_STREAM, streams)
+        entities: list[tuple[Any, ...]] = []
+        notes: list[tuple[Any, ...]] = []
+        position = self._free_position()
+        for (topic, name), entity in pending.entities.items():
+            if entity is None:
+                self._remove("entities WHERE topic = ? AND name = ?", topic, name)
+            else:
+                row = (self._topic(topic), position + len(entities), *entity_row(entity))
+                entities.append(row)
+        for (topic, key), value in pending.notes.items():
+            if value is None:
+                self._remove("notes WHERE topic = ? AND key = ?", topic, key)
+            else:
+                notes.append((self._topic(topic), key, value))
+        self._put(_PUT_ENTITY, entities)
+        self._put(_PUT_NOTE, notes)
+        topics = [
+            (self._topic(topic), topic, self._last(topic), *self._amount(topic))
+            for topic in {**pending.last, **self._amounts}
+            if topic in pending.last or topic not in pending.forgotten
+        ]
+        self._put(_PUT_TOPIC, topics)
+
+    def _put(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self._connection.execute_many(statement, rows)
+
+    def _remove(self, what: str, topic: str, key: str) -> None:
+        self._connection.execute(f"DELETE FROM {what}", (self._topic(topic), key))
+
+    def _free_position(self) -> int:
+        """Where new entities go, behind those that are there; an old one keeps its own."""
+        if not self._pending.entities:
+            return 0
+        [(last,)] = self._connection.query("SELECT coalesce(max(position), 0) FROM entities")
+        return int(last) + 1
+
+    # -- numbers --
+
+    def _topic(self, topic: str) -> int:
+        number = self._topics[topic] if topic in self._topics else self._names.topics.get(topic)
+        if number is None:
+            number = self._topics[topic] = self._names.free_number()
+            self._connection.execute(_PUT_TOPIC, (number, topic, 0, 0, 0))
+        return number
+
+    def _stream(self, topic: int, publisher: bytes) -> int:
+        number = self._names.streams.get((topic, publisher))
+        if number is None:
+            number = self._names.free_number()
+            self._names.streams[topic, publisher] = number
+            self._names.publishers[number] = publisher
+            self._connection.execute(_PUT_STREAM, (number, topic, publisher, 0))
+        return number
+
+    def _audience(self, destinations: tuple[str, ...]) -> int:
+        number = self._names.audiences.get(destinations)
+        if number is None:
+            number = self._names.free_number()
+            self._names.audiences[destinations] = number
+            self._names.members[number] = destinations
+            self._connection.execute(
+                "INSERT INTO audiences (number, names) VALUES (?, ?)",
+                (number, msgpack.packb(destinations)),
+            )
+        return number
+
+    # -- amounts --
+
+    def _last(self, topic: str) -> int:
+        return self._pending.last.get(topic, self._registry.last.get(topic, 0))
+
+    def _amount(self, topic: str) -> tuple[int, int]:
+        return self._amounts.get(topic) or self._names.amounts.get(topic, (0, 0))
+
+    def _add(self, topic: str, events: int, size: int) -> None:
+        count, total = self._amount(topic)
+        self._amounts[topic] = (count + events, total + size)

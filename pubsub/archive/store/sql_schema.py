@@ -1,0 +1,144 @@
+"""The tables of the SQL stores, and how their small ones are read into memory.
+
+An event's `place` is its topic's number and its sequence number in one integer, so that the table is its own
+index and grows at the end of each topic. Topics, audiences (the sets of entities that events are for) and
+streams (a publisher in a topic) are numbered, and events refer to them by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import msgpack
+
+from pubsub.archive.store.changes import Gap
+from pubsub.archive.store.interface import Entity
+from pubsub.archive.store.registry import Registry
+from pubsub.archive.store.sequence_ranges import Span
+
+SEQUENCE_BITS = 40
+MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
+
+SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS topics (
+        number {int} PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+        last {int} NOT NULL, events {int} NOT NULL, bytes {int} NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS audiences (number {int} PRIMARY KEY, names {blob} NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS streams (
+        number {int} PRIMARY KEY, topic {int} NOT NULL, publisher {blob} NOT NULL,
+        catenation {int} NOT NULL, UNIQUE (topic, publisher))""",
+    """CREATE TABLE IF NOT EXISTS events (
+        place {int} PRIMARY KEY, time {real} NOT NULL, size {int} NOT NULL, audience {int} NOT NULL,
+        stream {int} NOT NULL, catenation {int} NOT NULL, checksum {int} NOT NULL,
+        id {blob} NOT NULL, body {blob} NOT NULL)""",
+    """CREATE INDEX IF NOT EXISTS events_by_id ON events (id)""",
+    """CREATE INDEX IF NOT EXISTS events_by_stream ON events (stream, catenation)""",
+    """CREATE TABLE IF NOT EXISTS entities (
+        topic {int} NOT NULL, name TEXT NOT NULL, position {int} NOT NULL, epoch {int} NOT NULL,
+        sync {int} NOT NULL, profiles {blob} NOT NULL, acknowledged {blob} NOT NULL, gaps {blob} NOT NULL,
+        PRIMARY KEY (topic, name))""",
+    """CREATE TABLE IF NOT EXISTS notes (
+        topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, PRIMARY KEY (topic, key))""",
+    """CREATE TABLE IF NOT EXISTS replica_events (
+        topic {int} NOT NULL, replica {blob} NOT NULL, sequence {int} NOT NULL, id {blob} NOT NULL,
+        PRIMARY KEY (topic, replica, sequence))""",
+    """CREATE INDEX IF NOT EXISTS replica_events_by_id ON replica_events (topic, id)""",
+)
+
+
+class Connection(Protocol):
+    """A connection to a database; statements have `?` where values go."""
+
+    def query(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> None: ...
+
+    def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None: ...
+
+    def begin(self) -> None: ...
+
+    def commit(self) -> None:
+        """Return when the transaction is on stable storage."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Names:
+    """The numbers of topics, streams and audiences, and how much each topic has."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, int] = {}
+        self.streams: dict[tuple[int, bytes], int] = {}
+        self.publishers: dict[int, bytes] = {}
+        """Of each stream."""
+        self.audiences: dict[tuple[str, ...], int] = {}
+        self.members: dict[int, tuple[str, ...]] = {}
+        """Of each audience."""
+        self.amounts: dict[str, tuple[int, int]] = {}
+        """Events and bytes of each topic."""
+        self._used = 0
+
+    def free_number(self) -> int:
+        """A number that nothing has had since the store was opened."""
+        taken = (*self.topics.values(), *self.publishers, *self.members) if not self._used else ()
+        self._used = max((self._used, *taken)) + 1
+        return self._used
+
+    def forget(self, topic: str) -> None:
+        number = self.topics.pop(topic, None)
+        self.amounts.pop(topic, None)
+        for key in [key for key in self.streams if key[0] == number]:
+            del self.publishers[self.streams.pop(key)]
+
+
+def load(connection: Connection) -> tuple[Registry, Names]:
+    """Everything but the events and the replicas' tables."""
+    registry, names = Registry(), Names()
+    topics: dict[int, str] = {}
+    for number, name, last, events, size in connection.query(
+        "SELECT number, name, last, events, bytes FROM topics ORDER BY number"
+    ):
+        topics[number], names.topics[name] = name, number
+        registry.last[name], names.amounts[name] = last, (events, size)
+    for number, members in connection.query("SELECT number, names FROM audiences"):
+        names.members[number] = tuple(msgpack.unpackb(members))
+        names.audiences[names.members[number]] = number
+    for number, topic, publisher, catenation in connection.query(
+        "SELECT number, topic, publisher, catenation FROM streams ORDER BY number"
+    ):
+        names.streams[topic, bytes(publisher)] = number
+        names.publishers[number] = bytes(publisher)
+        registry.catenations.setdefault(topics[topic], {})[bytes(publisher)] = catenation
+    for topic, *row in connection.query(
+        "SELECT topic, name, epoch, sync, profiles, acknowledged, gaps FROM entities ORDER BY position"
+    ):
+        entity = _entity(*row)
+        registry.entities.setdefault(topics[topic], {})[entity.name] = entity
+    for topic, key, value in connection.query("SELECT topic, key, value FROM notes"):
+        registry.notes.setdefault(topics[topic], {})[key] = bytes(value)
+    return registry, names
+
+
+def entity_row(entity: Entity) -> tuple[Any, ...]:
+    """An entity as it stands in its table, without its topic and its position."""
+    gaps = [(gap.entity, *gap.span, gap.events) for gap in entity.gaps]
+    packed = (msgpack.packb(part) for part in (dict(entity.profiles), entity.acknowledged, gaps))
+    return (entity.name, entity.epoch, entity.sync, *packed)
+
+
+def _entity(
+    name: str, epoch: int, sync: int, profiles: bytes, acknowledged: bytes, gaps: bytes
+) -> Entity:
+    return Entity(
+        name,
+        epoch,
+        sync,
+        msgpack.unpackb(profiles),
+        tuple(Span(*span) for span in msgpack.unpackb(acknowledged)),
+        tuple(
+            Gap(who, Span(first, last), events)
+            for who, first, last, events in msgpack.unpackb(gaps)
+        ),
+    )

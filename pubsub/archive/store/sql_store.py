@@ -1,0 +1,307 @@
+"""A store in an SQL database: all of it that does not depend on which one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from pubsub.archive.store.changes import Change, StoredEvent
+from pubsub.archive.store.event_checksum import event_checksum
+from pubsub.archive.store.interface import Damage, Holding, StoreError
+from pubsub.archive.store.registry import is_outstanding
+from pubsub.archive.store.registry_reads import RegistryReads
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.archive.store.sql_batch import SqlBatch
+from pubsub.archive.store.sql_schema import MAX_SEQUENCE, SEQUENCE_BITS, Connection, load
+
+_EVENT = "place, time, audience, stream, catenation, checksum, id, body"
+_PAGE = 1000
+
+
+class SqlStore(RegistryReads):
+    """See `pubsub.archive.store.interface.Store` for what is promised.
+
+    One connection writes and another one reads, which so sees what has been committed and nothing else. The
+    checksum of every event is compared when it is read."""
+
+    blocking = True
+    sync_seconds = 0.0
+
+    def __init__(
+        self, name: str, writer: Connection, reader: Connection, errors: tuple[type[Exception], ...]
+    ) -> None:
+        self._name = name
+        self._writer = writer
+        self._reader = reader
+        self._errors = errors
+        self._lock = threading.Lock()
+        self._reading_lock = threading.Lock()
+        self._failure: str | None = None
+        self._batch: SqlBatch | None = None
+        self._damaged: dict[str, SequenceRanges] = {}
+        self._registry, self._names = load(reader)
+
+    # -- changing --
+
+    def write(self, changes: Sequence[Change]) -> None:
+        with self._failing("cannot be written"):
+            if self._batch is not None:
+                raise StoreError("a batch was written before the one before it was synced")
+            if not changes:
+                return
+            self._writer.begin()
+            self._batch = SqlBatch(self._writer, self._registry, self._names)
+            self._batch.write(changes)
+
+    def sync(self) -> None:
+        with self._failing("cannot be synced"):
+            if self._batch is None:
+                return
+            self._writer.commit()
+            with self._lock:
+                self._batch.settle()
+                for topic, span in self._batch.mended:
+                    self._mend(topic, span)
+                self._batch = None
+
+    def close(self) -> None:
+        if self._failure is None:
+            self._failure = f"the store {self._name} is closed"
+            self._writer.close()
+            self._reader.close()
+
+    # -- the inventory --
+
+    def first_sequence(self, topic: str) -> int:
+        rows = self._ask("SELECT min(place) FROM events WHERE place BETWEEN ? AND ?", topic)
+        return self._sequence(rows[0][0]) if rows[0][0] else self.last_sequence(topic) + 1
+
+    def count(self, topic: str) -> int:
+        with self._lock:
+            return self._names.amounts.get(topic, (0, 0))[0]
+
+    def size(self, topic: str) -> int:
+        with self._lock:
+            return self._names.amounts.get(topic, (0, 0))[1]
+
+    def events(
+        self, topic: str, after: int, limit: int, max_bytes: int | None = None
+    ) -> list[StoredEvent]:
+        if max_bytes is None:
+            page = "SELECT {} FROM events WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?"
+            rows = self._ask(page.format(_EVENT), topic, Span(after + 1, MAX_SEQUENCE), limit)
+            return self._checked(topic, rows)
+        wanted: list[int] = []
+        size = 0
+        for holding in self.holdings(topic, after, limit):
+            size += holding.size
+            if wanted and size > max_bytes:
+                break
+            wanted.append(holding.sequence)
+        return self.read(topic, wanted)
+
+    def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
+        statement = f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? ORDER BY place"
+        found: list[StoredEvent] = []
+        for span in SequenceRanges.of(sorted(set(sequences))).spans():
+            found += self._checked(topic, self._ask(statement, topic, span))
+        return found
+
+    def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
+        statement = "SELECT place FROM events WHERE place BETWEEN ? AND ? AND id = ?"
+        asked = ((id, self._ask(statement, topic, _ALL, id)) for id in ids)
+        return {id: self._sequence(rows[0][0]) for id, rows in asked if rows}
+
+    def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
+        rows = self._ask(
+            f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? AND stream ="
+            " (SELECT number FROM streams WHERE topic = ? AND publisher = ?)"
+            " AND catenation BETWEEN ? AND ? ORDER BY catenation",
+            topic,
+            _ALL,
+            self._names.topics.get(topic, -1),
+            publisher,
+            *span,
+        )
+        return self._checked(topic, rows)
+
+    def since(self, topic: str, time: float) -> int:
+        rows = self._ask(
+            "SELECT place FROM events WHERE place BETWEEN ? AND ? AND time >= ? ORDER BY place LIMIT 1",
+            topic,
+            _ALL,
+            time,
+        )
+        return self._sequence(rows[0][0]) if rows else self.last_sequence(topic) + 1
+
+    # -- the dissemination table --
+
+    def holdings(self, topic: str, after: int, limit: int) -> list[Holding]:
+        rows = self._ask(
+            "SELECT place, time, size, audience FROM events WHERE place BETWEEN ? AND ?"
+            " ORDER BY place LIMIT ?",
+            topic,
+            Span(after + 1, MAX_SEQUENCE),
+            limit,
+        )
+        with self._lock:
+            return [
+                Holding(
+                    self._sequence(place),
+                    time,
+                    size,
+                    self._registry.waiting(
+                        topic, self._sequence(place), self._names.members[audience]
+                    ),
+                )
+                for place, time, size, audience in rows
+            ]
+
+    def outstanding(self, topic: str, entity: str, after: int, limit: int) -> list[int]:
+        one = self.entity(topic, entity)
+        if one is None:
+            return []
+        destined = (
+            sequence
+            for sequence, audience in self._audiences(topic, max(after, one.sync))
+            if entity in self._names.members[audience] and is_outstanding(one, sequence)
+        )
+        return list(islice(destined, limit))
+
+    def _audiences(self, topic: str, after: int) -> Iterator[tuple[int, int]]:
+        """Number and audience of all events above `after`."""
+        statement = (
+            "SELECT place, audience FROM events WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?"
+        )
+        while rows := self._ask(statement, topic, Span(after + 1, MAX_SEQUENCE), _PAGE):
+            for place, audience in rows:
+                after = self._sequence(place)
+                yield after, audience
+
+    # -- tables of other replicas --
+
+    def replicas(self, topic: str) -> tuple[bytes, ...]:
+        rows = self._query(
+            "SELECT DISTINCT replica FROM replica_events WHERE topic = ?",
+            (self._names.topics.get(topic, -1),),
+        )
+        return tuple(sorted(bytes(replica) for (replica,) in rows))
+
+    def replica_sequences(
+        self, topic: str, replica: bytes, ids: Iterable[bytes]
+    ) -> dict[bytes, int]:
+        statement = "SELECT sequence FROM replica_events WHERE topic = ? AND id = ? AND replica = ?"
+        number = self._names.topics.get(topic, -1)
+        asked = ((id, self._query(statement, (number, id, replica))) for id in ids)
+        return {id: rows[0][0] for id, rows in asked if rows}
+
+    def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
+        rows = self._query(
+            "SELECT sequence, id FROM replica_events WHERE topic = ? AND replica = ?"
+            " AND sequence BETWEEN ? AND ? ORDER BY sequence",
+            (self._names.topics.get(topic, -1), replica, *span),
+        )
+        return {sequence: bytes(id) for sequence, id in rows}
+
+    def missing_at(self, topic: str, replica: bytes, after: int, limit: int) -> list[int]:
+        rows = self._missing("place", "ORDER BY place LIMIT ?", topic, replica, after, limit)
+        return [self._sequence(place) for (place,) in rows]
+
+    def missing_count(self, topic: str, replica: bytes) -> int:
+        return int(self._missing("count(*)", "", topic, replica, 0)[0][0])
+
+    def _missing(
+        self, what: str, rest: str, topic: str, replica: bytes, after: int, *values: int
+    ) -> list[tuple[Any, ...]]:
+        return self._ask(
+            f"SELECT {what} FROM events WHERE place BETWEEN ? AND ? AND NOT EXISTS"
+            " (SELECT 1 FROM replica_events WHERE topic = ? AND replica_events.id = events.id"
+            f" AND replica = ?) {rest}",
+            topic,
+            Span(after + 1, MAX_SEQUENCE),
+            self._names.topics.get(topic, -1),
+            replica,
+            *values,
+        )
+
+    # -- damage --
+
+    def damage(self) -> tuple[Damage, ...]:
+        with self._lock:
+            return tuple(
+                Damage(topic, span, "corrupt")
+                for topic, spoilt in self._damaged.items()
+                for span in spoilt.spans()
+            )
+
+    def verify(self) -> tuple[Damage, ...]:
+        for topic in self.topics():
+            after = 0
+            while page := self.holdings(topic, after, _PAGE):
+                self.read(topic, [holding.sequence for holding in page])
+                after = page[-1].sequence
+        return self.damage()
+
+    def _checked(self, topic: str, rows: list[tuple[Any, ...]]) -> list[StoredEvent]:
+        """The events of these rows; those whose checksum is wrong are noted as damaged and left out."""
+        events: list[StoredEvent] = []
+        for place, time, audience, stream, catenation, checksum, id, body in rows:
+            event = StoredEvent(
+                topic,
+                self._sequence(place),
+                bytes(id),
+                self._names.publishers.get(stream, b""),
+                catenation,
+                time,
+                bytes(body),
+                self._names.members.get(audience, ()),
+            )
+            if event_checksum(event) == checksum:
+                events.append(event)
+            else:
+                with self._lock:
+                    spoilt = self._damaged.setdefault(topic, SequenceRanges())
+                    spoilt.add(event.sequence, event.sequence)
+        return events
+
+    def _mend(self, topic: str, span: Span) -> None:
+        if topic in self._damaged:
+            self._damaged[topic].remove(*span)
+            if not self._damaged[topic]:
+                del self._damaged[topic]
+
+    # -- asking --
+
+    def _ask(
+        self, statement: str, topic: str, span: Span | None = None, *values: Any
+    ) -> list[tuple[Any, ...]]:
+        """A query whose first two values are the places of a span of the topic."""
+        number = self._names.topics.get(topic, -1) << SEQUENCE_BITS
+        first, last = span or _ALL
+        places = (number | min(first, MAX_SEQUENCE), number | min(last, MAX_SEQUENCE))
+        return self._query(statement, (*places, *values))
+
+    def _query(self, statement: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self._failing("cannot be read"), self._reading_lock:
+            return self._reader.query(statement, values)
+
+    @staticmethod
+    def _sequence(place: int) -> int:
+        return place & MAX_SEQUENCE
+
+    @contextmanager
+    def _failing(self, what: str) -> Iterator[None]:
+        """Turn a failing database into a `StoreError`, now and for all later calls."""
+        if self._failure is not None:
+            raise StoreError(self._failure)
+        try:
+            yield
+        except self._errors as error:
+            self._failure = f"the store {self._name} {what}: {error}"
+            raise StoreError(self._failure) from None
+
+
+_ALL = Span(0, MAX_SEQUENCE)

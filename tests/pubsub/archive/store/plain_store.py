@@ -1,0 +1,84 @@
+"""A store that is obviously right and keeps nothing: the reference for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pubsub.archive.store import (
+    Append,
+    Change,
+    Drop,
+    Entity,
+    ForgetReplica,
+    ForgetTopic,
+    Holding,
+    ReplicaStored,
+    Span,
+    StoredEvent,
+)
+from pubsub.archive.store.registry import Pending, Registry
+
+
+class PlainStore:
+    """Lists and dicts; every answer is looked for in all events."""
+
+    def __init__(self) -> None:
+        self.registry = Registry()
+        self.all: dict[str, dict[int, StoredEvent]] = {}
+        self.lines: dict[tuple[str, bytes], dict[int, bytes]] = {}
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            pending = Pending(self.registry)
+            pending.apply(change)
+            self.registry.settle(pending)
+            match change:
+                case Append(event):
+                    self.all.setdefault(event.topic, {})[event.sequence] = event
+                case Drop(topic, spans, _):
+                    self._drop(topic, spans)
+                case ForgetTopic(topic):
+                    self.all.pop(topic, None)
+                    self.lines = {key: rows for key, rows in self.lines.items() if key[0] != topic}
+                case ReplicaStored(topic, replica, stored):
+                    rows = self.lines.setdefault((topic, replica), {})
+                    rows.update({sequence: id for id, sequence in stored})
+                case ForgetReplica(topic, replica):
+                    self.lines.pop((topic, replica), None)
+
+    def _drop(self, topic: str, spans: Iterable[Span]) -> None:
+        for first, last in spans:
+            for event in [e for e in self.inventory(topic) if first <= e.sequence <= last]:
+                del self.all[topic][event.sequence]
+                for key, rows in self.lines.items():
+                    if key[0] == topic:
+                        for number in [n for n, id in rows.items() if id == event.id]:
+                            del rows[number]
+
+    def inventory(self, topic: str) -> list[StoredEvent]:
+        return [event for _, event in sorted(self.all.get(topic, {}).items())]
+
+    def holdings(self, topic: str) -> list[Holding]:
+        return [
+            Holding(e.sequence, e.time, len(e.body), self.waiting(topic, e))
+            for e in self.inventory(topic)
+        ]
+
+    def waiting(self, topic: str, event: StoredEvent) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name in event.destinations
+            if (entity := self.registry.entity(topic, name)) and not _has_had(entity, event)
+        )
+
+    def outstanding(self, topic: str, name: str) -> list[int]:
+        return [e.sequence for e in self.inventory(topic) if name in self.waiting(topic, e)]
+
+    def missing_at(self, topic: str, replica: bytes) -> list[int]:
+        told = self.lines.get((topic, replica), {}).values()
+        return [event.sequence for event in self.inventory(topic) if event.id not in told]
+
+
+def _has_had(entity: Entity, event: StoredEvent) -> bool:
+    had = [n for first, last in entity.acknowledged for n in range(first, last + 1)]
+    return event.sequence <= entity.sync or event.sequence in had

@@ -1,0 +1,128 @@
+"""Batches of changes by seed, such as archives write."""
+
+from __future__ import annotations
+
+import random
+
+from pubsub.archive.store import (
+    Acknowledge,
+    AdvanceSync,
+    Append,
+    Catenate,
+    Change,
+    Deregister,
+    Drop,
+    DropProfile,
+    ForgetReplica,
+    ForgetTopic,
+    Gap,
+    GapsTold,
+    Note,
+    PutProfile,
+    Register,
+    ReplicaStored,
+    Reserve,
+    Span,
+    StoredEvent,
+)
+
+TOPICS = ("/soccer", "/soccer/italy")
+ENTITIES = ("anna", "bert", "carl")
+PUBLISHERS = (b"P" * 28, b"Q" * 28)
+REPLICAS = (b"R" * 20, b"S" * 20)
+
+
+def event(
+    sequence: int,
+    *,
+    topic: str = "/soccer",
+    catenation: int | None = None,
+    publisher: bytes = PUBLISHERS[0],
+    time: float | None = None,
+    body: bytes = b"goal",
+    destinations: tuple[str, ...] = ("anna",),
+) -> StoredEvent:
+    number = sequence if catenation is None else catenation
+    id = publisher[:8] + number.to_bytes(8, "big")
+    at = float(sequence) if time is None else time
+    return StoredEvent(topic, sequence, id, publisher, number, at, body, destinations)
+
+
+class Schedule:
+    """Makes one batch after the other; the numbers of events and publishers count up, with gaps."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self._last = dict.fromkeys(TOPICS, 0)
+        self._catenations = {(topic, publisher): 0 for topic in TOPICS for publisher in PUBLISHERS}
+        self._replica = 0
+
+    def batch(self) -> list[Change]:
+        return [self.change() for _ in range(self.chance.randrange(1, 8))]
+
+    def change(self) -> Change:
+        chance, topic = self.chance, self.chance.choice(TOPICS)
+        entity, replica = chance.choice(ENTITIES), chance.choice(REPLICAS)
+        if chance.random() < 0.6:
+            return Append(self.event(topic))
+        last = self._last[topic]
+        kind = chance.randrange(15)
+        if kind == 0:
+            self._last[topic] += chance.randrange(4)
+            return Reserve(topic, self._last[topic])
+        if kind == 1 and chance.random() < 0.2:
+            self._last[topic] = 0
+            self._catenations |= {(topic, publisher): 0 for publisher in PUBLISHERS}
+            return ForgetTopic(topic)
+        if kind == 2:
+            return Deregister(topic, entity)
+        if kind in (3, 4):
+            return PutProfile(topic, entity, chance.choice("xy"), last, chance.randbytes(5))
+        if kind == 5:
+            return DropProfile(topic, entity, chance.choice("xy"), last)
+        if kind == 6:
+            return Acknowledge(topic, entity, (self.span(topic), self.span(topic)))
+        if kind == 7:
+            return AdvanceSync(topic, entity, chance.randrange(last + 1))
+        if kind == 8:
+            return Catenate(topic, chance.choice(PUBLISHERS), chance.randrange(20))
+        if kind == 9:
+            return ReplicaStored(topic, replica, self.lines(topic))
+        if kind == 10 and chance.random() < 0.3:
+            return ForgetReplica(topic, replica)
+        if kind == 11:
+            value = chance.choice((None, chance.randbytes(4)))
+            return Note(topic, chance.choice(("a/1", "a/2", "b/1")), value)
+        if kind == 12:
+            span = self.span(topic)
+            return Drop(topic, (span,), (Gap(entity, span, 1),) * chance.randrange(2))
+        if kind == 13:
+            return GapsTold(topic, entity, chance.randrange(last + 1))
+        return Register(topic, entity, last)
+
+    def event(self, topic: str) -> StoredEvent:
+        publisher = self.chance.choice(PUBLISHERS)
+        self._last[topic] += 1 if self.chance.random() < 0.9 else 3
+        self._catenations[topic, publisher] += 1
+        return event(
+            self._last[topic],
+            topic=topic,
+            catenation=self._catenations[topic, publisher],
+            publisher=publisher,
+            time=self.chance.uniform(0, 100),
+            body=self.chance.randbytes(self.chance.choice((0, 10, 200))),
+            destinations=tuple(e for e in ENTITIES if self.chance.random() < 0.5),
+        )
+
+    def span(self, topic: str) -> Span:
+        first = self.chance.randrange(self._last[topic] + 2)
+        return Span(first, first + self.chance.randrange(5))
+
+    def lines(self, topic: str) -> tuple[tuple[bytes, int], ...]:
+        """Events that a replica has stored, each once, under numbers of its own."""
+        lines = []
+        for _ in range(self.chance.randrange(4)):
+            self._replica += 1
+            publisher = self.chance.choice(PUBLISHERS)
+            lines.append((publisher[:8] + self._replica.to_bytes(8, "big"), self._replica))
+        return tuple(lines)
