@@ -1,0 +1,56 @@
+"""Times and bounds of durable delivery, the same for every role."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.errors import UsageError
+
+
+@dataclass(frozen=True)
+class DurableConfig:
+    """Times are seconds, sizes are bytes, everything else is a number of events."""
+
+    retry: float = 0.5
+    """A publisher repeats its oldest event that is not safe after so long, then after 1.5 times as long."""
+
+    patience: float = 4.0
+    """An archive or a replica that has not answered for so long is taken for failed, and another one
+    sought."""
+
+    heartbeat: float = 1.0
+    """A subscriber repeats its invoice, and a replica its sign of life, so often when nothing happens."""
+
+    listen: float = 0.3
+    """How long answers to a discovery are waited for after the first, before the best one is chosen."""
+
+    grace: float = 0.05
+    """How long a notification's event may still come by itself before it is asked for."""
+
+    buffer: int = 10_000
+    """Events that a publisher keeps until they are safe; beyond, publishing waits."""
+
+    window: int = 1_024
+    """Events that may be on their way to one archive or one subscriber without an answer."""
+
+    unread: int = 8_192
+    """Events that a subscriber is sent beyond those that its application is done with."""
+
+    batch: int = 256
+    """The most events in one message."""
+
+    batch_bytes: int = 60_000
+    """The most bytes of events in one message, unless one event alone has more."""
+
+    def __post_init__(self) -> None:
+        for name in ("retry", "patience", "heartbeat", "listen", "grace"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        for name in ("buffer", "window", "unread", "batch", "batch_bytes"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.patience <= self.heartbeat:
+            raise UsageError(
+                f"patience={self.patience} must be more than heartbeat={self.heartbeat}, or everybody "
+                "seems to have failed"
+            )

@@ -1,0 +1,146 @@
+"""The archive's side of one durable subscriber (sections 4.4, 4.5, 5 and 6): what it is yet to be sent.
+
+Three numbers, all of the archive's own sequence, and `done <= sync <= cursor`:
+
+    cursor   every event up to here was looked at, and the subscriber notified of those that are for it
+    sync     the sync point: the subscriber has acknowledged everything for it up to here. Only the archive
+             advances it, and says so once that is on stable storage; in ordered delivery the application is
+             given an event then and not before
+    done     the application is done with everything up to here
+
+A subscriber that comes back without any memory begins again after `done`: nothing that its application had
+not finished is lost. What lies between `done` and `sync` may have been in the application's hands when it
+crashed, and is sent again with a mark that says so. Everything above `sync` is certain to be new to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from overlay.contact import Contact
+from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.interest import Interest
+from pubsub.archive.store.sequence_ranges import SequenceRanges
+
+
+@dataclass(slots=True)
+class Session:
+    """One life of a subscriber with this archive; nothing of it outlives a restart of either."""
+
+    id: bytes
+    contact: Contact
+    ordered: bool
+    cursor: int
+    """Every event up to here was looked at."""
+    live_from: int
+    """Events up to this number were archived before the session: they come from here and nowhere else."""
+    doubtful_to: int
+    """Events up to this number may have been given to the application in an earlier life."""
+    heard_at: float
+    previous: int = 0
+    """The last number that the subscriber was notified of."""
+    offered: dict[int, tuple[bytes, int]] = field(default_factory=dict)
+    """Notified and not done with: stream and catenation number, by sequence number."""
+    outstanding: dict[int, None] = field(default_factory=dict)
+    """Those among them that the subscriber has not acknowledged; the dissemination table's record."""
+
+    @property
+    def sync(self) -> int:
+        """As far as there is no hole in what was acknowledged."""
+        return next(iter(self.outstanding)) - 1 if self.outstanding else self.cursor
+
+    def offer(self, sequence: int, stream: bytes, catenation: int) -> int:
+        """Note an event that the subscriber is notified of; the number of the one before it."""
+        previous, self.previous = self.previous, sequence
+        self.offered[sequence] = (stream, catenation)
+        self.outstanding[sequence] = None
+        return previous
+
+    def acknowledge(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Strike what the subscriber says it has; numbers that it was not sent mean nothing."""
+        for first, last in spans:
+            if last - first < len(self.outstanding):
+                for sequence in range(first, last + 1):
+                    self.outstanding.pop(sequence, None)
+            else:
+                for sequence in [one for one in self.outstanding if first <= one <= last]:
+                    del self.outstanding[sequence]
+
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        return tuple((first, last) for first, last in SequenceRanges.of(self.outstanding).spans())
+
+
+class Dissemination:
+    """What an archive knows of one entity."""
+
+    def __init__(
+        self,
+        name: str,
+        interest: Interest,
+        epoch: int,
+        done: int,
+        matched_from: int,
+        sync: int | None = None,
+    ) -> None:
+        self.name = name
+        self.interest = interest
+        self.epoch = epoch
+        self.done = done
+        self.sync = done if sync is None else sync
+        self.granted = self.sync
+        """The sync point as it is on stable storage, and may be told."""
+        self.matched_from = matched_from
+        """Events above this number have this entity among their destinations if they are for it; earlier ones
+        were archived before this archive knew of it, and are matched when they are read."""
+        self.covered = Frontier()
+        """What the application is done with according to other replicas, or to itself."""
+        self.session: Session | None = None
+        self.told_gaps = 0
+        """The present session was told of what retention removed up to this number."""
+        self.progress = Frontier()
+        """What the application got done with since other replicas were told."""
+
+    def begin_session(
+        self, id: bytes, contact: Contact, ordered: bool, highest: int, now: float
+    ) -> Session:
+        """The subscriber is there, in a life that has nothing of the one before."""
+        self.session = Session(
+            id,
+            contact,
+            ordered,
+            cursor=self.done,
+            live_from=highest,
+            doubtful_to=self.sync,
+            heard_at=now,
+            previous=self.done,
+        )
+        return self.session
+
+    def finish(self, done: int) -> bool:
+        """The application is done with everything up to this number; whether that is news."""
+        session = self.session
+        done = min(done, session.sync if session is not None else self.sync)
+        if done <= self.done:
+            return False
+        self.done = done
+        self.sync = max(self.sync, done)
+        if session is not None:
+            for sequence in [one for one in session.offered if one <= done]:
+                stream, catenation = session.offered.pop(sequence)
+                self.progress.raise_to(stream, catenation)
+                self.covered.raise_to(stream, catenation)
+        return True
+
+    def advance(self) -> bool:
+        """Advance the sync point as far as the acknowledgements allow; whether it moved."""
+        session = self.session
+        if session is None or session.sync <= self.sync:
+            return False
+        self.sync = session.sync
+        return True
+
+    @property
+    def told_sync(self) -> int:
+        """The sync point that the present session may be told."""
+        return self.granted if self.session is None else min(self.session.sync, self.granted)

@@ -1,0 +1,131 @@
+"""Find an archive that manages a topic, and choose among several (sections 4.3 and 9.1).
+
+The directory names the nodes that manage a topic or one of its super-topics; each is asked, at growing
+intervals, until one answers. Among those that answer within a moment, the nearest (by round trip) of the
+least loaded ones is chosen. Of several topics that are managed, the nearest to the one asked for counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.messages import Discover, Offer
+
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 8.0
+MOST_ASKED = 16
+"""Archives of one topic that are asked."""
+
+Lookup = Callable[[str, Callable[[tuple[Contact, ...]], None]], None]
+"""Ask the directory for nodes that manage exactly this topic; always answered, at once or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An archive that answered."""
+
+    archive: Contact
+    topic: str
+    """What it manages."""
+    replica: bytes
+    load: float
+    round_trip: float
+    catenation: int
+    """The last one of the publisher that asked, as far as this archive knows."""
+
+
+class Finder:
+    """One search for an archive; a core. It goes on until it has found one or is stopped."""
+
+    def __init__(
+        self,
+        context: Context,
+        topics: tuple[str, ...],
+        publisher: bytes,
+        lookup: Lookup,
+        config: DurableConfig,
+        found: Callable[[Found], None],
+        avoid: PeerId | None = None,
+    ) -> None:
+        """`topics`: the topic asked for and its super-topics, the nearest first. `avoid`: an archive that has
+        just failed, taken only if there is no other."""
+        self._context = context
+        self._topics = topics
+        self._publisher = publisher
+        self._lookup = lookup
+        self._config = config
+        self._found = found
+        self._avoid = avoid
+        self._asked: dict[int, tuple[Contact, str, float]] = {}
+        self._offers: dict[tuple[PeerId, str], Found] = {}
+        self._wait = FIRST_WAIT
+        self._again: Timer | None = None
+        self._choosing: Timer | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        for topic in self._topics:
+            self._lookup(topic, partial(self._ask, topic))
+        self._again = self._context.call_later(self._wait, self._repeat)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for timer in (self._again, self._choosing):
+            if timer is not None:
+                timer.cancel()
+
+    def receive(self, sender: Contact, offer: Offer) -> None:
+        asked = self._asked.pop(offer.nonce, None)
+        if asked is None or asked[0].id != sender.id or asked[1] != offer.topic or self._stopped:
+            return
+        trip = self._context.now() - asked[2]
+        found = Found(sender, offer.topic, offer.replica, offer.load, trip, offer.catenation)
+        self._offers[sender.id, offer.topic] = found
+        if self._choosing is None:
+            self._choosing = self._context.call_later(self._config.listen, self._choose)
+        if not self._asked:
+            self._choose()
+
+    def _ask(self, topic: str, contacts: tuple[Contact, ...]) -> None:
+        for contact in contacts[:MOST_ASKED]:
+            if self._stopped:
+                return
+            nonce = self._context.random.getrandbits(63)
+            self._asked[nonce] = (contact, topic, self._context.now())
+            self._context.send(contact, Discover(topic, nonce, self._publisher))
+
+    def _repeat(self) -> None:
+        self._wait = min(self._wait * 2, LONGEST_WAIT)
+        self._asked.clear()
+        self.start()
+
+    def _choose(self) -> None:
+        offers = list(self._offers.values())
+        nearest = min(self._topics.index(one.topic) for one in offers)
+        offers = [one for one in offers if one.topic == self._topics[nearest]]
+        others = [one for one in offers if one.archive.id != self._avoid]
+        chosen = choose(others or offers)
+        catenation = max(one.catenation for one in offers)
+        self.stop()
+        self._found(
+            Found(
+                chosen.archive,
+                chosen.topic,
+                chosen.replica,
+                chosen.load,
+                chosen.round_trip,
+                catenation,
+            )
+        )
+
+
+def choose(offers: list[Found]) -> Found:
+    """The nearest of those with at most twice the least load, and 100 events a second are no load."""
+    least = min(one.load for one in offers)
+    light = [one for one in offers if one.load <= 2 * least + 100]
+    return min(light, key=lambda one: (one.round_trip, one.archive.id))

@@ -1,0 +1,90 @@
+"""Catenation numbers at an archive (section 4.3): which event of a stream is next, which is missing.
+
+Each stream's events are handed on in order, once, and without a gap. What comes early waits, within bounds,
+for what was lost before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pubsub.archive.protocol.frontier import Frontier
+
+MOST_EARLY = 4096
+"""Events of one stream that wait for an earlier one; more are dropped, and asked for again in time."""
+
+MOST_WAITING = 1024
+"""Streams of which anything waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of some events of a stream."""
+
+    first: int
+    """The catenation number of the first new event."""
+    events: Sequence[bytes]
+    """New, and next in their stream."""
+    missing: tuple[int, int] | None
+    """What is needed before anything else of the stream can be taken."""
+
+
+class Intake:
+    """The streams of one topic. What it has handed on counts as taken, though it may not be stored yet."""
+
+    def __init__(self, stored: Frontier) -> None:
+        self.taken = Frontier(stored.marks())
+        self._known: dict[bytes, None] = dict.fromkeys(stream for stream, _ in stored)
+        self._early: dict[bytes, dict[int, bytes]] = {}
+
+    def knows(self, stream: bytes) -> bool:
+        return stream in self._known
+
+    def skip_to(self, stream: bytes, base: int) -> None:
+        """The stream's events up to this number will never come: it begins after them."""
+        self._known[stream] = None
+        self.taken.raise_to(stream, base)
+
+    def accept(self, stream: bytes, base: int, first: int, events: Sequence[bytes]) -> Accepted:
+        """Take consecutive events, of which the first has the number `first`.
+
+        `base` counts for a stream that is not known yet: it begins with the number after it."""
+        if stream not in self._known:
+            self.skip_to(stream, base)
+        expected = self.taken.get(stream) + 1
+        last = first + len(events) - 1
+        if first > expected:
+            self._keep_early(stream, first, events)
+            return Accepted(expected, (), (expected, first - 1))
+        fresh = list(events[expected - first :])
+        number = max(last, expected - 1)
+        early = self._early.get(stream)
+        while early and (number + 1) in early:
+            number += 1
+            fresh.append(early.pop(number))
+        if early is not None:
+            self._forget_early(stream, number)
+        self.taken.raise_to(stream, number)
+        return Accepted(expected, fresh, self._hole(stream, number))
+
+    def _hole(self, stream: bytes, number: int) -> tuple[int, int] | None:
+        early = self._early.get(stream)
+        return (number + 1, min(early) - 1) if early else None
+
+    def _keep_early(self, stream: bytes, first: int, events: Sequence[bytes]) -> None:
+        if stream not in self._early and len(self._early) >= MOST_WAITING:
+            return
+        early = self._early.setdefault(stream, {})
+        for number, event in enumerate(events, first):
+            if len(early) < MOST_EARLY:
+                early[number] = event
+        if not early:
+            del self._early[stream]
+
+    def _forget_early(self, stream: bytes, to: int) -> None:
+        early = self._early[stream]
+        for number in [number for number in early if number <= to]:
+            del early[number]
+        if not early:
+            del self._early[stream]

@@ -1,0 +1,121 @@
+"""The inventory of one topic as its cores use it: numbers are given here, and read back once they are safe.
+
+The newest events are kept in memory too, so that those who follow live cost no reading.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pubsub.archive.protocol.archived_event import ReadEvent
+from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.store.changes import Append, Change, StoredEvent
+from pubsub.archive.store.sequence_ranges import Span
+
+RECENT = 8192
+"""Events kept in memory."""
+
+RECENT_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event that is next in its stream."""
+
+    stream: bytes
+    catenation: int
+    event: ReadEvent
+    time: float
+
+
+class Inventory:
+    """Sequence numbers are given in the order of storing, each once; none is shown before it is safe."""
+
+    def __init__(self, world: ArchiveWorld) -> None:
+        self._world = world
+        self._next = world.store.last_sequence(world.topic) + 1
+        self.highest = self._next - 1
+        """The highest number that is on stable storage."""
+        self.stored = 0
+        """Events stored in this life."""
+        self._recent: OrderedDict[int, StoredEvent] = OrderedDict()
+        self._recent_bytes = 0
+
+    def number(self) -> int:
+        """Use up the next sequence number."""
+        self._next += 1
+        return self._next - 1
+
+    def store(
+        self,
+        events: Sequence[NewEvent],
+        destinations: Callable[[ReadEvent], tuple[str, ...]],
+        also: Sequence[Change],
+        then: Callable[[list[StoredEvent]], None],
+    ) -> None:
+        """Store events, and further changes with them; `then` is called once all of it is safe."""
+        topic = self._world.topic
+        stored = [
+            StoredEvent(
+                topic,
+                self.number(),
+                new.event.id,
+                new.stream,
+                new.catenation,
+                new.time,
+                new.event.encoded,
+                destinations(new.event),
+            )
+            for new in events
+        ]
+        changes: list[Change] = [Append(event) for event in stored]
+        self._world.commit([*changes, *also], lambda: self._safe(stored, then))
+
+    def _safe(self, stored: list[StoredEvent], then: Callable[[list[StoredEvent]], None]) -> None:
+        for event in stored:
+            self._recent[event.sequence] = event
+            self._recent_bytes += len(event.body)
+        while len(self._recent) > RECENT or self._recent_bytes > RECENT_BYTES:
+            _, oldest = self._recent.popitem(last=False)
+            self._recent_bytes -= len(oldest.body)
+        self.stored += len(stored)
+        self.raise_highest(stored[-1].sequence if stored else 0)
+        then(stored)
+
+    def raise_highest(self, number: int) -> None:
+        """This number, given to something that is now on stable storage, may be shown."""
+        self.highest = max(self.highest, number)
+
+    def after(self, cursor: int, limit: int) -> tuple[list[StoredEvent], int]:
+        """The next events above a number, as far as they are safe; and the number up to which these are all.
+
+        An event that cannot be read ends the list: it is not passed over until it is repaired or given up."""
+        recent = self._recent
+        if recent and cursor + 1 >= next(iter(recent)):
+            end = min(self.highest, cursor + limit)
+            return [recent[n] for n in range(cursor + 1, end + 1) if n in recent], end
+        topic, store = self._world.topic, self._world.store
+        events = store.events(topic, cursor, limit, self._world.config.batch_bytes)
+        end = events[-1].sequence if events else self.highest
+        for span in self.damaged():
+            if span.last > cursor:
+                end = min(end, max(span.first - 1, cursor))
+        return [event for event in events if event.sequence <= end], end
+
+    def damaged(self) -> list[Span]:
+        """Numbers of events that were stored and cannot be read. A torn batch is none: nobody was told of
+        it."""
+        return [
+            damage.span
+            for damage in self._world.store.damage()
+            if damage.topic == self._world.topic and damage.reason != "torn"
+        ]
+
+    def read(self, sequences: Iterable[int]) -> list[StoredEvent]:
+        wanted = list(sequences)
+        recent = self._recent
+        if all(sequence in recent for sequence in wanted):
+            return [recent[sequence] for sequence in wanted]
+        return self._world.store.read(self._world.topic, wanted)

@@ -1,0 +1,219 @@
+"""What publishers, archives, subscribers and replicas send each other.
+
+An event travels and is stored as `pubsub.archive.protocol.archived_event` says. `topic` is always the
+topic that the archive manages, which may be a super-topic of the event's own. A *stream* is a publisher's
+id (20 bytes) and a number of one of its lives (8 bytes); *catenation* numbers count a stream's events in
+one managed topic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.wire import message
+
+Spans = tuple[tuple[int, int], ...]
+"""Numbers as first and last, both included."""
+
+Marks = tuple[tuple[bytes, int], ...]
+"""Catenation numbers by stream (see `pubsub.archive.protocol.frontier`)."""
+
+
+REGISTER_AGAIN = "register again"
+"""The archive does not know the session: it was started anew, or another life of the subscriber came
+after."""
+
+DEREGISTERED = "deregistered"
+"""The entity is forgotten, as it asked."""
+
+
+@message(0x70)
+@dataclass(frozen=True, slots=True)
+class Discover:
+    """Who manages this topic? Sent to the nodes that the directory names."""
+
+    topic: str
+    nonce: int
+    publisher: bytes
+    """The publisher that wants its catenation number back; empty for others."""
+
+
+@message(0x71)
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """I do, and this is how busy I am. Replicas that are still catching up do not answer."""
+
+    topic: str
+    nonce: int
+    replica: bytes
+    load: float
+    """Events stored and sent a second, of late."""
+    catenation: int
+    """The highest catenation number archived of the publisher that asked, over all its lives."""
+
+
+@message(0x72)
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """Consecutive events of a stream for the archive, with what tells their order and every loss."""
+
+    topic: str
+    stream: bytes
+    base: int
+    """The stream's first event has the catenation number after this one."""
+    first: int
+    """The catenation number of the first event here; the others follow."""
+    events: tuple[bytes, ...]
+
+
+@message(0x73)
+@dataclass(frozen=True, slots=True)
+class Negotiation:
+    """The archive's answer: an ACK of what is safe, a NAK of what is missing, or both."""
+
+    topic: str
+    stream: bytes
+    safe: tuple[int, ...]
+    """All events up to safe[k] are on stable storage at k + 1 replicas or more."""
+    replicas: int
+    """How many replicas there are, this one included."""
+    missing: Spans
+
+
+@message(0x74)
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Register or recover a durable subscriber; sent until an `AckResponse` of the session comes."""
+
+    topic: str
+    entity: str
+    session: bytes
+    """Of this life of the subscriber with this archive."""
+    interest: bytes
+    """See `pubsub.archive.protocol.interest`; empty to keep the one that is registered."""
+    since: str
+    """Where a new entity begins: `now`, `beginning`, `sequence` or `time`."""
+    value: float
+    """The sequence number or the seconds since 1970."""
+    ordered: bool
+    """Send the events themselves, not only notifications: the subscriber does not listen elsewhere."""
+    position: Marks
+    """What the application is done with, where the subscriber or the application remembers."""
+    leave: bool
+    """Forget the entity instead: nothing is kept for it any more."""
+
+
+@message(0x75)
+@dataclass(frozen=True, slots=True)
+class AckResponse:
+    """The archive's word on a subscriber's sync point, and what it believes the subscriber has missed."""
+
+    topic: str
+    entity: str
+    session: bytes
+    replica: bytes
+    epoch: int
+    sync: int
+    highest: int
+    """The newest number that the subscriber has been notified of."""
+    missing: Spans
+    gaps: Spans
+    """What retention removed before the subscriber had it."""
+    refused: str
+    """Why there is no registration; empty otherwise. See `REGISTER_AGAIN` and `DEREGISTERED`."""
+
+
+@message(0x76)
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Archival notifications and recovery events."""
+
+    topic: str
+    entity: str
+    session: bytes
+    streams: tuple[bytes, ...]
+    items: tuple[tuple[int, int, int, int, bytes, bool], ...]
+    """Sequence number; that of the previous event for this entity; place of its stream above; catenation
+    number; the event, or its id alone; whether the subscriber may have been given it in an earlier life."""
+
+
+@message(0x77)
+@dataclass(frozen=True, slots=True)
+class Invoice:
+    """A subscriber's ACK of what it has, NAK of what it wants, and what its application is done with."""
+
+    topic: str
+    entity: str
+    session: bytes
+    received: Spans
+    missing: Spans
+    done: int
+    """The application is done with everything up to this number."""
+
+
+@message(0x78)
+@dataclass(frozen=True, slots=True)
+class StoredEvents:
+    """Events that a replica has stored, for another one, in the order of its sequence numbers."""
+
+    topic: str
+    replica: bytes
+    events: tuple[tuple[bytes, int, int, float, bytes, int], ...]
+    """Stream; base; catenation number; time of archiving; the event; its sequence number there."""
+    repaired: bool
+    """Asked for to repair damage: the sequence numbers are the receiver's own."""
+
+
+@message(0x79)
+@dataclass(frozen=True, slots=True)
+class ReplicaInvoice:
+    """What a replica has: an ACK to all the others, and a NAK to the one that it is to be sent more by."""
+
+    topic: str
+    replica: bytes
+    have: Marks
+    """By stream: everything up to this catenation number."""
+    stored: tuple[tuple[bytes, int], ...]
+    """Lines of the replica-sequence table: ids of events, and their sequence numbers there."""
+    full: bool
+    """Streams that are not mentioned are not there at all."""
+    want: bool
+    """Send what is missing."""
+    repair: Spans
+    """Its own sequence numbers of events that were damaged and are wanted again."""
+
+
+@message(0x7A)
+@dataclass(frozen=True, slots=True)
+class ReplicaInfo:
+    """A replica is there, or leaves, or asks another node to become one."""
+
+    topic: str
+    replica: bytes
+    kind: str
+    """`alive`, `leaving` or `manage`."""
+    count: int
+    """Events stored of the topic."""
+    digest: bytes
+    """Of which events it has: replicas with equal digests have the same."""
+    updates: int
+    """The number of the last entity update that it has sent."""
+    ready: bool
+    """It serves publishers and subscribers."""
+
+
+@message(0x7B)
+@dataclass(frozen=True, slots=True)
+class EntityUpdates:
+    """Registrations, removals and progress of durable subscribers, from one replica to the others."""
+
+    topic: str
+    replica: bytes
+    number: int
+    """Counts the updates of a replica's life, so that a lost one is noticed; 0 in an answer to `wanted`."""
+    updates: tuple[tuple[str, bytes, bool, Marks], ...]
+    """Entity; interest; whether it is gone; what its application is done with."""
+    full: bool
+    """Everything that the replica knows of these entities."""
+    wanted: bool
+    """Send me all of yours."""

@@ -1,0 +1,247 @@
+"""The publisher's side (section 4.3 of the reliable delivery paper): one stream of events to an archive.
+
+Every event gets the next catenation number and is kept until it is safe. Companions go out in order, a
+window at a time; the archive's ACK says what is safe on how many replicas, its NAK what is missing, and
+that is sent again. An archive that stays silent is reported, and everything that may not be safe goes to
+the next one. The companion carries the event itself, since it goes to one place only and gossip may miss
+the archive.
+
+An event that is safe is kept on while there is room, until every replica has it: should the archive fail
+then, the publisher itself fills what its replacement lacks. Where it cannot any more (the replacement asks
+for an event that is no longer kept), the rest continues as a new stream, so that no archive ever waits for
+an event that only a failed one has; the failed one brings it when it comes back.
+
+Promised: an event that was reported safe on k replicas is on the stable storage of k archives. A number is
+never used twice in a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from overlay.contact import Contact
+from overlay.context import Context, Timer
+from pubsub.archive.protocol.batches import batches
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.frontier import RUN_BYTES, publisher_of, stream_of
+from pubsub.archive.protocol.messages import Companion, Negotiation
+
+BACKOFF = 1.5
+
+
+@dataclass(slots=True)
+class _Kept:
+    event: bytes
+    copies: int
+    """It is owed until so many replicas have it."""
+
+
+class Publisher:
+    """A core. `use` gives it an archive, at first and whenever `on_silent` asked for another one."""
+
+    def __init__(
+        self,
+        context: Context,
+        topic: str,
+        run: bytes,
+        config: DurableConfig,
+        *,
+        on_progress: Callable[[], None],
+        on_silent: Callable[[], None],
+    ) -> None:
+        """`run`: of this life of the publisher, never used before. `on_progress`: `is_safe` or `has_room` may
+        have changed."""
+        self.topic = topic
+        self.stream = stream_of(context.contact.id, run)
+        self.archive: Contact | None = None
+        self.replicas = 0
+        """How many replicas the archive knows of, itself included."""
+        self._context = context
+        self._config = config
+        self._on_progress = on_progress
+        self._on_silent = on_silent
+        self._base: int | None = None
+        self._next = 1
+        self._kept: dict[int, _Kept] = {}
+        self._owed_from = 1
+        """Everything below is safe on as many replicas as its publisher wanted."""
+        self._safe: tuple[int, ...] = ()
+        self._sent = 0
+        self._answered_at = 0.0
+        self._retry = config.retry
+        self._timer: Timer | None = None
+        self._flush_timer: Timer | None = None
+        self._closed = False
+
+    # What the application does.
+
+    @property
+    def has_room(self) -> bool:
+        return self._next - self._owed_from < self._config.buffer
+
+    @property
+    def last(self) -> int:
+        """The catenation number of the last event; at first the last one archived in earlier lives."""
+        return self._next - 1
+
+    @property
+    def owed(self) -> int:
+        """Events that are not safe yet."""
+        return self._next - self._owed_from
+
+    def add(self, event: bytes, copies: int = 1) -> int:
+        """Publish an event to the archive: its catenation number. `use` must have been called once."""
+        assert self._base is not None, "no archive has been found yet"
+        if not self.owed:
+            self._answered_at = self._context.now()
+        catenation = self._next
+        self._next += 1
+        self._kept[catenation] = _Kept(event, copies)
+        while len(self._kept) > self._config.buffer and next(iter(self._kept)) < self._owed_from:
+            del self._kept[next(iter(self._kept))]
+        if self._flush_timer is None:
+            self._flush_timer = self._context.call_later(0, self._flush)
+        return catenation
+
+    def is_safe(self, catenation: int, copies: int = 1) -> bool:
+        """Whether so many replicas have the event on stable storage."""
+        if catenation < self._owed_from:
+            return True
+        return len(self._safe) >= copies and catenation <= self._safe[copies - 1]
+
+    def close(self) -> None:
+        self._closed = True
+        for timer in (self._timer, self._flush_timer):
+            if timer is not None:
+                timer.cancel()
+
+    # The archive.
+
+    def use(self, archive: Contact, catenation: int) -> None:
+        """Talk to this archive, which knows this publisher up to that number from its lives before."""
+        if self._closed:
+            return
+        if self._base is None:
+            self._base = catenation
+            self._next = self._owed_from = catenation + 1
+        self.archive = archive
+        self._safe = ()
+        self._answered_at = self._context.now()
+        self._retry = self._config.retry
+        self._sent = min(self._kept, default=self._next) - 1
+        self._flush()
+        if self._sent < self._owed_from:
+            self._ask()
+        self._watch()
+
+    def receive(self, sender: Contact, negotiation: Negotiation) -> None:
+        if self.archive is None or sender.id != self.archive.id or self._closed:
+            return
+        if negotiation.stream != self.stream:
+            return
+        self._answered_at = self._context.now()
+        self.replicas = max(negotiation.replicas, 1)
+        if negotiation.missing:
+            self._send_again(negotiation.missing)
+        if self._take(negotiation.safe):
+            self._retry = self._config.retry
+            self._flush()
+            self._on_progress()
+
+    def _take(self, safe: tuple[int, ...]) -> bool:
+        """Release what every replica has, and no longer owe what enough of them have."""
+        merged = (
+            tuple(max(pair) for pair in zip(safe, self._safe + (0,) * len(safe), strict=False))
+            + self._safe[len(safe) :]
+        )
+        merged = tuple(min(mark, self._next - 1) for mark in merged)
+        if merged == self._safe:
+            return False
+        self._safe = merged
+        while self._owed_from < self._next and self.is_safe(
+            self._owed_from, self._kept[self._owed_from].copies
+        ):
+            self._owed_from += 1
+        everywhere = self._safe[self.replicas - 1] if len(self._safe) >= self.replicas else 0
+        for catenation in list(self._kept):
+            if catenation > everywhere or catenation >= self._owed_from:
+                break
+            del self._kept[catenation]
+        self._sent = max(self._sent, self._safe[0] if self._safe else 0)
+        return True
+
+    def _send_again(self, missing: tuple[tuple[int, int], ...]) -> None:
+        oldest = min(self._kept, default=self._next)
+        known = self._safe[0] if self._safe else 0
+        for first, last in missing:
+            first, last = max(first, known + 1), min(last, self._sent)
+            if first < oldest and first <= last:
+                self._fork(oldest - 1)
+                return
+            self._send(tuple(range(first, last + 1)))
+
+    def _fork(self, base: int) -> None:
+        """Go on as a new stream behind an event that this archive lacks and that is no longer here."""
+        self.stream = stream_of(
+            publisher_of(self.stream), self._context.random.randbytes(RUN_BYTES)
+        )
+        self._base = self._sent = base
+        self._safe = ()
+        self._flush()
+
+    # Sending.
+
+    def _flush(self) -> None:
+        """Send what the window allows and has not been sent."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if self.archive is None:
+            return
+        released = min(self._kept, default=self._next) - 1
+        safe = max(self._safe[0], released) if self._safe else released
+        last = min(self._next - 1, safe + self._config.window)
+        if self._sent < last:
+            first, self._sent = self._sent + 1, last
+            self._send(tuple(range(first, last + 1)))
+        self._watch()
+
+    def _send(self, catenations: tuple[int, ...]) -> None:
+        """Send consecutive events, of which all are kept."""
+        assert self.archive is not None
+        assert self._base is not None
+        kept = self._kept
+        for part in batches(catenations, lambda one: len(kept[one].event), self._config):
+            events = tuple(kept[one].event for one in part)
+            companion = Companion(self.topic, self.stream, self._base, part[0], events)
+            self._context.send(self.archive, companion)
+
+    def _ask(self) -> None:
+        """Ask how things stand: the answer names whatever is missing of what was sent."""
+        assert self.archive is not None
+        assert self._base is not None
+        question = Companion(self.topic, self.stream, self._base, self._sent + 1, ())
+        self._context.send(self.archive, question)
+
+    def _watch(self) -> None:
+        """As long as anything is owed, ask again after a while."""
+        if self._timer is None and self.owed and not self._closed:
+            self._timer = self._context.call_later(self._retry, self._overdue)
+
+    def _overdue(self) -> None:
+        self._timer = None
+        if self.archive is None or not self.owed:
+            return
+        silent = self._context.now() - self._answered_at
+        if silent >= self._config.patience:
+            self.archive = None
+            self._on_silent()
+            return
+        first = max(self._owed_from, min(self._kept))
+        if silent >= self._retry and first <= self._sent:
+            self._send(tuple(range(first, min(self._sent, first + self._config.batch - 1) + 1)))
+            self._retry = min(self._retry * BACKOFF, self._config.patience)
+        else:
+            self._ask()
+        self._watch()

@@ -1,0 +1,314 @@
+"""The subscriber's side (sections 4.5, 5 and 6): what both kinds of delivery have in common.
+
+It registers under its name, and is then notified of every event that is for it. It acknowledges what it has
+in ACK invoices, asks for what it lacks in NAK invoices, and advances its sync point only when the archive's
+ACK-response says so. Nothing of this needs any memory from an earlier life: the archive knows. An archive
+that stays silent is reported, and the next one is told what the application is done with.
+
+`pubsub.archive.protocol.ordered` and `pubsub.archive.protocol.optimistic` say when the application is given
+an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from overlay.contact import Contact
+from overlay.context import Context, Timer
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.messages import (
+    DEREGISTERED,
+    REGISTER_AGAIN,
+    AckResponse,
+    Invoice,
+    Notice,
+    Register,
+)
+from pubsub.archive.store.sequence_ranges import SequenceRanges
+
+SESSION_BYTES = 8
+DONE_A_TIME = 256
+"""Events that the application gets done with before the archive is told without waiting for more."""
+
+Since = Literal["now", "beginning", "sequence", "time"]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """An event with the archive's number."""
+
+    sequence: int
+    stream: bytes
+    catenation: int
+    event: bytes
+    """Encoded, or its id alone."""
+    doubtful: bool
+    """The application may have been given it in an earlier life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribing:
+    """What a subscriber asks for."""
+
+    topic: str
+    """The managed topic."""
+    entity: str
+    interest: bytes
+    since: Since = "now"
+    value: float = 0.0
+
+
+class Subscriber:
+    """A core; made as one of its two kinds. `use` gives it an archive, at first and after `on_silent`."""
+
+    ordered: bool
+
+    def __init__(
+        self,
+        context: Context,
+        subscribing: Subscribing,
+        config: DurableConfig,
+        *,
+        deliver: Callable[[Numbered], None],
+        on_gap: Callable[[int, int], None],
+        on_silent: Callable[[], None],
+        on_registered: Callable[[str], None],
+        position: tuple[tuple[bytes, int], ...] = (),
+    ) -> None:
+        """`deliver` gives the application an event; `done_with_next` must follow for each, in the same order.
+        `on_registered` is called with an empty text, or with why not. `position`: what the application is
+        done with, where it remembers."""
+        self.subscribing = subscribing
+        self.archive: Contact | None = None
+        self.replica = b""
+        self.is_registered = False
+        self.sync = 0
+        """Advanced by the archive's word alone."""
+        self.done = Frontier(position)
+        """What the application is done with."""
+        self._context = context
+        self._config = config
+        self._deliver = deliver
+        self._on_gap = on_gap
+        self._on_silent = on_silent
+        self._on_registered = on_registered
+        self._session = b""
+        self._leaving = False
+        self._answered_at = 0.0
+        self._told_gaps = 0
+        self._unsent_done = 0
+        self._wanted: dict[int, None] = {}
+        """Numbers to be asked for, unless they come by themselves within a moment."""
+        self._asking: Timer | None = None
+        self._invoice_timer: Timer | None = None
+        self._invoice_at = 0.0
+        self._heartbeat: Timer | None = None
+        self._closed = False
+
+    # The archive.
+
+    def use(self, archive: Contact) -> None:
+        """Register with this archive."""
+        if self._closed:
+            return
+        self.archive = archive
+        self._answered_at = self._context.now()
+        self._begin_session()
+
+    def leave(self) -> None:
+        """Have the archive forget the entity; `on_registered` is called when it has."""
+        self._leaving = True
+        if self.archive is not None:
+            self._register()
+
+    def close(self) -> None:
+        self._closed = True
+        for timer in (self._asking, self._invoice_timer, self._heartbeat):
+            if timer is not None:
+                timer.cancel()
+
+    def _begin_session(self) -> None:
+        self.is_registered = False
+        self._session = self._context.random.randbytes(SESSION_BYTES)
+        self.sync = 0
+        self._wanted.clear()
+        self._forget_numbers()
+        self._register()
+        self._beat()
+
+    def _register(self) -> None:
+        assert self.archive is not None
+        asked = self.subscribing
+        register = Register(
+            asked.topic,
+            asked.entity,
+            self._session,
+            asked.interest,
+            asked.since,
+            asked.value,
+            self.ordered,
+            self.done.marks(),
+            self._leaving,
+        )
+        self._context.send(self.archive, register)
+
+    def _beat(self) -> None:
+        """Repeat whatever the archive may not have got."""
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        self._heartbeat = self._context.call_later(self._config.heartbeat, self._overdue)
+
+    def _overdue(self) -> None:
+        if self._closed or self.archive is None:
+            return
+        if self._context.now() - self._answered_at >= self._config.patience:
+            self.archive = None
+            self.is_registered = False
+            self._on_silent()
+            return
+        if self.is_registered and not self._leaving:
+            self._send_invoice()
+        else:
+            self._register()
+        self._beat()
+
+    # What the archive says.
+
+    def _is_mine(self, sender: Contact, session: bytes) -> bool:
+        return (
+            self.archive is not None
+            and sender.id == self.archive.id
+            and session == self._session
+            and not self._closed
+        )
+
+    def receive_response(self, sender: Contact, response: AckResponse) -> None:
+        if not self._is_mine(sender, response.session):
+            return
+        self._answered_at = self._context.now()
+        if response.refused == REGISTER_AGAIN:
+            self._begin_session()
+            return
+        if response.refused:
+            self.close()
+            self._on_registered("" if response.refused == DEREGISTERED else response.refused)
+            return
+        if not self.is_registered:
+            self.is_registered = True
+            self.replica = response.replica
+            self._on_registered("")
+        for first, last in response.gaps:
+            if last > self._told_gaps:
+                self._told_gaps = last
+                self._on_gap(first, last)
+        if response.sync > self.sync:
+            self.sync = response.sync
+            self._synced()
+        self._ask_for(SequenceRanges(response.missing))
+
+    def receive_notice(self, sender: Contact, notice: Notice) -> None:
+        if not self._is_mine(sender, notice.session):
+            return
+        for sequence, previous, place, catenation, event, doubtful in notice.items:
+            if not 0 <= place < len(notice.streams):
+                continue
+            if previous > self.sync and not self._has(previous):
+                self._ask_for([previous])
+            stream = notice.streams[place]
+            if sequence > self.sync and not self._has(sequence):
+                self._numbered(Numbered(sequence, stream, catenation, event, doubtful))
+            if self._has(sequence):
+                self._wanted.pop(sequence, None)
+        self._invoice_soon(0)
+
+    # Asking for what is missing.
+
+    def _ask_for(self, sequences: SequenceRanges | list[int]) -> None:
+        """Ask in a moment, for what has not come by then."""
+        for sequence in sequences:
+            if len(self._wanted) >= self._config.window:
+                break
+            if sequence > self.sync and not self._has(sequence):
+                self._wanted[sequence] = None
+        if self._wanted and self._asking is None:
+            self._asking = self._context.call_later(self._config.grace, self._ask)
+
+    def _ask(self) -> None:
+        self._asking = None
+        self._wanted = {one: None for one in self._wanted if one > self.sync and not self._has(one)}
+        if self._wanted:
+            self._send_invoice()
+            self._asking = self._context.call_later(self._config.retry, self._ask)
+
+    # Telling what is here.
+
+    def _done_with_one(self) -> None:
+        self._unsent_done += 1
+        self._invoice_soon(0 if self._unsent_done >= DONE_A_TIME else self._config.grace)
+
+    def _invoice_soon(self, delay: float) -> None:
+        if self._closed or not self.is_registered:
+            return
+        due = self._context.now() + delay
+        if self._invoice_timer is not None:
+            if self._invoice_at <= due:
+                return
+            self._invoice_timer.cancel()
+        self._invoice_at = due
+        self._invoice_timer = self._context.call_later(delay, self._send_invoice)
+
+    def _send_invoice(self) -> None:
+        if self._invoice_timer is not None:
+            self._invoice_timer.cancel()
+            self._invoice_timer = None
+        if self.archive is None or not self.is_registered:
+            return
+        self._unsent_done = 0
+        self._context.send(
+            self.archive,
+            Invoice(
+                self.subscribing.topic,
+                self.subscribing.entity,
+                self._session,
+                _spans(SequenceRanges.of(self._received())),
+                () if self._asking is not None else _spans(SequenceRanges.of(self._wanted)),
+                self._done_to(),
+            ),
+        )
+
+    # What the kinds of delivery do.
+
+    def done_with_next(self) -> None:
+        """The application is done with the oldest event that it was given and was not done with."""
+        raise NotImplementedError
+
+    def _forget_numbers(self) -> None:
+        """The numbers of another archive, or of an earlier session, mean nothing any more."""
+        raise NotImplementedError
+
+    def _has(self, sequence: int) -> bool:
+        """Whether nothing more is needed of this number, above the sync point."""
+        raise NotImplementedError
+
+    def _numbered(self, numbered: Numbered) -> None:
+        """An event, or the number of one, has come for the first time."""
+        raise NotImplementedError
+
+    def _received(self) -> list[int]:
+        """The numbers above the sync point to be acknowledged."""
+        raise NotImplementedError
+
+    def _synced(self) -> None:
+        """The archive has advanced the sync point."""
+        raise NotImplementedError
+
+    def _done_to(self) -> int:
+        """The application is done with everything up to this number."""
+        raise NotImplementedError
+
+
+def _spans(ranges: SequenceRanges) -> tuple[tuple[int, int], ...]:
+    return tuple((first, last) for first, last in ranges.spans())

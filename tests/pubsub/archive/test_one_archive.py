@@ -1,0 +1,39 @@
+"""One archive, publishers and subscribers, without faults and with each kind of fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pubsub.archive.checkers import verdict
+from tests.pubsub.archive.harness import PublisherActor, Simulation, SubscriberActor
+
+
+def run(sim: Simulation, events: int = 40, seconds: float = 60.0) -> None:
+    sim.publishers = [PublisherActor(sim, 10), PublisherActor(sim, 11)]
+    sim.subscribers = [
+        SubscriberActor(sim, 20, "exact", ordered=True, remembers=True),
+        SubscriberActor(sim, 21, "plain", ordered=True, remembers=False),
+        SubscriberActor(sim, 22, "quick", ordered=False, remembers=False),
+    ]
+    for number in range(events):
+        for publisher in sim.publishers:
+            sim.stage.call_at(0.5 + number * 0.02, publisher.publish)
+    sim.stage.run(seconds)
+
+
+def check(sim: Simulation) -> None:
+    for subscriber in sim.subscribers:
+        wrong = verdict(sim.history, subscriber.name, ordered=subscriber.ordered)
+        assert not wrong, f"seed {sim.stage.seed}, {subscriber.name}: {wrong}"
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_that_is_acknowledged_is_delivered_once_and_in_order(seed: int, loss: float) -> None:
+    sim = Simulation(seed, loss=loss, duplicate=loss)
+    run(sim)
+    assert len(sim.history.acknowledged) == 80
+    for subscriber in sim.subscribers:
+        assert len({id for id, _ in subscriber.deliveries}) == 80
+        assert not any(excused for _, excused in subscriber.deliveries)
+    check(sim)
