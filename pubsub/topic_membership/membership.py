@@ -234,8 +234,15 @@ class TopicMembership:
             self._greet_all()
         self.heard(sender.id)
         if message.asks:
-            self._spreading.compared(sender, message.fingerprint)
+            self._answer(sender, message.fingerprint)
         self._look_again()
+
+    def _answer(self, sender: Contact, fingerprint: bytes) -> None:
+        row = self._knowledge.matrix.rows.get(sender.id)
+        if row is not None and self.me in row.closed:
+            self._spreading.tell(sender)  # it has not heard this participant yet
+        else:
+            self._spreading.compared(sender, fingerprint)
 
     def heard(self, peer: PeerId) -> None:
         """A participant has sent something: to one that has just begun, its channel is open now."""
@@ -286,13 +293,15 @@ class TopicMembership:
         self._look_again()
 
     def _greet_all(self) -> None:
-        for entry in list(self.participants.values()):
-            if entry.id != self.me:
-                self._unheard.setdefault(entry.id)
-        self._renew_row()
-        for entry in list(self.participants.values()):
-            if entry.id != self.me:
-                self._spreading.tell(entry.contact)
+        """Ask everybody to answer, who know each other already: tell them of this participant alone."""
+        others = [entry.contact for peer, entry in self.participants.items() if peer != self.me]
+        for contact in others:
+            self._unheard.setdefault(contact.id)
+            self._spreading.news.told(contact.id)
+        self._spreading.changed(Item(Kind.ENTRY, self.me))
+        self._renew_row(anyway=True)
+        for contact in others:
+            self._spreading.tell(contact, asks=True)
         self._look_again()
 
     # Knowledge.
@@ -307,18 +316,22 @@ class TopicMembership:
         if entry.id == self.me:
             return
         began = not entry.left and (before is None or before.boot != entry.boot)
+        moved = before is None or before.contact != entry.contact
+        if entry.left or moved:
+            self._suspected.pop(entry.id, None)  # the failure detector begins anew, too
         if entry.left or began:
-            self._suspected.pop(entry.id, None)
             self._unheard.pop(entry.id, None)
-        if not entry.left and (before is None or before.contact != entry.contact):
+        if moved and not entry.left:
             self._context.watch(entry.contact)
         if entry.left and self.is_joined:
             self._renew_row(anyway=True)  # so that no fingerprint from before it came is seen again
         self._listener.changed(before, entry)
         if began and self.is_joined:
             self._renew_row()
-            self._spreading.tell(entry.contact)  # so that it hears us
-            self._listener.met(entry.contact)
+            if learned_from is not None and learned_from != entry.id:
+                self._spreading.news.told(entry.id)  # its sponsor tells it everything
+            if self.can_talk_to(entry.id):
+                self._listener.met(entry.contact)
 
     def _renew_row(self, anyway: bool = False) -> None:
         """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""

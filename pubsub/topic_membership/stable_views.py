@@ -15,8 +15,8 @@ between the last change and the moment at which the view is reached, as section 
     (TM4) integrity      whoever reaches a view is in it
 
 A fingerprint never comes back: timestamps only grow, boots only grow, and when somebody leaves, those who
-stay raise their timestamps. A participant that restarts, or announces itself anew, counts as another one: views
-hold peers with boots.
+stay raise their timestamps. A participant that restarts, or announces itself anew, counts as another one:
+views hold peers with boots.
 """
 
 from __future__ import annotations

@@ -1,0 +1,143 @@
+"""Saying what was received: to the publisher soon and together, to others by gossip while anybody lacks it.
+
+With a log, what is acknowledged is on the disk before: one sync for all that is acknowledged together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Timer
+from pubsub.topic_broadcast.messages import Item, Received, StatementOnWire
+from pubsub.topic_broadcast.state import BroadcastState
+from pubsub.topic_broadcast.topic_log import SourceNumbers
+
+MOST_SOURCES = 64
+"""Sources that one gossip speaks of."""
+
+
+class Acknowledging:
+    """This participant's statements."""
+
+    def __init__(self, state: BroadcastState) -> None:
+        self._state = state
+        self._due: dict[PeerId, dict[bytes, None]] = {}
+        self._count = 0
+        self._version = 0
+        self._unsynced: dict[bytes, None] = {}
+        self._timer: Timer | None = None
+        self._refused = False
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def acknowledge(self, item: Item, came_from: PeerId) -> None:
+        """This participant has a message for good; its publisher, or who sent it, is told soon."""
+        state = self._state
+        state.mine.of(item.source).add(item.number)
+        self._unsynced[item.source] = None
+        if item.publisher == state.me:
+            return
+        to = item.publisher if state.membership.can_talk_to(item.publisher) else came_from
+        self._due.setdefault(to, {})[item.source] = None
+        self._count += 1
+        if self._count >= state.config.ack_every:
+            self.flush()
+        elif self._timer is None:
+            self._timer = state.context.call_later(state.config.ack_delay, self.flush)
+
+    def refuse(self) -> None:
+        """Something had to be refused: ask everybody again when there is room."""
+        self._refused = True
+
+    def ask_again_if_refused(self) -> None:
+        state = self._state
+        if self._refused and state.held.bytes < state.config.most_held_bytes // 2:
+            self._refused = False
+            for contact in state.others():
+                self.state_to(contact, again=True)
+
+    def flush(self) -> None:
+        """Sync, and send what is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due, self._due = self._due, {}
+        self._count = 0
+        statements: dict[tuple[bytes, ...], tuple[StatementOnWire, ...]] = {}
+        for peer, sources in due.items():
+            entry = self._state.membership.participants.get(peer)
+            if entry is not None:
+                key = tuple(sources)
+                if key not in statements:
+                    statements[key] = (self.statement(key),)
+                self._send(entry.contact, statements[key], ())
+
+    def statement(self, sources: Iterable[bytes] | None = None) -> StatementOnWire:
+        """What this participant has, of some sources or of all, on the disk if there is a log."""
+        self.sync()
+        self._version += 1
+        state, mine = self._state, self._state.mine
+        mine.version, mine.digest = self._version, state.membership.digest
+        return (state.me, mine.boot, mine.version, mine.digest, mine.wire(sources))
+
+    def sync(self) -> None:
+        """Put on the disk what was received, if there is a log."""
+        if self._unsynced:
+            changed, self._unsynced = self._unsynced, {}
+            self._state.log.sync(map(self.numbers_of, changed))
+
+    def numbers_of(self, source: bytes) -> SourceNumbers:
+        return SourceNumbers(source, *self._state.mine.of(source).wire())
+
+    def skip(self, source: bytes, first: int, last: int) -> None:
+        """Count as received what never came, and never will."""
+        self._state.mine.of(source).update(0, range(first, last + 1))
+        self._unsynced[source] = None
+
+    def state_to(self, contact: Contact, *, again: bool = False) -> None:
+        """Tell a peer everything that this participant has, and what it knows to be garbage."""
+        state = self._state
+        garbage = tuple(state.garbage)
+        self._send(contact, (self.statement(),), garbage, again=again)
+
+    def tell_garbage(self) -> None:
+        """Tell everybody what may be forgotten of this publisher's messages."""
+        for contact in self._state.others():
+            self._send(contact, (), (self._state.own_source,))
+
+    def gossip(self, sources: list[bytes]) -> None:
+        """Exchange with one participant, drawn at random, what is known about some sources."""
+        state = self._state
+        others = state.others()
+        if others:
+            contact = state.context.random.choice(others)
+            self.answer(contact, sources[:MOST_SOURCES], asks=True)
+
+    def answer(self, contact: Contact, sources: list[bytes], *, asks: bool = False) -> None:
+        """Tell a peer what is known of everybody, about some sources."""
+        self.statement(())  # with the digest of today
+        statements = self._state.acknowledged.statements(sources)
+        self._send(contact, statements, sources, asks=asks)
+
+    def _send(
+        self,
+        contact: Contact,
+        statements: tuple[StatementOnWire, ...],
+        garbage: Iterable[bytes],
+        *,
+        asks: bool = False,
+        again: bool = False,
+    ) -> None:
+        state = self._state
+        message = Received(
+            state.topic,
+            statements,
+            state.garbage_wire(garbage),
+            state.membership.digest,
+            asks,
+            again,
+        )
+        state.context.send(contact, message)

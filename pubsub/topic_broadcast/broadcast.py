@@ -1,0 +1,443 @@
+"""Topic Reliable Broadcast (DACE, section 6 and appendix 1): one participant, as a pure object.
+
+    validity            what a correct publisher broadcasts is delivered by correct subscribers in the end
+    agreement           what one correct subscriber delivers, all deliver
+    uniform integrity   each at most once, and only what was broadcast
+
+A subscriber is *correct* if it does not crash for ever, stays cut off for less than `stay_away`, and, where
+it crashes, comes back under the same identity with its log. Without a log, it gets what it had not
+acknowledged, and what it acknowledged in its last moments may come again or be told as a gap. Whoever
+subscribes gets all that its sponsor receives after that.
+
+Slips of the appendix that are set right: line 34 lets through what was collected before and stops what is
+new: a message is new when it is above the highest collected number or awaited (here: not yet taken). Line
+38 notes that the *sender* has the message and forgets the receiver, which acknowledges nothing then. Lines
+17, 18, 63 and 64: see `garbage`; lines 44 and 50: see `topic_membership.matrix`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Timer
+from pubsub.topic_broadcast.acknowledging import Acknowledging
+from pubsub.topic_broadcast.check_and_forward import CheckAndForward
+from pubsub.topic_broadcast.collecting import Collecting
+from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.delivery import Gap, Order
+from pubsub.topic_broadcast.held_messages import Held
+from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
+from pubsub.topic_broadcast.state import BroadcastState
+from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers, TopicLog
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import TopicContext
+from pubsub.topic_membership.membership import TopicMembership
+from pubsub.topic_membership.messages import Entry, NumbersOnWire
+from pubsub.topic_membership.stable_views import StableView, TopicView
+
+
+class Application(Protocol):
+    """Who uses a topic."""
+
+    def joined(self) -> None:
+        """This participant has subscribed."""
+
+    def deliver(self, item: Item) -> None:
+        """A message; `finished` must be called when the application is done with it."""
+
+    def gap(self, gap: Gap) -> None: ...
+
+    def view_changed(self, view: TopicView) -> None: ...
+
+    def stable(self, view: StableView) -> None: ...
+
+    def participant_changed(self, before: Entry | None, now: Entry) -> None: ...
+
+    def room(self) -> None:
+        """Messages were acknowledged by all: there may be room for more."""
+
+
+class TopicBroadcast:
+    """One participant of a topic: it publishes, delivers, holds for others, forwards and forgets."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: TopicContext,
+        config: BroadcastConfig,
+        membership: MembershipConfig,
+        application: Application,
+        log: TopicLog,
+        *,
+        boot: int,
+        life: int,
+        filter: str = "",
+        order: Order = "none",
+    ) -> None:
+        """`boot` must be above that of every earlier start, `life` another one unless the log names it."""
+        restored = log.restore()
+        if restored.life is not None:
+            boot, life = max(boot, restored.boot), restored.life
+        self.membership = TopicMembership(
+            topic, context, membership, self, boot=boot, life=life, filter=filter
+        )
+        self._state = BroadcastState(topic, context, config, self.membership, log)
+        self._application = application
+        self._order = order
+        self._restored = restored
+        self._forwarding = CheckAndForward(self._state)
+        self._acknowledging = Acknowledging(self._state)
+        self._collecting = Collecting(self._state, self._skipped)
+        self._senders: dict[tuple[bytes, int], PeerId] = {}
+        """From whom the messages came that are not acknowledged yet."""
+        self._early: dict[bytes, dict[int, Item]] = {}
+        """With FIFO order: messages whose predecessors are missing."""
+        self._met: dict[PeerId, None] = {}
+        self._number = 0
+        self._told = 0
+        self._timers: dict[str, Timer] = {}
+        self._stopped = False
+        self._restore(restored)
+
+    # What can be asked.
+
+    @property
+    def can_rejoin(self) -> bool:
+        """Whether a log remembers this participant, so that it needs no sponsor."""
+        return self._restored.life is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this publisher has to wait."""
+        config, source = self._state.config, self._state.own_source
+        return (
+            len(self._state.held.of(source)) >= config.window_messages
+            or self._state.held.bytes_of(source) >= config.window_bytes
+            or self._state.held.bytes >= config.most_held_bytes
+        )
+
+    @property
+    def held(self) -> int:
+        """Messages held for those who may lack them."""
+        return len(self._state.held)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._state.held.bytes
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Messages taken, duplicates, forwarded, refused; peers' mistakes; participants expelled."""
+        return self._state.counts
+
+    def is_settled(self, number: int) -> bool:
+        """Whether everybody has acknowledged this publisher's message."""
+        return number <= self._number and not self._state.held.get(self._state.own_source, number)
+
+    def is_handed_on(self) -> bool:
+        """Whether all of this publisher's messages are acknowledged by all that can be reached."""
+        state = self._state
+        near = [peer for peer in self.membership.view.members if peer != state.me]
+        return all(
+            state.acknowledged.has(peer, state.own_source, number)
+            for number in state.held.of(state.own_source)
+            for peer in near
+        )
+
+    # Beginning and ending.
+
+    def start(self) -> None:
+        """Take part as the first one, or again with what the log remembers."""
+        self.membership.start(self._restored.entries)
+
+    def leave(self) -> None:
+        if self.membership.is_joined:
+            self._forwarding.send_stubs()
+            self._acknowledging.flush()
+        self.membership.leave()
+        self.stop()
+
+    def stop(self) -> None:
+        """Do nothing any more, as if crashed."""
+        self._stopped = True
+        self.membership.stop()
+        self._acknowledging.stop()
+        for timer in self._timers.values():
+            timer.cancel()
+
+    # Messages.
+
+    def publish(self, payload: bytes, *, only: bool = False, named: tuple[PeerId, ...] = ()) -> int:
+        """TR-broadcast: to everybody but those named, or only to them. The number of the message."""
+        self._number += 1
+        item = Item(self._state.me, self.membership.life, self._number, only, named, payload)
+        self._take(item, self._state.me)
+        self._acknowledging.sync()
+        held = self._state.held.get(item.source, item.number)
+        if held is not None:
+            self._forwarding.publish(held)
+        if self._forwarding.has_stubs:
+            self._later("stubs", self._state.config.ack_delay, self._forwarding.send_stubs)
+        self._collect_later()
+        return self._number
+
+    def finished(self, item: Item) -> None:
+        """The application is done with a message that it was delivered."""
+        state = self._state
+        state.log.finished(item)
+        if not state.log.is_durable:
+            self._acknowledge(item)
+
+    def receive_cast(self, sender: Contact, cast: Cast) -> None:
+        if not self.membership.is_joined:
+            return
+        self.membership.heard(sender.id)
+        for item in cast.items:
+            self._receive_item(sender.id, item)
+        if cast.garbage:
+            self._hear_garbage(cast)
+
+    def receive_received(self, sender: Contact, message: Received) -> None:
+        if not self.membership.is_joined:
+            return
+        self.membership.heard(sender.id)
+        state = self._state
+        news = False
+        for statement in message.statements:
+            if statement[0] != state.me:
+                news = state.acknowledged.merge(statement, state.context.now()) or news
+            if statement[0] == sender.id:
+                self._heard_statement_of(sender.id)
+        if message.again:
+            state.held.unsend(sender.id)
+            self._check_later(state.config.forward_delay)
+        self._hear_garbage(message)
+        if message.asks:
+            sources = [s for statement in message.statements for s, _, _ in statement[4]]
+            self._acknowledging.answer(sender, list(dict.fromkeys(sources)))
+        if news:
+            self._collect_later()
+
+    def _heard_statement_of(self, peer: PeerId) -> None:
+        if peer not in self._forwarding.spoken and peer in self.membership.participants:
+            self._forwarding.spoken[peer] = None
+            self._check_later(self._state.config.forward_delay)
+
+    def _hear_garbage(self, message: Cast | Received) -> None:
+        if self._collecting.told(message.garbage, message.digest):
+            self._after_collecting()
+
+    def _receive_item(self, sender: PeerId, item: Item) -> None:
+        state = self._state
+        held = state.held.get(item.source, item.number)
+        if held is not None:
+            held.holders[sender] = None
+        if item.number in state.taken_of(item.source):
+            state.counts["duplicates"] += 1
+        elif item.source == state.own_source or (item.payload is None and item.is_for(state.me)):
+            state.counts["wrong"] += 1
+        elif state.held.bytes >= state.config.most_held_bytes:
+            state.counts["refused"] += 1
+            self._acknowledging.refuse()
+            self._check_later(state.config.check_interval)
+        else:
+            self._take(item, sender)
+
+    def _take(self, item: Item, sender: PeerId) -> None:
+        """Lines 26 to 31 and 36 to 39: hold a new message for others, and deliver it."""
+        state = self._state
+        source = item.source
+        if not state.taken_of(source).add(item.number):
+            state.counts["wrong"] += 1
+            return
+        state.sources.setdefault(source, (item.publisher, item.life))
+        state.counts["taken"] += 1
+        held = Held(item, state.context.now(), {sender: None, item.publisher: None})
+        state.held.add(held)
+        delivers = item.payload is not None and item.is_for(state.me)
+        state.log.took(item, delivers)
+        self._senders[source, item.number] = sender
+        if state.log.is_durable or not delivers:
+            self._acknowledge(item)
+        if delivers:
+            self._early.setdefault(source, {})[item.number] = item
+        self._hand_over(source)
+        self._check_later(state.config.check_interval)
+
+    def _hand_over(self, source: bytes) -> None:
+        """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing."""
+        early = self._early.get(source)
+        if not early:
+            return
+        mark = self._state.taken_of(source).mark
+        ready = sorted(n for n in early if self._order == "none" or n <= mark)
+        items = [early.pop(number) for number in ready]
+        if not early:
+            del self._early[source]
+        for item in items:
+            self._application.deliver(item)
+
+    def _acknowledge(self, item: Item) -> None:
+        sender = self._senders.pop((item.source, item.number), item.publisher)
+        self._acknowledging.acknowledge(item, sender)
+        if item.publisher == self._state.me:
+            self._collect_later()
+
+    def _skipped(self, source: bytes, first: int, last: int) -> None:
+        """What never came here is gone everywhere."""
+        self._acknowledging.skip(source, first, last)
+        publisher, life = self._named(source)
+        self._application.gap(Gap(publisher, life, first, last))
+        self._hand_over(source)
+
+    def _named(self, source: bytes) -> tuple[PeerId | None, int]:
+        for entry in self.membership.participants.values():
+            if source_of(entry.id, entry.life) == source:
+                return entry.id, entry.life
+        return self._state.sources.get(source, (None, 0))
+
+    # What is done later.
+
+    def _later(self, name: str, delay: float, action: Callable[[], None]) -> None:
+        if name in self._timers or self._stopped:
+            return
+
+        def ring() -> None:
+            del self._timers[name]
+            if not self._stopped:
+                action()
+
+        self._timers[name] = self._state.context.call_later(delay, ring)
+
+    def _check_later(self, delay: float) -> None:
+        name = "check" if delay >= self._state.config.check_interval else "check soon"
+        self._later(name, delay, self._look_after if name == "check" else self._forwarding.check)
+
+    def _collect_later(self) -> None:
+        self._later("collect", self._state.config.ack_delay / 2, self._collect)
+
+    def _collect(self) -> None:
+        if self._collecting.collect():
+            self._after_collecting()
+
+    def _after_collecting(self) -> None:
+        garbage = self._state.garbage.get(self._state.own_source)
+        if garbage is not None and garbage.highest > self._told:
+            self._later("tell", self._state.config.tell_delay, self._tell_garbage)
+        self._acknowledging.ask_again_if_refused()
+        self._application.room()
+
+    def _tell_garbage(self) -> None:
+        self._told = self._state.garbage_of(self._state.own_source).highest
+        self._acknowledging.tell_garbage()
+
+    def _look_after(self) -> None:
+        """Now and then while anything is held."""
+        state = self._state
+        self._forwarding.check()
+        self._acknowledging.ask_again_if_refused()
+        old = state.held.older_than(state.context.now() - state.config.patience)
+        if old:
+            self._acknowledging.gossip(old)
+            self._expel_those_who_stay_away()
+        self._collect()
+        if len(state.held):
+            self._check_later(state.config.check_interval)
+
+    def _expel_those_who_stay_away(self) -> None:
+        state, now = self._state, self._state.context.now()
+        config = state.config
+        full = self.is_full or state.held.bytes >= config.most_held_bytes
+        wait = config.stay_away_when_full if full else config.stay_away
+        for peer in list(self.membership.participants):
+            row = state.acknowledged.rows.get(peer)
+            if peer == state.me or row is None or now - row.grew_at < wait:
+                continue
+            if any(
+                now - held.since >= wait and not row.has(held.item.source, held.item.number)
+                for held in state.held
+            ):
+                state.counts["expelled"] += 1
+                self.membership.expel(peer)
+
+    # Recovery.
+
+    def _restore(self, restored: Restored) -> None:
+        state = self._state
+        for source, mark, above in restored.received:
+            state.taken_of(source).update(mark, above)
+        own = state.taken.get(state.own_source)
+        if own is not None:
+            mark, above = own.wire()
+            self._number = max(mark, *above) if above else mark
+        for item in restored.held:
+            state.sources[item.source] = (item.publisher, item.life)
+            state.held.add(Held(item, state.context.now(), {item.publisher: None}))
+
+    # What the membership tells and asks.
+
+    def joined(self, me: Entry) -> None:
+        state = self._state
+        row = state.acknowledged.begin(me, state.context.now())
+        for source, mark, above in me.before:
+            state.taken_of(source).update(mark, above)
+        state.log.began(me.boot, me.life)
+        state.log.knows(me)
+        state.log.sync(SourceNumbers(*numbers) for numbers in me.before)
+        row.digest = self.membership.digest
+        self._met.clear()
+        self._application.joined()
+        unfinished, self._restored = self._restored.unfinished, Restored(self._restored.life)
+        for item in unfinished:
+            self._application.deliver(item)
+        if len(state.held):
+            self._check_later(state.config.check_interval)
+
+    def changed(self, before: Entry | None, now: Entry) -> None:
+        state = self._state
+        if before is None or now.left or before.boot != now.boot:
+            self._forwarding.spoken.pop(now.id, None)
+            state.held.unsend(now.id)
+            state.acknowledged.rows.pop(now.id, None)
+            if not now.left:
+                state.acknowledged.begin(now, state.context.now())
+        state.log.knows(now)
+        self._application.participant_changed(before, now)
+        self._collect_later()
+
+    def met(self, peer: Contact) -> None:
+        again = peer.id not in self._met  # what came before this participant had joined was dropped
+        self._met[peer.id] = None
+        self._acknowledging.state_to(peer, again=again)
+        self._check_later(self._state.config.forward_delay)
+
+    def parted(self, peer: PeerId) -> None:
+        self._forwarding.spoken.pop(peer, None)
+        self._check_later(self._state.config.forward_delay)
+
+    def view_changed(self, view: TopicView) -> None:
+        self._check_later(self._state.config.forward_delay)
+        self._application.view_changed(view)
+
+    def stable(self, view: StableView) -> None:
+        self._forwarding.check()
+        self._application.stable(view)
+
+    def acknowledged_by(self, peer: PeerId) -> NumbersOnWire | None:
+        """With what everybody has, for its last words may not have come here."""
+        row = self._state.acknowledged.rows.get(peer)
+        if row is None:
+            return None
+        for source, garbage in self._state.garbage.items():
+            highest, awaited = garbage.wire()
+            first = min(awaited, default=highest + 1)
+            row.of(source).update(first - 1, (n for n in range(first, highest + 1) if n in garbage))
+        return row.wire()
+
+    def acknowledged_here(self) -> NumbersOnWire:
+        row = self._state.acknowledged.rows.get(self._state.me)
+        if row is not None:
+            return row.wire()
+        return tuple((source, *numbers.wire()) for source, numbers in self._state.taken.items())

@@ -1,0 +1,123 @@
+"""Check & forward (DACE, section 6.2.3 and appendix 1, lines 19 to 24): bring each what it lacks.
+
+After a change of the channels, and now and then while messages are held, a participant looks for every
+other one at what that one has not acknowledged, and sends those messages of which it is first participant.
+One that was away is sent nothing before it has said what it has. What was sent counts as sent until the
+channel reports it lost or the receiver begins anew.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from pubsub.topic_broadcast.first_participant import is_first, publisher_reaches
+from pubsub.topic_broadcast.held_messages import Held
+from pubsub.topic_broadcast.messages import Cast, Item
+from pubsub.topic_broadcast.state import BroadcastState
+
+BATCH_BYTES = 32 * 1024
+"""Messages that are forwarded together."""
+
+
+class CheckAndForward:
+    """Sends messages, new ones to all and held ones to those who lack them."""
+
+    def __init__(self, state: BroadcastState) -> None:
+        self._state = state
+        self.spoken: dict[PeerId, None] = {}
+        """Those who have said what they have since their channel opened."""
+        self._stubs: dict[PeerId, list[Held]] = {}
+
+    # New messages.
+
+    def publish(self, held: Held) -> None:
+        """Send a new message to everybody who can be talked to (lines 25 to 30)."""
+        state, item = self._state, held.item
+        cast = self._cast((item,))
+        for contact in state.others():
+            if item.is_for(contact.id):
+                self._send(contact, cast, (held,))
+            else:
+                self._stubs.setdefault(contact.id, []).append(held)
+
+    @property
+    def has_stubs(self) -> bool:
+        return bool(self._stubs)
+
+    def send_stubs(self) -> None:
+        """Tell those to whom messages were not addressed which numbers to skip."""
+        state, waiting = self._state, self._stubs
+        self._stubs = {}
+        for peer, messages in waiting.items():
+            entry = state.membership.participants.get(peer)
+            if entry is not None and state.membership.can_talk_to(peer):
+                self._send_batch(entry.contact, messages)
+
+    # Held messages.
+
+    def check(self) -> None:
+        """Look at every participant that can be talked to and has spoken."""
+        if not len(self._state.held):
+            return
+        for contact in self._state.others():
+            if contact.id in self.spoken:
+                self._bring_what_it_lacks(contact)
+
+    def _bring_what_it_lacks(self, contact: Contact) -> None:
+        state = self._state
+        row = state.acknowledged.rows.get(contact.id)
+        if row is None:
+            return
+        young_since = state.context.now() - state.config.patience
+        batch: list[Held] = []
+        size = 0
+        for source, messages in state.held.by_source.items():
+            has = row.numbers.get(source)
+            last = next(reversed(messages.values()))
+            if last.item.publisher != state.me and publisher_reaches(state, last, contact.id):
+                continue
+            for number, held in messages.items():
+                if (has is not None and number in has) or contact.id in held.sent:
+                    continue
+                if contact.id in held.holders or self._lacks_payload(held.item, contact.id):
+                    continue
+                if is_first(state, held, contact.id, held.since > young_since):
+                    batch.append(held)
+                    size += held.size
+                    if size >= BATCH_BYTES:
+                        if not self._send_batch(contact, batch):
+                            return
+                        batch, size = [], 0
+        if batch:
+            self._send_batch(contact, batch)
+
+    def _lacks_payload(self, item: Item, receiver: PeerId) -> bool:
+        return item.payload is None and item.is_for(receiver)
+
+    def _send_batch(self, contact: Contact, messages: list[Held]) -> bool:
+        items = tuple(
+            held.item if held.item.is_for(contact.id) else held.item.stub() for held in messages
+        )
+        self._state.counts["forwarded"] += len(items)
+        return self._send(contact, self._cast(items), tuple(messages))
+
+    def _cast(self, items: tuple[Item, ...]) -> Cast:
+        state = self._state
+        sources = dict.fromkeys(item.source for item in items)
+        garbage = state.garbage_wire(sources)
+        return Cast(state.topic, items, garbage, state.membership.digest)
+
+    def _send(self, contact: Contact, cast: Cast, messages: tuple[Held, ...]) -> bool:
+        peer = contact.id
+        if not self._state.context.send(contact, cast, partial(_outcome, peer, messages)):
+            return False
+        for held in messages:
+            held.sent[peer] = None
+        return True
+
+
+def _outcome(peer: PeerId, messages: tuple[Held, ...], arrived: bool) -> None:
+    if not arrived:
+        for held in messages:
+            held.sent.pop(peer, None)

@@ -1,0 +1,71 @@
+"""The limits and times of Topic Reliable Broadcast."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overlay.errors import UsageError
+
+
+@dataclass(frozen=True)
+class BroadcastConfig:
+    """Times are seconds, sizes are bytes."""
+
+    ack_delay: float = 0.1
+    """How long a participant collects acknowledgements before it sends them."""
+
+    ack_every: int = 32
+    """It sends them at once when it has so many."""
+
+    tell_delay: float = 0.5
+    """How long a publisher without further messages waits before it tells everybody what may be forgotten."""
+
+    forward_delay: float = 0.3
+    """How long a participant waits after a change of the channels, for others to speak, before it
+    forwards."""
+
+    patience: float = 2.0
+    """A message that is not acknowledged by all after so long is looked after by everybody who holds it."""
+
+    check_interval: float = 1.0
+    """While messages are held, they are looked after so often."""
+
+    window_messages: int = 10_000
+    """A publisher waits while so many of its messages are not acknowledged by all..."""
+
+    window_bytes: int = 16 * 1024 * 1024
+    """...or so many bytes of them."""
+
+    most_held_bytes: int = 128 * 1024 * 1024
+    """A participant that holds so much for others takes no further message until there is room."""
+
+    stay_away: float = 3600.0
+    """A participant that acknowledges nothing for so long, while messages wait for it, counts as having left.
+    When it comes back it takes part again, and is told its gap."""
+
+    stay_away_when_full: float = 30.0
+    """The same while a window or buffer is full: nobody waits longer for one that does not answer."""
+
+    most_sources: int = 4096
+    """Publishers, each life of theirs counted, whose numbers are remembered; the oldest is forgotten
+    first."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "ack_delay",
+            "tell_delay",
+            "forward_delay",
+            "patience",
+            "check_interval",
+            "stay_away",
+            "stay_away_when_full",
+        ):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        for name in ("ack_every", "window_messages", "window_bytes", "most_sources"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        if self.most_held_bytes < 2 * self.window_bytes:
+            raise UsageError(
+                f"most_held_bytes={self.most_held_bytes} must hold two windows, {2 * self.window_bytes}"
+            )

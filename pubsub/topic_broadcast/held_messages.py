@@ -1,0 +1,85 @@
+"""The messages that a participant holds because somebody may still lack them: the paper's
+messagesReceived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from overlay.contact import PeerId
+from pubsub.topic_broadcast.messages import Item
+
+OVERHEAD = 256
+"""Bytes that a held message is charged beyond its payload."""
+
+
+@dataclass(slots=True)
+class Held:
+    """One message, since when, who is known to hold it beside those who say so, and to whom it was sent."""
+
+    item: Item
+    since: float
+    holders: dict[PeerId, None] = field(default_factory=dict)
+    sent: dict[PeerId, None] = field(default_factory=dict)
+    """It is on its way to these, or was received there; taken back when it turns out to be lost."""
+
+    @property
+    def size(self) -> int:
+        return OVERHEAD + len(self.item.payload or b"")
+
+
+class HeldMessages:
+    """By source and number, each source's in the order of arrival."""
+
+    def __init__(self) -> None:
+        self.by_source: dict[bytes, dict[int, Held]] = {}
+        self.bytes = 0
+        self._bytes_of: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_source.values()))
+
+    def __iter__(self) -> Iterator[Held]:
+        for messages in self.by_source.values():
+            yield from messages.values()
+
+    def add(self, held: Held) -> None:
+        source = held.item.source
+        self.by_source.setdefault(source, {})[held.item.number] = held
+        self.bytes += held.size
+        self._bytes_of[source] = self._bytes_of.get(source, 0) + held.size
+
+    def drop(self, source: bytes, number: int) -> bool:
+        messages = self.by_source.get(source)
+        held = messages.pop(number, None) if messages is not None else None
+        if held is None:
+            return False
+        self.bytes -= held.size
+        self._bytes_of[source] -= held.size
+        if not messages:
+            del self.by_source[source]
+            del self._bytes_of[source]
+        return True
+
+    def bytes_of(self, source: bytes) -> int:
+        return self._bytes_of.get(source, 0)
+
+    def get(self, source: bytes, number: int) -> Held | None:
+        return self.by_source.get(source, {}).get(number)
+
+    def of(self, source: bytes) -> dict[int, Held]:
+        return self.by_source.get(source, {})
+
+    def older_than(self, since: float) -> list[bytes]:
+        """The sources of which a message is held since before a time."""
+        return [
+            source
+            for source, messages in self.by_source.items()
+            if next(iter(messages.values())).since < since
+        ]
+
+    def unsend(self, peer: PeerId) -> None:
+        """Nothing counts as sent to this peer any more."""
+        for held in self:
+            held.sent.pop(peer, None)
+            held.holders.pop(peer, None)

@@ -1,0 +1,83 @@
+"""What the parts of one participant's broadcast share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from overlay.contact import Contact, PeerId
+from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy, Acknowledgements
+from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.garbage import Garbage
+from pubsub.topic_broadcast.held_messages import HeldMessages
+from pubsub.topic_broadcast.messages import GarbageOnWire, source_of
+from pubsub.topic_broadcast.numbers import Numbers
+from pubsub.topic_broadcast.topic_log import TopicLog
+from pubsub.topic_membership.context import TopicContext
+from pubsub.topic_membership.membership import TopicMembership
+
+
+class BroadcastState:
+    """The variables of the algorithm (DACE, appendix 1, lines 1 to 7), and what it stands on."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: TopicContext,
+        config: BroadcastConfig,
+        membership: TopicMembership,
+        log: TopicLog,
+    ) -> None:
+        self.topic = topic
+        self.me: PeerId = context.contact.id
+        self.context = context
+        self.config = config
+        self.membership = membership
+        self.log = log
+        self.held = HeldMessages()
+        self.acknowledged = Acknowledgements()
+        self.garbage: dict[bytes, Garbage] = {}
+        self.taken: dict[bytes, Numbers] = {}
+        """What this participant has received; it acknowledges it when the application or the log has it."""
+        self.sources: dict[bytes, tuple[PeerId, int]] = {}
+        """Publisher and life of every source of which a message was seen."""
+        self.counts: dict[str, int] = dict.fromkeys(
+            ("taken", "duplicates", "forwarded", "refused", "wrong", "expelled"), 0
+        )
+
+    @property
+    def own_source(self) -> bytes:
+        return source_of(self.me, self.membership.life)
+
+    @property
+    def mine(self) -> AcknowledgedBy:
+        """What this participant has acknowledged."""
+        return self.acknowledged.rows[self.me]
+
+    def taken_of(self, source: bytes) -> Numbers:
+        numbers = self.taken.get(source)
+        if numbers is None:
+            numbers = self.taken[source] = Numbers()
+        return numbers
+
+    def garbage_of(self, source: bytes) -> Garbage:
+        garbage = self.garbage.get(source)
+        if garbage is None:
+            garbage = self.garbage[source] = Garbage()
+        return garbage
+
+    def garbage_wire(self, sources: Iterable[bytes]) -> GarbageOnWire:
+        known = self.garbage
+        return tuple(
+            (source, *known[source].wire())
+            for source in sources
+            if source in known and known[source].highest
+        )
+
+    def others(self) -> list[Contact]:
+        """The other participants that can be talked to."""
+        membership = self.membership
+        return [
+            entry.contact
+            for peer, entry in membership.participants.items()
+            if peer != self.me and membership.can_talk_to(peer)
+        ]

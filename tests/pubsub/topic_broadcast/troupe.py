@@ -1,0 +1,420 @@
+"""Participants of one topic on the stage, with channels, a failure detector, logs, and a record of everything.
+
+Channels do what `overlay.channel` promises and no more: what is sent arrives once and in any order; what is sent
+into a partition waits for its end; what a crash of either side catches is reported lost. The failure detector
+notices with a random delay, sometimes suspects without reason, and takes it back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Timer
+from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
+from overlay.wire import decode, encode
+from pubsub.topic_broadcast.broadcast import TopicBroadcast
+from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.delivery import Gap, Order
+from pubsub.topic_broadcast.messages import Cast, Item, Received
+from pubsub.topic_broadcast.topic_log import NoLog, Restored, SourceNumbers, TopicLog
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import Outcome
+from pubsub.topic_membership.messages import Entry, Knowledge, Subscribe
+from pubsub.topic_membership.stable_views import StableView, TopicView
+
+TOPIC = "/topic"
+MessageId = tuple[PeerId, int, int]
+
+
+@dataclass
+class Occurrence:
+    """One line of the history: who, in which start, when, what."""
+
+    time: float
+    who: int
+    start: int
+    what: str
+    """joined, broadcast, delivered, gap, stable, crashed, left."""
+    of: Any = None
+
+
+class MemoryLog:
+    """A disk that loses what was not synced when its participant crashes."""
+
+    is_durable = True
+
+    def __init__(self) -> None:
+        self._disk: dict[str, dict[Any, Any]] = {k: {} for k in ("meta", "items", "nums", "people")}
+        self._pending: list[Callable[[dict[str, dict[Any, Any]]], None]] = []
+
+    def crash(self) -> None:
+        self._pending.clear()
+
+    def restore(self) -> Restored:
+        disk = self._disk
+        if "life" not in disk["meta"]:
+            return Restored()
+        items = list(disk["items"].values())
+        return Restored(
+            disk["meta"]["life"],
+            disk["meta"]["boot"],
+            tuple(disk["people"].values()),
+            tuple(SourceNumbers(source, *n) for source, n in disk["nums"].items()),
+            tuple(item for item, flags in items if not flags["collected"]),
+            tuple(item for item, flags in items if flags["unfinished"]),
+        )
+
+    def began(self, boot: int, life: int) -> None:
+        self._pending.append(lambda disk: disk["meta"].update(boot=boot, life=life))
+
+    def took(self, item: Item, unfinished: bool) -> None:
+        flags = {"collected": False, "unfinished": unfinished}
+        self._pending.append(
+            lambda disk: disk["items"].update({(item.source, item.number): (item, flags)})
+        )
+
+    def finished(self, item: Item) -> None:
+        self._flag(item, "unfinished", False)
+
+    def collected(self, item: Item) -> None:
+        self._flag(item, "collected", True)
+
+    def _flag(self, item: Item, flag: str, value: bool) -> None:
+        def apply(disk: dict[str, dict[Any, Any]]) -> None:
+            if (item.source, item.number) in disk["items"]:
+                disk["items"][item.source, item.number][1][flag] = value
+
+        self._pending.append(apply)
+
+    def knows(self, entry: Entry) -> None:
+        self._pending.append(lambda disk: disk["people"].update({entry.id: entry}))
+
+    def sync(self, received: Iterable[SourceNumbers]) -> None:
+        for change in self._pending:
+            change(self._disk)
+        self._pending.clear()
+        for source, mark, above in received:
+            self._disk["nums"][source] = (mark, above)
+
+
+class Actor:
+    """One participant in one of its starts; it is the context and the application of its core."""
+
+    def __init__(self, troupe: Troupe, number: int, start: int) -> None:
+        self.troupe = troupe
+        self.number = number
+        self.start = start
+        self.contact = troupe.contacts[number]
+        self._stage: StageContext = troupe.stage.context(self.contact, f"start {start}")
+        self.random = self._stage.random
+        self.alive = True
+        self.watched: dict[PeerId, Contact] = {}
+        self.suspected: dict[PeerId, None] = {}
+        self.delivered: list[Item] = []
+        self.core: TopicBroadcast
+
+    # The context.
+
+    def now(self) -> float:
+        return self.troupe.stage.now
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        return self._stage.call_later(delay, action)
+
+    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+        self.troupe.send(self, to, message, outcome)
+        return True
+
+    def send_datagram(self, to: Contact, message: object) -> None:
+        self.troupe.send(self, to, message, None, waits=False)
+
+    def watch(self, contact: Contact) -> None:
+        self.watched[contact.id] = contact
+
+    def unwatch(self, contact: Contact) -> None:
+        self.watched.pop(contact.id, None)
+        self.suspected.pop(contact.id, None)
+
+    def receive(self, sender: Contact, message: object) -> None:
+        core = self.core
+        if isinstance(message, Subscribe):
+            core.membership.receive_subscribe(sender, message)
+        elif isinstance(message, Knowledge):
+            core.membership.receive_knowledge(sender, message)
+        elif isinstance(message, Cast):
+            core.receive_cast(sender, message)
+        elif isinstance(message, Received):
+            core.receive_received(sender, message)
+
+    # The application.
+
+    def joined(self) -> None:
+        entry = self.core.membership.participants[self.core.membership.me]
+        self._note("joined", (entry.boot, entry.before))
+
+    def deliver(self, item: Item) -> None:
+        self.delivered.append(item)
+        self._note("delivered", identity(item))
+        self.core.finished(item)
+
+    def gap(self, gap: Gap) -> None:
+        self._note("gap", gap)
+
+    def view_changed(self, view: TopicView) -> None:
+        self._note("view", view)
+
+    def stable(self, view: StableView) -> None:
+        self._note("stable", view)
+
+    def participant_changed(self, before: Entry | None, now: Entry) -> None:
+        pass
+
+    def room(self) -> None:
+        pass
+
+    def _note(self, what: str, of: Any) -> None:
+        self.troupe.note(self, what, of)
+
+
+def identity(item: Item) -> MessageId:
+    return (item.publisher, item.life, item.number)
+
+
+@dataclass
+class Waiting:
+    """A message that a partition holds back."""
+
+    sender: Actor
+    receiver: Actor
+    message: object
+    outcome: Outcome | None
+
+
+@dataclass
+class TroupeConfig:
+    broadcast: BroadcastConfig = field(default_factory=BroadcastConfig)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    order: Order = "none"
+    notice: tuple[float, float] = (0.5, 2.0)
+    """Seconds after which the failure detector notices a change."""
+    check_wire: bool = False
+
+
+class Troupe:
+    """All participants, the network between them, and the history of the run."""
+
+    core_class = TopicBroadcast
+
+    def __init__(self, seed: int, size: int, config: TroupeConfig | None = None) -> None:
+        self.config = config or TroupeConfig()
+        self.stage = Stage(seed, StageConfig())
+        self.chance = random.Random(f"troupe {seed}")
+        self.contacts = [numbered_contact(number) for number in range(size)]
+        self.actors: dict[int, Actor] = {}
+        self.logs: dict[int, MemoryLog] = {}
+        self.history: list[Occurrence] = []
+        self.messages = 0
+        self.payloads = 0
+        self._starts = 0
+        self._sides: dict[int, int] | None = None
+        self._waiting: list[Waiting] = []
+        self._numbers = {contact.id: number for number, contact in enumerate(self.contacts)}
+        self._last_bytes: tuple[object, object] = (None, None)
+
+    def note(self, actor: Actor, what: str, of: Any = None) -> None:
+        self.history.append(Occurrence(self.stage.now, actor.number, actor.start, what, of))
+
+    # The script.
+
+    def start(self, number: int, *, logged: bool = False, filter: str = "") -> Actor:
+        """Let a participant begin: as the first, with its log, or through one that it can reach."""
+        self._starts += 1
+        self.stage.restart(self.contacts[number])
+        actor = self.actors[number] = Actor(self, number, self._starts)
+        log: TopicLog = self.logs.setdefault(number, MemoryLog()) if logged else NoLog()
+        boot = int(self.stage.now * 1000)
+        actor.core = self.core_class(
+            TOPIC,
+            actor,
+            self.config.broadcast,
+            self.config.membership,
+            actor,
+            log,
+            boot=boot,
+            life=boot * 1000 + self._starts,
+            filter=filter,
+            order=self.config.order,
+        )
+        if actor.core.can_rejoin:
+            actor.core.start()
+        else:
+            self._find_sponsor(actor)
+        return actor
+
+    def _find_sponsor(self, actor: Actor) -> None:
+        if not actor.alive or actor.core.membership.is_joined:
+            return
+        able = [
+            other
+            for other in self.actors.values()
+            if other is not actor and other.alive and other.core.membership.is_joined
+        ]
+        near = [other for other in able if self.together(actor.number, other.number)]
+        if near:
+            actor.core.membership.subscribe(self.chance.choice(near).contact)
+        elif not able:
+            actor.core.start()
+            return
+        actor.call_later(2.0, lambda: self._find_sponsor(actor))
+
+    def crash(self, number: int) -> None:
+        actor = self.actors[number]
+        if actor.alive:
+            actor.alive = False
+            self.stage.crash(actor.contact)
+            self.note(actor, "crashed")
+            if number in self.logs:
+                self.logs[number].crash()
+            self._lose_what_waits(actor)
+            self._change_channels()
+
+    def leave(self, number: int) -> None:
+        actor = self.actors[number]
+        if actor.alive and actor.core.membership.is_joined:
+            actor.core.leave()
+            self.note(actor, "left")
+            self.stage.call_at(self.stage.now + 1.0, lambda: self._end(actor))
+
+    def _end(self, actor: Actor) -> None:
+        if actor.alive and self.actors[actor.number] is actor:
+            actor.alive = False
+            self.stage.crash(actor.contact)
+            self._lose_what_waits(actor)
+            self._change_channels()
+
+    def broadcast(self, number: int, payload: bytes = b"x", **audience: Any) -> MessageId | None:
+        actor = self.actors.get(number)
+        if actor is None or not actor.alive or not actor.core.membership.is_joined:
+            return None
+        core = actor.core
+        place = len(self.history)
+        published = core.publish(payload, **audience)
+        made = (core.membership.me, core.membership.life, published)
+        occurrence = Occurrence(self.stage.now, number, actor.start, "broadcast", made)
+        self.history.insert(place, occurrence)
+        return made
+
+    def partition(self, *sides: Iterable[int]) -> None:
+        self._sides = {number: place for place, side in enumerate(sides, 1) for number in side}
+        self._change_channels()
+
+    def heal(self) -> None:
+        self._sides = None
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            self._transmit(one.sender, one.receiver, one.message, one.outcome)
+        self._change_channels()
+
+    def suspect_wrongly(self, number: int, other: int) -> None:
+        """The failure detector of one participant suspects another for a moment."""
+        actor, peer = self.actors.get(number), self.contacts[other].id
+        if actor is not None and actor.alive and peer in actor.watched:
+            actor.suspected[peer] = None
+            actor.core.membership.closed(peer)
+            self._look_soon(actor, peer)
+
+    def run(self, seconds: float) -> None:
+        self.stage.run_for(seconds)
+
+    # The network.
+
+    def together(self, one: int, other: int) -> bool:
+        return self._sides is None or self._sides.get(one, 0) == self._sides.get(other, 0)
+
+    def send(
+        self,
+        sender: Actor,
+        to: Contact,
+        message: object,
+        outcome: Outcome | None,
+        waits: bool = True,
+    ) -> None:
+        if not sender.alive:
+            return
+        self.messages += 1
+        if isinstance(message, Cast):
+            self.payloads += sum(item.payload is not None for item in message.items)
+        if self.config.check_wire:
+            last, restored = self._last_bytes
+            if last is not message:
+                restored = decode(encode(message))
+                assert restored == message, f"{message!r} arrived as {restored!r}"
+                self._last_bytes = (message, restored)
+        receiver = self.actors.get(self._numbers[to.id])
+        if receiver is None or not receiver.alive:
+            if outcome is not None:
+                sender.call_later(1.0, lambda: outcome(False))
+        elif self.together(sender.number, receiver.number):
+            self._transmit(sender, receiver, message, outcome)
+        elif waits:
+            self._waiting.append(Waiting(sender, receiver, message, outcome))
+
+    def _transmit(
+        self, sender: Actor, receiver: Actor, message: object, outcome: Outcome | None
+    ) -> None:
+        def arrive() -> None:
+            if not self.together(sender.number, receiver.number) and receiver.alive:
+                self._waiting.append(Waiting(sender, receiver, message, outcome))
+                return
+            if receiver.alive:
+                receiver.receive(sender.contact, message)
+            if outcome is not None and sender.alive:
+                outcome(receiver.alive)
+
+        latency = 0.01 + 0.04 * self.chance.random()
+        self.stage.call_at(self.stage.now + latency, arrive)
+
+    def _lose_what_waits(self, actor: Actor) -> None:
+        lost = [one for one in self._waiting if actor in (one.sender, one.receiver)]
+        self._waiting = [one for one in self._waiting if actor not in (one.sender, one.receiver)]
+        for one in lost:
+            if one.outcome is not None and one.sender.alive:
+                one.outcome(False)
+
+    # The failure detector.
+
+    def _change_channels(self) -> None:
+        for actor in list(self.actors.values()):
+            if actor.alive:
+                for peer in list(actor.watched):
+                    self._look_soon(actor, peer)
+
+    def _look_soon(self, actor: Actor, peer: PeerId) -> None:
+        delay = self.chance.uniform(*self.config.notice)
+        self.stage.call_at(self.stage.now + delay, lambda: self._look(actor, peer))
+
+    def _look(self, actor: Actor, peer: PeerId) -> None:
+        if not actor.alive or peer not in actor.watched:
+            return
+        other = self.actors.get(self._numbers[peer])
+        works = other is not None and other.alive and self.together(actor.number, other.number)
+        if works and peer in actor.suspected:
+            del actor.suspected[peer]
+            actor.core.membership.opened(peer)
+        elif not works and peer not in actor.suspected:
+            actor.suspected[peer] = None
+            actor.core.membership.closed(peer)
+
+    # What can be seen.
+
+    def alive(self) -> list[Actor]:
+        """The participants that run and have joined, in order."""
+        return [
+            actor
+            for _, actor in sorted(self.actors.items())
+            if actor.alive and actor.core.membership.is_joined
+        ]
