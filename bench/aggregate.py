@@ -50,6 +50,8 @@ METRICS = (
     "seconds",
     "table_entries",
     "largest_table",
+    "table_deviation",
+    "upward_peak",
 )
 """What is aggregated, per community.
 
@@ -86,6 +88,8 @@ COLUMNS = (
     "seconds",
     "table_entries",
     "largest_table",
+    "table_deviation",
+    "upward_peak",
 )
 """The columns of the results that the aggregates are made from."""
 
@@ -129,7 +133,8 @@ def _whole(results: DataFrame) -> DataFrame:
     sums.append(f.sum(f.when(f.col("reached").isNotNull(), f.col("alive"))).alias("alive"))
     # The root sends nothing upward and may leave that null; any other null would be a hole in the sum.
     sums += [f.sum(name).alias(name) for name in ("messages_inside", "messages_upward")]
-    last = [f.max(name).alias(name) for name in ("rounds", "seconds", "largest_table")]
+    largest = ("rounds", "seconds", "largest_table", "table_deviation", "upward_peak")
+    last = [f.max(name).alias(name) for name in largest]
     mean = (f.sum(f.col("table_entries") * f.col("processes")) / f.sum("processes")).alias(
         "table_entries"
     )

@@ -15,20 +15,25 @@ SECONDS_PER_NODE_SECOND = {"unstructured": 1.0e-3, "semi-structured": 3.2e-3, "s
 """Of one emulated node, for each second of virtual time."""
 BOOT_SECONDS = 40.0
 """Virtual time before the first event."""
-EVENT_SECONDS = 4.0
+REPAIR_SECONDS = 25.0
+"""Virtual time for each crash."""
+EVENT_SECONDS = 2.0
 """Virtual time for each event."""
-SECONDS_PER_LIVE_RUN = 15.0
+SECONDS_PER_LIVE_NETWORK = 15.0
+SECONDS_PER_LIVE_EVENT = 1.0
 
 
 def estimated_seconds(experiment: Experiment) -> float:
     """Expected seconds of one core for all repetitions together."""
+    events = experiment.repetitions * len(experiment.points())
     if experiment.tier == "model":
         return 1e-4
     if experiment.tier == "simulate":
         messages = sum(n * (math.log(n) + experiment.c + 1) for n in experiment.sizes)
         once = SECONDS_PER_SIMULATION + messages * SECONDS_PER_SIMULATED_MESSAGE
-        return once * experiment.repetitions
+        return once * events
     if experiment.tier == "emulate":
-        virtual = BOOT_SECONDS + EVENT_SECONDS * experiment.repetitions
+        crashes = len(experiment.failed_series) or bool(experiment.failed)
+        virtual = BOOT_SECONDS + REPAIR_SECONDS * crashes + EVENT_SECONDS * events
         return sum(experiment.sizes) * virtual * SECONDS_PER_NODE_SECOND[experiment.mode]
-    return SECONDS_PER_LIVE_RUN
+    return SECONDS_PER_LIVE_NETWORK + SECONDS_PER_LIVE_EVENT * events

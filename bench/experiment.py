@@ -24,9 +24,18 @@ MODES_OF_TIER = {
     "live": MODES[1:],
 }
 """The simulator takes uniform or SCAMP-built tables; real nodes always run a membership service."""
+SERIES = ("p_sel_series", "failed_series")
+"""The fields that make one experiment stand for several."""
 CLUSTERS = 10
 """C: the clusters that hierarchical gossip broadcast splits the system into, whatever the interests."""
-FAILURES = ("stillborn", "weak", "churn")
+FAILURES = ("stillborn", "weak", "repaired", "churn")
+FAILURES_OF_TIER = {
+    "model": FAILURES[:3],
+    "simulate": FAILURES[:3],
+    "emulate": FAILURES[2:],
+    "live": FAILURES[2:3],
+}
+"""Real nodes repair their tables, and the simulator knows no time."""
 
 
 class ExperimentError(UsageError):
@@ -62,13 +71,18 @@ class Experiment:
     loss: float = 0.0
     """Probability that one transmission is lost."""
     failure: str = "stillborn"
-    """stillborn: down from the start for all; weak: down for each observer apart; churn: over time."""
+    """stillborn: down from the start, and still in the tables of the others; weak: down for each observer
+    apart; repaired: down, and the tables hold living processes again; churn: over time."""
     failed: float = 0.0
-    """Share of processes that are down (stillborn, weak), or that change a second (churn)."""
+    """Share of processes that are down, or that change a second (churn)."""
     publish_level: int = 0
     """Index in `sizes` of the community in which the event is published."""
     repetitions: int = 1
     """How many times; repetition r uses the seed of `(seed, r)`."""
+    p_sel_series: tuple[float, ...] = ()
+    """Instead of one p_sel several, whose events take turns on one network."""
+    failed_series: tuple[float, ...] = ()
+    """Instead of one share that failed, growing ones: more and more crash on one network (not live)."""
     seed: int = 0
     """All randomness comes from it."""
 
@@ -84,6 +98,9 @@ class Experiment:
                 raise ExperimentError(f"{name} is a share in [0, 1), not {getattr(self, name)!r}")
         if self.p_sel is not None and not 0 < self.p_sel <= 1:
             raise ExperimentError(f"p_sel is a probability in (0, 1], not {self.p_sel!r}")
+        if not all(0 < p_sel <= 1 for p_sel in self.p_sel_series):
+            raise ExperimentError(f"p_sel_series is not in (0, 1]: {self.p_sel_series!r}")
+        self._check_failures()
         if self.z < 1 or not 0 < self.a <= self.z:
             raise ExperimentError(f"z is at least 1 and 0 < a <= z, not z={self.z!r}, a={self.a!r}")
         if self.g < 1:
@@ -97,6 +114,32 @@ class Experiment:
                 f"tier {self.tier} has the modes {', '.join(MODES_OF_TIER[self.tier])}, not {self.mode}"
             )
 
+    def _check_failures(self) -> None:
+        series = self.failed_series
+        if not all(0 <= share < 1 for share in series) or list(series) != sorted(set(series)):
+            raise ExperimentError(f"failed_series has growing shares in [0, 1), not {series!r}")
+        if series and (self.tier == "live" or self.failure == "churn"):
+            raise ExperimentError("failed_series is for crashes, and not for the live tier")
+        known = FAILURES_OF_TIER[self.tier]
+        fails = self.failed or series or self.failure != "stillborn"
+        if fails and self.failure not in known:
+            raise ExperimentError(
+                f"tier {self.tier} has the failures {', '.join(known)}, not {self.failure}"
+            )
+
+    @property
+    def living(self) -> tuple[int, ...]:
+        """Processes of each community that are up, at least one, where a share is down."""
+        return tuple(max(1, size - round(self.failed * size)) for size in self.sizes)
+
+    def points(self) -> list[Experiment]:
+        """The experiments without series that this one stands for, in the order in which they are run."""
+        return [
+            dataclasses.replace(self, failed=failed, p_sel=p_sel, p_sel_series=(), failed_series=())
+            for failed in self.failed_series or (self.failed,)
+            for p_sel in self.p_sel_series or (self.p_sel,)
+        ]
+
     @property
     def id(self) -> str:
         """A digest of every field: the same experiment has the same id on any machine."""
@@ -108,7 +151,8 @@ class Experiment:
     @classmethod
     def from_json(cls, text: str) -> Experiment:
         fields: dict[str, Any] = json.loads(text)
-        fields["sizes"] = tuple(fields["sizes"])
+        for name in ("sizes", *SERIES):
+            fields[name] = tuple(fields[name])
         return cls(**fields)
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.experiment import Experiment
+from bench.experiment import SERIES, Experiment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,8 @@ class CommunityResult:
     reached: float | None
     """Live processes that received the event; null below the published topic, where nobody wants it."""
     everyone: float | None
-    """1 when every live process received it, else 0; the model gives the probability; null as above."""
+    """1 when every live process received it, else 0; the model gives the probability; null as above, and
+    where nobody is alive."""
     messages_inside: float | None = None
     """Event messages sent within the community."""
     messages_upward: float | None = None
@@ -52,19 +53,32 @@ class CommunityResult:
     """Mean number of contacts that a process of this community keeps, all tables together."""
     largest_table: float | None = None
     """The largest number of contacts that one process keeps."""
+    table_deviation: float | None = None
+    """Standard deviation of the number of contacts over the processes of this community."""
+    upward_peak: float | None = None
+    """What the busiest process of this community sent upward, as a multiple of the mean process, over all
+    events of the experiment with the same setting."""
 
 
-EXPERIMENT_COLUMNS = tuple(field.name for field in dataclasses.fields(Experiment))
 RESULT_COLUMNS = tuple(field.name for field in dataclasses.fields(CommunityResult))
 
 
 def rows(
-    experiment: Experiment, results: Iterable[CommunityResult], wall: float
+    experiment: Experiment,
+    results: Iterable[tuple[Experiment, Iterable[CommunityResult]]],
+    wall: float,
 ) -> list[dict[str, Any]]:
-    """The Parquet rows of a finished experiment; `wall` seconds are spread over nothing but the first."""
-    base = dataclasses.asdict(experiment) | {"experiment_id": experiment.id, "error": None}
-    base["sizes"] = list(experiment.sizes)
-    found = [base | dataclasses.asdict(result) | {"wall_seconds": 0.0} for result in results]
+    """The Parquet rows of a finished experiment: the results of each of its points.
+
+    `wall` seconds are spread over nothing but the first.
+    """
+    found = [
+        _asked(point)
+        | {"experiment_id": experiment.id, "wall_seconds": 0.0, "error": None}
+        | result
+        for point, own in results
+        for result in map(dataclasses.asdict, own)
+    ]
     if found:
         found[0]["wall_seconds"] = wall
     return found
@@ -72,9 +86,13 @@ def rows(
 
 def error_row(experiment: Experiment, error: str) -> dict[str, Any]:
     """The row of an experiment that failed: no results, the error's text, the seed to replay it."""
-    base = dataclasses.asdict(experiment) | {"experiment_id": experiment.id, "error": error}
-    base["sizes"] = list(experiment.sizes)
+    base = _asked(experiment) | {"experiment_id": experiment.id, "error": error}
     return base | dict.fromkeys(RESULT_COLUMNS) | {"wall_seconds": 0.0}
+
+
+def _asked(experiment: Experiment) -> dict[str, Any]:
+    fields = dataclasses.asdict(experiment) | {"sizes": list(experiment.sizes)}
+    return {name: value for name, value in fields.items() if name not in SERIES}
 
 
 def schema() -> pa.Schema:
@@ -85,6 +103,8 @@ def schema() -> pa.Schema:
     columns = [pa.field("experiment_id", pa.string())]
     for cls in (Experiment, CommunityResult):
         for field in dataclasses.fields(cls):
+            if field.name in SERIES:
+                continue  # each row is of one point
             kind = str(field.type).split(" | ")[0]
             columns.append(pa.field(field.name, kinds.get(kind, pa.list_(pa.int64()))))
     columns += [pa.field("wall_seconds", pa.float64()), pa.field("error", pa.string())]

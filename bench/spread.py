@@ -72,7 +72,7 @@ def trace(mode: str) -> dict[str, Any]:
     from bench.tiers.emulate import emulate
 
     asked = experiment(mode)
-    [(history, members)] = emulate(asked)
+    [[(history, members)]] = emulate(asked)
     levels = {own.topic: level for level, own in enumerate(members)}
     numbers: dict[str, int] = {}
     had: list[list[int | None]] = [[levels[history.topic], 0, 0, None]]

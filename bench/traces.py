@@ -6,9 +6,11 @@ The emulated and the live tier, and the audit of a deployment, read traces (docs
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any
 
 from bench.results import CommunityResult
@@ -47,8 +49,9 @@ class Copies:
 
     had: dict[str, int] = field(default_factory=dict)
     """By node: the hops after which it first had the event, 0 for its publisher."""
+    upward: Counter[str] = field(default_factory=Counter)
+    """By node: the copies that it sent to the super-community."""
     inside: int = 0
-    upward: int = 0
     useful: int = 0
     duplicates: int = 0
     last: float = float("-inf")
@@ -151,7 +154,7 @@ def _note(history: EventHistory, row: Row) -> None:
     if kind == "send":
         copies.inside += 1
     elif kind == "upward":
-        copies.upward += 1
+        copies.upward[row["node"]] += 1
     elif kind == "duplicate":
         copies.duplicates += 1
     elif kind == "receive":
@@ -171,8 +174,21 @@ class CommunityMembers:
     """The nodes that could receive."""
     ever: frozenset[str]
     """Every node that was in the community at any time: a reception elsewhere is a parasite."""
-    table_entries: float | None = None
-    largest_table: float | None = None
+    tables: tuple[int, ...] = ()
+    """How many contacts each of them keeps."""
+
+
+Observation = tuple[EventHistory, Sequence[CommunityMembers]]
+"""An event, and who was in each community when it was published."""
+
+
+def results_of(events: Sequence[Observation]) -> list[CommunityResult]:
+    """The results of the repetitions of one setting, in order: of each event in each community."""
+    found = []
+    for repetition, (history, members) in enumerate(events):
+        found += community_results(history, repetition, members)
+    peaks = [_upward_peak(events, level) for level in range(len(events[0][1]))]
+    return [replace(result, upward_peak=peaks[result.community]) for result in found]
 
 
 def community_results(
@@ -186,6 +202,18 @@ def community_results(
     ]
 
 
+def _upward_peak(events: Sequence[Observation], level: int) -> float | None:
+    """The busiest process's share of the upward messages, times the processes; None without messages."""
+    sent: Counter[str] = Counter()
+    senders: set[str] = set()
+    for history, members in events:
+        copies = history.communities.get(members[level].topic, Copies())
+        sent.update(copies.upward)
+        senders |= members[level].alive
+    total = sent.total()
+    return max(sent.values()) * len(senders) / total if total else None
+
+
 def _community_result(
     history: EventHistory, repetition: int, level: int, members: CommunityMembers, *, wanted: bool
 ) -> CommunityResult:
@@ -197,14 +225,15 @@ def _community_result(
         processes=members.processes,
         alive=len(members.alive),
         reached=len(reached) if wanted else None,
-        everyone=float(len(reached) == len(members.alive)) if wanted else None,
+        everyone=float(len(reached) == len(members.alive)) if wanted and members.alive else None,
         messages_inside=copies.inside,
-        messages_upward=copies.upward,
+        messages_upward=copies.upward.total(),
         useful=copies.useful,
         duplicates=copies.duplicates,
         parasites=sum(node not in members.ever for node in copies.had),
         rounds=max((copies.had[node] for node in reached), default=None),
         seconds=copies.last - history.published if reached else None,
-        table_entries=members.table_entries,
-        largest_table=members.largest_table,
+        table_entries=fmean(members.tables) if members.tables else None,
+        largest_table=max(members.tables, default=None),
+        table_deviation=pstdev(members.tables) if members.tables else None,
     )

@@ -24,9 +24,10 @@ from overlay.metrics import Metrics
 from pubsub.attach import attach
 from pubsub.attachment import Attachment
 from pubsub.camcast.community import Services
+from pubsub.camcast.lazy_gossip import LazyGossip
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
-from pubsub.config import NodeConfig
+from pubsub.config import DisseminationKind, NodeConfig
 from pubsub.event import RUN_BYTES, EventBody, Gossip, pack_body, pack_data
 from pubsub.event_link import EventLink
 from pubsub.joined_topic import JoinedTopic
@@ -89,6 +90,7 @@ class Node:
             watch=attachment.watch,
             unwatch=attachment.unwatch,
             verify=is_signed_by_publisher if config.signatures else None,
+            dissemination=LazyGossip,
         )
         self._process = Process(services, config.parameters)
         attachment.serve(self._process)
@@ -177,12 +179,14 @@ class Node:
         *,
         wait: Wait = "sent",
         upward: float | None = None,
+        dissemination: DisseminationKind | None = None,
     ) -> Receipt:
         """Publish an event; the first one of a topic joins its community.
 
-        `data` is anything msgpack carries, to 1 MiB. `wait="sent"` returns when the copies have been given to
-        the network, "acked" when their receivers have them or are known to be gone. `upward` is this event's
-        own probability of being sent up by a process that has it, in place of g/N.
+        `data` is anything msgpack carries, to 1 MiB. `wait="sent"` returns when the copies are given to the
+        network, within this turn of the loop at the latest, and "acked" when their receivers have them or are known to be gone. `upward` is this event's
+        own probability of being sent up by a process that has it, in place of g/N; `dissemination` how
+        this event spreads, where that is not what the node's configuration says.
         """
         if wait not in ("sent", "acked"):
             raise UsageError(f'wait is "sent" or "acked", not {wait!r}')
@@ -190,6 +194,9 @@ class Node:
             raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
         if upward is not None and not 0 <= upward <= 1:
             raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
+        if dissemination not in (None, "eager", "lazy"):
+            raise UsageError(f'dissemination is "eager" or "lazy", not {dissemination!r}')
+        eager = self.config.is_eager if dissemination is None else dissemination == "eager"
         packed = pack_data(data)
         topic = Topic.of(topic)
         self._attached()
@@ -203,7 +210,7 @@ class Node:
         if not joined.ready.done():
             await self._ready(joined)
         await self._wait_for_local_space(topic)
-        receipt = self._disseminate(joined, topic, packed, upward, joined_now)
+        receipt = self._disseminate(joined, topic, packed, upward, eager, joined_now)
         await self._link.pace()
         if wait == "acked":
             await receipt.wait_settled()
@@ -224,13 +231,14 @@ class Node:
         topic: Topic,
         packed: bytes,
         upward: float | None,
+        eager: bool,
         joined_now: tuple[str, ...],
     ) -> Receipt:
         self._published += 1
         joined.sequence += 1
         event_id = self._run + self._published.to_bytes(8, "big")
         body = EventBody(
-            event_id, topic.name, topic.lineage, self.id, joined.sequence, upward, packed
+            event_id, topic.name, topic.lineage, self.id, joined.sequence, upward, packed, eager
         )
         encoded = pack_body(body)
         signature = b""

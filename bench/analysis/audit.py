@@ -108,7 +108,8 @@ QUERIES = {
             coalesce(messages_upward, 0) AS messages_upward,
             coalesce(useful, 0) AS useful, coalesce(duplicates, 0) AS duplicates,
             coalesce(parasites, 0) AS parasites, rounds, seconds,
-            double(NULL) AS table_entries, double(NULL) AS largest_table
+            double(NULL) AS table_entries, double(NULL) AS largest_table,
+            double(NULL) AS table_deviation, double(NULL) AS upward_peak
         FROM reach FULL JOIN copies USING (event, community)
         LEFT JOIN unwanted USING (event, community)""",
 }

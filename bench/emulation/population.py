@@ -30,7 +30,7 @@ class Resident:
 
 
 class Population:
-    """Nodes that live until the block ends, or until they are crashed or asked to leave."""
+    """Nodes that live until they are crashed or asked to leave, or to the end of the network's run."""
 
     def __init__(self, experiment: Experiment, network: Network, directory: Path) -> None:
         self._experiment = experiment
@@ -46,9 +46,9 @@ class Population:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # All at once: leaving takes each of them a moment of virtual time, in which the others run on.
-        residents = list(self._residents.values())
-        await asyncio.gather(*(resident.stack.aclose() for resident in residents))
+        # To leave would cost as much as a dozen events, and nobody is left to hear the goodbyes.
+        for resident in self._residents.values():
+            resident.node.flush_trace()
 
     async def start(self) -> None:
         """Join everyone, the root community first so that each finds its super-community."""
@@ -82,14 +82,15 @@ class Population:
         return Resident(node, host, level, stack)
 
     def crash(self, share: float, chance: random.Random) -> None:
-        """Crash a share of each community, at least one process of each being left."""
-        for level in range(len(self.topics)):
+        """Crash until a share of each community is down, at least one process of each being left."""
+        for level, size in enumerate(self._experiment.sizes):
             hosts = [host for host, r in self._residents.items() if r.level == level]
-            for host in chance.sample(hosts, min(round(share * len(hosts)), len(hosts) - 1)):
+            left = max(1, size - round(share * size))
+            for host in chance.sample(hosts, max(0, len(hosts) - left)):
                 self.crash_one(host)
 
     def crash_one(self, host: str) -> None:
-        del self._residents[host]
+        self._residents.pop(host).node.flush_trace()
         self._network.crash(host)
 
     async def leave(self, host: str) -> None:
@@ -117,18 +118,17 @@ class Population:
                     self._experiment.sizes[level],
                     frozenset(node.id.hex() for node in nodes),
                     frozenset(self._ever[level]),
-                    sum(sizes) / len(sizes),
-                    max(sizes),
+                    tuple(sizes),
                 )
             )
         return found
 
     def still_there(self, before: Sequence[CommunityMembers]) -> list[CommunityMembers]:
         """The communities as they were, without those who have gone since."""
-        now = self.members()
+        now = frozenset(resident.node.id.hex() for resident in self._residents.values())
         return [
-            dataclasses.replace(old, alive=old.alive & new.alive, ever=new.ever)
-            for old, new in zip(before, now, strict=True)
+            dataclasses.replace(old, alive=old.alive & now, ever=frozenset(ever))
+            for old, ever in zip(before, self._ever, strict=True)
         ]
 
     def traces(self) -> list[Path]:

@@ -120,8 +120,7 @@ class LivePopulation:
                     self._experiment.sizes[level],
                     frozenset(resident.id for resident in residents),
                     frozenset(self._ever[level]),
-                    sum(sizes) / len(sizes),
-                    max(sizes),
+                    tuple(sizes),
                 )
             )
         return found
@@ -182,8 +181,8 @@ class LivePopulation:
 def _doomed(experiment: Experiment, chance: random.Random) -> set[int]:
     """The numbers of those who are to crash: a share of each community, at least one being left."""
     doomed: set[int] = set()
-    for numbers in _numbers(experiment.sizes):
-        crashing = min(round(experiment.failed * len(numbers)), len(numbers) - 1)
+    for numbers, living in zip(_numbers(experiment.sizes), experiment.living, strict=True):
+        crashing = len(numbers) - living
         doomed.update(chance.sample(numbers, crashing))
     return doomed
 

@@ -22,6 +22,12 @@ def suite() -> Suite:
             **shared,
         )
         experiments += expand(
-            NAME, "crashes", seed, failed=[0.1, 0.3, 0.5], repetitions=20, **shared
+            NAME,
+            "crashes",
+            seed,
+            failure="repaired",
+            failed_series=(0.1, 0.3, 0.5),
+            repetitions=20,
+            **shared,
         )
     return Suite(NAME, "continuous joins and leaves, and correlated crashes", distinct(experiments))

@@ -7,12 +7,16 @@ from bench.suites.grid import Suite, distinct, expand
 from bench.suites.settings import FAILED, IMPLEMENTED, MODES, P_SEL, SIMULATED, TOPOLOGIES
 
 NAME = "paper"
+CRASHED = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 
 def suite() -> Suite:
     experiments = simulation(NAME, repetitions=1000) + tables(NAME, repetitions=1000)
     experiments += implementation(NAME, p_sel=P_SEL, networks=5, repetitions=10, live=P_SEL)
-    experiments += crashes(NAME, failed=[0.0, 0.1, 0.3, 0.5], networks=3, repetitions=10)
+    experiments += crashes(NAME, CRASHED, networks=5, repetitions=10)
+    experiments += crashes(
+        NAME, CRASHED, networks=1, repetitions=10, sizes=SIMULATED["sizes"], figure="crashes-large"
+    )
     return Suite(NAME, "every figure and table of the paper's evaluation", distinct(experiments))
 
 
@@ -70,16 +74,16 @@ def tables(name: str, repetitions: int) -> list[Experiment]:
 
 def implementation(
     name: str,
-    p_sel: list[float],
+    p_sel: tuple[float, ...],
     networks: int,
     repetitions: int,
-    live: list[float],
+    live: tuple[float, ...],
     sizes: tuple[int, ...] = IMPLEMENTED["sizes"],
 ) -> list[Experiment]:
     """Figures 19 to 28: the share of links p_sel, for real nodes and for the simulator beside them.
 
-    `networks` are built apart, and each disseminates `repetitions` events; with the shares in `live` one
-    more is of real processes.
+    `networks` are built apart, and each disseminates `repetitions` events for each share; one more, with
+    the shares in `live`, is of real processes.
     """
     shared = {**IMPLEMENTED, "sizes": sizes}
     found = expand(
@@ -87,7 +91,7 @@ def implementation(
         "figures-19-28",
         tier="simulate",
         mode=["uniform", "unstructured"],
-        p_sel=p_sel,
+        p_sel=list(p_sel),
         repetitions=networks * repetitions * 10,
         **shared,
     )
@@ -99,7 +103,7 @@ def implementation(
                 seed,
                 tier=tier,
                 mode=MODES,
-                p_sel=shares,
+                p_sel_series=shares,
                 repetitions=repetitions,
                 **shared,
             )
@@ -108,16 +112,35 @@ def implementation(
 
 def crashes(
     name: str,
-    failed: list[float],
+    failed: tuple[float, ...],
     networks: int,
     repetitions: int,
     sizes: tuple[int, ...] = IMPLEMENTED["sizes"],
+    figure: str = "crashes",
 ) -> list[Experiment]:
-    """Section 6.1's setting on real nodes: loss and crashes, with tables that are kept fresh."""
-    found = []
+    """Section 6.1's setting on real nodes: loss and crashes, with tables that are kept fresh.
+
+    Beside them the formulas, and the simulator with tables drawn anew from the living.
+    """
+    shared = {**SIMULATED, "sizes": sizes, "failure": "repaired"}
+    found = expand(name, figure, tier="model", failed=list(failed), **shared)
+    found += expand(
+        name,
+        figure,
+        tier="simulate",
+        failed=list(failed),
+        repetitions=networks * repetitions * 20,
+        **shared,
+    )
     for seed in range(networks):
-        shared = {**SIMULATED, "sizes": sizes, "failed": failed}
         found += expand(
-            name, "crashes", seed, tier="emulate", mode=MODES, repetitions=repetitions, **shared
+            name,
+            figure,
+            seed,
+            tier="emulate",
+            mode=MODES,
+            failed_series=failed,
+            repetitions=repetitions,
+            **shared,
         )
     return found

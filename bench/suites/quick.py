@@ -8,8 +8,6 @@ from bench.suites.paper import crashes, implementation, simulation, tables
 from bench.suites.scale import growth
 
 NAME = "quick"
-SMALL = (40, 15, 7)
-"""Real nodes cost most: half of the paper's."""
 
 
 def suite() -> Suite:
@@ -17,7 +15,7 @@ def suite() -> Suite:
     experiments += growth(NAME, largest=100_000, repetitions=10)
     experiments += comparison(NAME, repetitions=100)
     experiments += implementation(
-        NAME, p_sel=[0.01, 0.07, 1.0], networks=1, repetitions=10, live=[0.07], sizes=SMALL
+        NAME, p_sel=(0.01, 0.07, 0.2, 1.0), networks=1, repetitions=10, live=(0.07, 1.0)
     )
-    experiments += crashes(NAME, failed=[0.3], networks=1, repetitions=10, sizes=SMALL)
+    experiments += crashes(NAME, failed=(0.0, 0.3), networks=1, repetitions=10)
     return Suite(NAME, "every mode and every tier, small", distinct(experiments))

@@ -17,6 +17,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from bench.experiment import SERIES
 from bench.suites.grid import Suite, SuiteError, distinct, expand
 
 
@@ -58,4 +59,13 @@ def _expand(suite: str, grid: dict[str, Any]) -> list[Any]:
         if not isinstance(sizes, list) or not all(isinstance(item, list) for item in sizes):
             raise SuiteError(f"{figure}: sizes is a list of hierarchies, as in [[1000, 100, 10]]")
         axes["sizes"] = [tuple(item) for item in sizes]
+    for name in SERIES:
+        if name in axes:
+            axes[name] = _series(figure, name, axes[name])
     return expand(suite, figure, seed, **axes)
+
+
+def _series(figure: str, name: str, value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, int | float) for item in value):
+        raise SuiteError(f"{figure}: {name} is a list of numbers, not {value!r}")
+    return tuple(value)

@@ -1,4 +1,7 @@
-"""The four tiers, each a module with `run(experiment)`; chosen by name, imported when first used."""
+"""The four tiers, chosen by name, imported when first used.
+
+A tier is a module with `run(experiment)`, which gives the results of each of the experiment's points.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from bench.experiment import Experiment
 from bench.results import CommunityResult
 
 
-def run(experiment: Experiment) -> list[CommunityResult]:
-    """Run an experiment on its tier; deterministic but for the live tier."""
+def run(experiment: Experiment) -> list[tuple[Experiment, list[CommunityResult]]]:
+    """Run an experiment on its tier: the results of each point; deterministic but for the live tier."""
     module = import_module(f"bench.tiers.{experiment.tier}")
-    results: list[CommunityResult] = module.run(experiment)
-    return results
+    results: list[list[CommunityResult]] = module.run(experiment)
+    return list(zip(experiment.points(), results, strict=True))

@@ -1,8 +1,9 @@
 """The emulated tier: the real nodes on the virtual network, deterministic by seed.
 
 A row builds one network, lets it settle, crashes what is to crash, waits until the tables are repaired, and
-publishes its repetitions one after another. Latency is 5 to 50 ms. With loss, events travel as plain
-datagrams, as in the paper's model; without, over channels, as in its implementation.
+publishes its events one after another; then more crash, if there is more to its series. Latency is 5 to
+50 ms. With loss, events travel as plain datagrams, as in the paper's model; without, over channels, as in
+its implementation.
 """
 
 from __future__ import annotations
@@ -10,74 +11,71 @@ from __future__ import annotations
 import asyncio
 import random
 import tempfile
+from itertools import groupby
 from pathlib import Path
 
 from bench.emulation.population import Population
 from bench.emulation.turnover import Turnover
 from bench.experiment import Experiment
 from bench.results import CommunityResult
-from bench.traces import CommunityMembers, EventHistory, community_results, histories, read_trace
+from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 from overlay.virtual import Latency, Network
 
 SETTLE_SECONDS = 25.0
 """Virtual time from the last join to the first event, and from crashes to the first event."""
-SPREAD_SECONDS = 4.0
-"""Virtual time that an event has to spread before the next one."""
+SPREAD_SECONDS = 2.0
+"""Virtual time from one event to the next: a few times what an event takes. Later copies still count."""
 
 
-def run(experiment: Experiment) -> list[CommunityResult]:
-    """Emulate an experiment; the same seed gives the same result."""
-    results = []
-    found = emulate(experiment)
-    for repetition, (history, members) in enumerate(found):
-        results += community_results(history, repetition, members)
-    return results
+def run(experiment: Experiment) -> list[list[CommunityResult]]:
+    """Emulate an experiment: the results of each of its points; the same seed gives the same result."""
+    return [results_of(events) for events in emulate(experiment)]
 
 
-def emulate(experiment: Experiment) -> list[tuple[EventHistory, list[CommunityMembers]]]:
-    """Each event's history, and who was there when it was published."""
+def emulate(experiment: Experiment) -> list[list[Observation]]:
+    """For each point the events' histories, and who was there when each was published."""
     network = Network(experiment.seed, latency=Latency.uniform(0.005, 0.050), loss=experiment.loss)
     with tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory:
         population = Population(experiment, network, Path(directory))
-        members = network.run(_events(experiment, population))
+        published = network.run(_events(experiment, population))
         rows = [row for path in population.traces() for row in read_trace(path)]
-    return list(zip(histories(rows).values(), members, strict=True))
+    found: list[list[Observation]] = [[] for _ in experiment.points()]
+    for history, (point, members) in zip(histories(rows).values(), published, strict=True):
+        found[point].append((history, members))
+    return found
 
 
-async def _events(experiment: Experiment, population: Population) -> list[list[CommunityMembers]]:
+Published = tuple[int, list[CommunityMembers]]
+"""An event: the index of the point it belongs to, and who was there."""
+
+
+async def _events(experiment: Experiment, population: Population) -> list[Published]:
     chance = random.Random(experiment.seed)
     async with population:
         await population.start()
         await asyncio.sleep(SETTLE_SECONDS)
         if experiment.failure == "churn":
-            return await _publish_during_churn(experiment, population, chance)
-        if experiment.failed:
-            population.crash(experiment.failed, chance)
-            await asyncio.sleep(SETTLE_SECONDS)
-        return await _publish(experiment, population, chance)
+            async with Turnover(population, experiment.failed, chance):
+                await asyncio.sleep(SETTLE_SECONDS)
+                return await _publish(list(enumerate(experiment.points())), population, chance)
+        published = []
+        for failed, points in groupby(enumerate(experiment.points()), lambda p: p[1].failed):
+            if failed:
+                population.crash(failed, chance)
+                await asyncio.sleep(SETTLE_SECONDS)
+            published += await _publish(list(points), population, chance)
+        return published
 
 
 async def _publish(
-    experiment: Experiment, population: Population, chance: random.Random
-) -> list[list[CommunityMembers]]:
-    members = []
-    for _ in range(experiment.repetitions):
-        members.append(population.members())
-        await population.publish(experiment.publish_level, experiment.p_sel, chance)
-        await asyncio.sleep(SPREAD_SECONDS)
-    return members
-
-
-async def _publish_during_churn(
-    experiment: Experiment, population: Population, chance: random.Random
-) -> list[list[CommunityMembers]]:
-    """Count the processes that were there all the time from an event's publication to its end."""
-    async with Turnover(population, experiment.failed, chance):
-        await asyncio.sleep(SETTLE_SECONDS)
-        members = []
-        for _ in range(experiment.repetitions):
+    points: list[tuple[int, Experiment]], population: Population, chance: random.Random
+) -> list[Published]:
+    """The events of the points in turn, counting who was there from its publication to its end."""
+    published = []
+    for _ in range(points[0][1].repetitions):
+        for index, point in points:
             before = population.members()
-            await population.publish(experiment.publish_level, experiment.p_sel, chance)
+            await population.publish(point.publish_level, point.p_sel, chance)
             await asyncio.sleep(SPREAD_SECONDS)
-            members.append(population.still_there(before))
-        return members
+            published.append((index, population.still_there(before)))
+    return published

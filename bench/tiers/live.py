@@ -1,8 +1,9 @@
 """The live tier: the real nodes in real processes over UDP on loopback, read from their traces.
 
 A row builds one network, lets it settle, kills what is to crash, waits until the tables are repaired, and
-publishes its repetitions one after another. Loopback loses nothing and is not made to; events travel over
-channels. Times depend on the machine and its load: nothing here is the same twice.
+publishes its events one after another, those of a series of p_sel in turn. Loopback loses nothing and is
+not made to; events travel over channels. Times depend on the machine and its load: nothing here is the
+same twice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from bench.experiment import Experiment, ExperimentError
 from bench.live.population import LivePopulation
 from bench.results import CommunityResult
-from bench.traces import CommunityMembers, community_results, histories, read_trace
+from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 
 SETTLE_SECONDS = 25.0
 """The most that tables may take to fill after the last join, and to be repaired after a crash."""
@@ -26,17 +27,12 @@ SILENT_SECONDS = 0.75
 """An event has spread when no copy of it has arrived anywhere for so long; later copies still count."""
 
 
-def run(experiment: Experiment) -> list[CommunityResult]:
+def run(experiment: Experiment) -> list[list[CommunityResult]]:
     """Run an experiment on this machine; `ExperimentError` when loopback cannot do what it asks for."""
     if experiment.loss:
         raise ExperimentError(
             f"the live tier loses nothing, so loss must be 0, not {experiment.loss:g}: "
             "use the tier emulate for a network with loss"
-        )
-    if experiment.failure != "stillborn":
-        raise ExperimentError(
-            f"the live tier crashes processes before the first event (failure stillborn), it has no "
-            f"{experiment.failure}: use the tier emulate"
         )
     chance = random.Random(experiment.seed)
     with (
@@ -46,11 +42,9 @@ def run(experiment: Experiment) -> list[CommunityResult]:
         population.start()
         members = _events(experiment, population, chance)
         rows = [row for path in population.close() for row in read_trace(path)]
-    results = []
-    found = zip(histories(rows).values(), members, strict=True)
-    for repetition, (history, present) in enumerate(found):
-        results += community_results(history, repetition, present)
-    return results
+    events: list[Observation] = list(zip(histories(rows).values(), members, strict=True))
+    points = len(experiment.points())
+    return [results_of(events[point::points]) for point in range(points)]
 
 
 def _events(
@@ -62,7 +56,8 @@ def _events(
         population.wait_for_repaired_tables(SETTLE_SECONDS)
     members = []
     for _ in range(experiment.repetitions):
-        members.append(population.members())
-        population.publish(experiment.publish_level, experiment.p_sel, chance)
-        population.wait_for_silence(SILENT_SECONDS, SPREAD_SECONDS)
+        for point in experiment.points():
+            members.append(population.members())
+            population.publish(point.publish_level, point.p_sel, chance)
+            population.wait_for_silence(SILENT_SECONDS, SPREAD_SECONDS)
     return members

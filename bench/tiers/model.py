@@ -7,6 +7,8 @@ reach a live one; that is what stands here, and for none lost it is the paper's.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench.experiment import CLUSTERS, Experiment
 from bench.model.community import Community
 from bench.model.epidemic import effective_fanout, everyone_reached, final_size
@@ -23,8 +25,14 @@ from bench.model.reliability import drawn_passing_probability
 from bench.results import CommunityResult
 
 
-def run(experiment: Experiment) -> list[CommunityResult]:
+def run(experiment: Experiment) -> list[list[CommunityResult]]:
     """The expected result in each community; one row each, whatever the repetitions."""
+    return [_run(point) for point in experiment.points()]
+
+
+def _run(experiment: Experiment) -> list[CommunityResult]:
+    if experiment.failure == "repaired":
+        return _among_the_living(experiment)
     of = {
         "camcast": _camcast,
         "broadcast": _broadcast,
@@ -34,6 +42,13 @@ def run(experiment: Experiment) -> list[CommunityResult]:
     if experiment.protocol not in of:
         raise ValueError(f"there is no formula for {experiment.protocol}")
     return of[experiment.protocol](experiment)
+
+
+def _among_the_living(experiment: Experiment) -> list[CommunityResult]:
+    """Where tables hold the living alone, these are the whole system."""
+    living = replace(experiment, sizes=experiment.living, failed=0.0, failure="stillborn")
+    pairs = zip(_run(living), experiment.sizes, strict=True)
+    return [replace(result, processes=size) for result, size in pairs]
 
 
 def _camcast(experiment: Experiment) -> list[CommunityResult]:

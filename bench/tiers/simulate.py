@@ -12,25 +12,27 @@ from bench.simulate import (
     Tables,
     simulate_independently,
 )
-from overlay.errors import UsageError
 
 
-def run(experiment: Experiment) -> list[CommunityResult]:
-    """Simulate every repetition; the same seed gives the same result on any machine."""
-    if experiment.failure == "churn":
-        raise UsageError("the simulator has no churn: emulate it")
+def run(experiment: Experiment) -> list[list[CommunityResult]]:
+    """Simulate every repetition of each point; the same seed gives the same result on any machine."""
+    return [_run(point) for point in experiment.points()]
+
+
+def _run(experiment: Experiment) -> list[CommunityResult]:
     results = []
     found = simulate_independently(settings(experiment), experiment.repetitions)
     for repetition, result in enumerate(found):
-        results += _communities(repetition, result)
+        results += _communities(repetition, experiment, result)
     return results
 
 
 def settings(experiment: Experiment) -> SimulationSettings:
     """The experiment in the simulator's words."""
+    repaired = experiment.failure == "repaired"
     return SimulationSettings(
         protocol=Protocol(experiment.protocol),
-        community_sizes=experiment.sizes,
+        community_sizes=experiment.living if repaired else experiment.sizes,
         publish_level=experiment.publish_level,
         c=experiment.c,
         g=experiment.g,
@@ -38,15 +40,17 @@ def settings(experiment: Experiment) -> SimulationSettings:
         a=experiment.a,
         z=experiment.z,
         loss=experiment.loss,
-        failure=Failure(experiment.failure),
-        failed=experiment.failed,
+        failure=Failure.STILLBORN if repaired else Failure(experiment.failure),
+        failed=0.0 if repaired else experiment.failed,
         tables=Tables.SCAMP if experiment.mode == "unstructured" else Tables.UNIFORM,
         clusters=min(CLUSTERS, sum(experiment.sizes)),
         seed=experiment.seed,
     )
 
 
-def _communities(repetition: int, result: SimulationResult) -> list[CommunityResult]:
+def _communities(
+    repetition: int, experiment: Experiment, result: SimulationResult
+) -> list[CommunityResult]:
     found = []
     for community in result.communities:
         wanted = community.interested
@@ -55,10 +59,10 @@ def _communities(repetition: int, result: SimulationResult) -> list[CommunityRes
             CommunityResult(
                 repetition=repetition,
                 community=community.level,
-                processes=community.processes,
+                processes=experiment.sizes[community.level],
                 alive=community.alive,
                 reached=community.reached if wanted else None,
-                everyone=float(community.everyone) if wanted else None,
+                everyone=float(community.everyone) if wanted and community.alive else None,
                 messages_inside=community.sent_inside,
                 messages_upward=community.sent_upward,
                 useful=community.received - community.duplicates,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import warnings
 from contextlib import suppress
 from contextvars import Context
@@ -49,11 +50,16 @@ def _end(loop: VirtualLoop, task: VirtualTask, crashed: HostCrashed) -> None:
 
 
 def bury() -> None:
-    """Let the coroutines of all dead hosts go, and with them their memory."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        while _graves:
-            _close(_graves.pop())
+    """Let the coroutines of all dead hosts go, and with them their memory; what they say is not heard."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            while _graves:
+                _close(_graves.pop())
+    finally:
+        logging.disable(before)
 
 
 atexit.register(bury)

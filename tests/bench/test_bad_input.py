@@ -68,15 +68,6 @@ def test_an_output_directory_that_is_not_there(capsys: pytest.CaptureFixture[str
     assert "no directory nowhere" in sentence(capsys, "report", "--out", "nowhere")
 
 
-def test_a_corrupt_parquet_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "version.json").write_text(json.dumps({"schema": 1}))
-    place = tmp_path / "results" / "suite=s" / "tier=model"
-    place.mkdir(parents=True)
-    (place / "part-0.parquet").write_bytes(b"PAR1 torn PAR1")
-    said = sentence(capsys, "aggregate", "--out", str(tmp_path), "--master", "local[1]")
-    assert "part-0.parquet cannot be read" in said
-
-
 @pytest.mark.parametrize(
     ("name", "text", "wrong"),
     [

@@ -22,6 +22,10 @@ BASE: dict[str, Any] = {"suite": "s", "figure": "f", "tier": "simulate"}
         ("sizes", (10, 0)),
         ("loss", 1.0),
         ("failed", -0.1),
+        ("failed_series", (0.3, 0.1)),
+        ("failed_series", (0.3, 1.0)),
+        ("p_sel_series", (0.3, 0.0)),
+        ("failure", "churn"),
         ("p_sel", 0.0),
         ("z", 0),
         ("a", 4.0),
@@ -40,7 +44,18 @@ def test_json_and_back_is_the_same_experiment() -> None:
     assert Experiment.from_json(experiment.as_json()) == experiment
 
 
+def test_a_series_stands_for_an_experiment_of_each_value() -> None:
+    experiment = Experiment(
+        **BASE, failure="repaired", failed_series=(0.0, 0.5), p_sel_series=(0.1, 1.0)
+    )
+    points = experiment.points()
+    assert [(p.failed, p.p_sel) for p in points] == [(0.0, 0.1), (0.0, 1.0), (0.5, 0.1), (0.5, 1.0)]
+    assert points[2] == Experiment(**BASE, failure="repaired", failed=0.5, p_sel=0.1)
+    assert points[2].points() == [points[2]]
+    assert points[2].living == (500, 50, 5)
+
+
 def test_the_id_is_a_digest_of_every_field() -> None:
     one, other = Experiment(**BASE, seed=1), Experiment(**BASE, seed=2)
     assert one.id != other.id
-    assert one.id == Experiment(**BASE, seed=1).id == "8a591148b29ddb69b5a9"
+    assert one.id == Experiment(**BASE, seed=1).id == "aad5cbc6109e9bfb493d"

@@ -45,6 +45,9 @@ def test_a_suite_of_ones_own_is_a_toml_file(tmp_path: Path) -> None:
     suite = find_suite(str(path))
     assert (suite.name, suite.about, len(suite.experiments)) == ("mine", "a third is down", 2)
     assert suite.experiments[0].sizes == (100, 10)
+    path.write_text('[[grid]]\ntier = "live"\nmode = "structured"\np_sel_series = [0.1, 1]\n')
+    [series] = find_suite(str(path)).experiments
+    assert series.p_sel_series == (0.1, 1)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,10 @@ def test_a_suite_of_ones_own_is_a_toml_file(tmp_path: Path) -> None:
         ("[[grid]]\nfigure = 'x'\n", "needs a tier"),
         ("[[grid]]\ntier = 'simulate'\nspeed = 3\n", "speed"),
         ("[[grid]]\ntier = 'simulate'\nsizes = [1, 2]\n", "sizes is a list of hierarchies"),
+        (
+            "[[grid]]\ntier = 'simulate'\nfailed_series = 0.1\n",
+            "failed_series is a list of numbers",
+        ),
         ("[[grid]]\ntier = 'simulate'\nloss = 'much'\n", "mine.toml"),
         ("[[grid]]\ntier = 'simulate'\nloss = 1.5\n", "loss"),
         ("colour = 1\n[[grid]]\ntier = 'simulate'\n", "colour"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -17,6 +18,7 @@ from bench.traces import (
     community_results,
     histories,
     read_trace,
+    results_of,
 )
 
 EVENT = "e" * 32
@@ -59,6 +61,27 @@ def test_an_events_history_does_not_depend_on_the_order_of_the_rows(seed: int) -
     assert (above.reached, above.everyone, above.rounds, above.parasites) == (1, 1.0, 2, 0)
     assert (below.reached, below.everyone, below.parasites) == (None, None, 1)
     assert {result.repetition for result in results} == {3}
+
+
+def test_the_peak_of_upward_messages_is_over_all_events_of_a_setting() -> None:
+    [history] = histories(ROWS).values()
+    again = row(3.0, "a", "publish", "/x", event="d" * 32)
+    upward = [
+        row(3.0, node, "upward", "/x", event="d" * 32, peer="r", hops=1) for node in ("b", "b", "c")
+    ]
+    [later] = histories([again, *upward]).values()
+    members = [dataclasses.replace(own, tables=(2, 4)) for own in MEMBERS]
+    _, own, above = results_of([(history, members), (later, members)])[:3]
+    # b sent 3 of 4, and there are 4 processes in /x.
+    assert (own.upward_peak, above.upward_peak) == (3.0, None)
+    assert (own.table_entries, own.largest_table, own.table_deviation) == (3.0, 4, 1.0)
+
+
+def test_where_nobody_is_alive_nobody_is_counted() -> None:
+    [history] = histories(ROWS).values()
+    empty = [*MEMBERS[:2], dataclasses.replace(MEMBERS[2], alive=frozenset())]
+    root = community_results(history, 0, empty)[2]
+    assert (root.alive, root.reached, root.everyone) == (0, 0, None)
 
 
 def test_every_first_reception_is_a_hop_of_the_history() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import tiers
 from bench.experiment import Experiment, ExperimentError
 from bench.live.population import LivePopulation
 from bench.live.process import LiveError
-from bench.tiers import run
 
 SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0, "a": 3.0}
 
@@ -20,24 +20,22 @@ SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0,
     ("fields", "wrong"),
     [
         ({"loss": 0.1}, "loss must be 0, not 0.1"),
-        ({"failure": "churn", "failed": 0.1}, "it has no churn"),
-        ({"failure": "weak", "failed": 0.1}, "it has no weak"),
+        ({"failure": "churn", "failed": 0.1}, "the failures repaired, not churn"),
+        ({"failure": "weak", "failed": 0.1}, "the failures repaired, not weak"),
+        ({"failure": "repaired", "failed_series": (0.1, 0.2)}, "not for the live tier"),
     ],
 )
 def test_what_loopback_cannot_do_is_refused(fields: dict[str, object], wrong: str) -> None:
     with pytest.raises(ExperimentError, match=wrong):
-        run(Experiment(**SMALL | {"mode": "unstructured"} | fields))  # type: ignore[arg-type]
+        tiers.run(Experiment(**SMALL | {"mode": "unstructured"} | fields))  # type: ignore[arg-type]
 
 
 def test_an_event_reaches_everyone_who_is_alive_and_nobody_else() -> None:
-    experiment = Experiment(**SMALL, mode="unstructured", p_sel=1.0, failed=0.4, repetitions=2)  # type: ignore[arg-type]
-    results = run(experiment)
-    assert [(r.repetition, r.community, r.processes) for r in results] == [
-        (0, 0, 5),
-        (0, 1, 3),
-        (1, 0, 5),
-        (1, 1, 3),
-    ]
+    crashes = {"failure": "repaired", "failed": 0.4}
+    experiment = Experiment(**SMALL | crashes, mode="unstructured", p_sel_series=(0.5, 1.0))  # type: ignore[arg-type]
+    (half, _), (point, results) = tiers.run(experiment)
+    assert (half.p_sel, point.p_sel) == (0.5, 1.0)
+    assert [(r.repetition, r.community, r.processes) for r in results] == [(0, 0, 5), (0, 1, 3)]
     for result in results:
         assert result.alive == (3, 2)[result.community]
         # With c = 5 every table holds everyone, and with p_sel = 1 everyone sends upward.
@@ -52,7 +50,7 @@ def test_an_event_reaches_everyone_who_is_alive_and_nobody_else() -> None:
 @pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["semi-structured", "structured"])
 def test_the_modes_with_a_dht_run_live(mode: str) -> None:
-    results = run(Experiment(**SMALL, mode=mode, p_sel=1.0))  # type: ignore[arg-type]
+    [(_, results)] = tiers.run(Experiment(**SMALL, mode=mode, p_sel=1.0))  # type: ignore[arg-type]
     assert [(r.reached, r.parasites) for r in results] == [(5, 0), (3, 0)]
     assert multiprocessing.active_children() == []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.aggregate import METRICS, WHOLE
 from bench.aggregates import Aggregate, Aggregates
-from bench.experiment import Experiment
+from bench.experiment import SERIES, Experiment
 from bench.model.published import TABLE_1, TABLE_2
 from bench.suites import BUILT_IN
 
@@ -34,9 +34,9 @@ def _rows() -> tuple[Aggregate, ...]:
 def _made_up() -> Iterator[Aggregate]:
     seen: set[tuple[object, ...]] = set()
     for name in ("quick", "churn"):
-        for experiment in BUILT_IN[name]().experiments:
+        for experiment in _points(name):
             setting = dataclasses.asdict(experiment)
-            for gone in ("seed", "repetitions"):
+            for gone in ("seed", "repetitions", *SERIES):
                 del setting[gone]
             if tuple(setting.values()) in seen:
                 continue
@@ -44,6 +44,10 @@ def _made_up() -> Iterator[Aggregate]:
             for community in (WHOLE, *range(len(experiment.sizes))):
                 for metric in METRICS:
                     yield _row(experiment, setting, community, metric)
+
+
+def _points(suite: str) -> list[Experiment]:
+    return [point for whole in BUILT_IN[suite]().experiments for point in whole.points()]
 
 
 def _row(experiment: Experiment, setting: dict[str, Any], community: int, metric: str) -> Aggregate:
@@ -82,6 +86,8 @@ def _value(experiment: Experiment, community: int, metric: str) -> float:
         "seconds": 0.2,
         "table_entries": fanout + experiment.z - 1,
         "largest_table": fanout + experiment.z - 0.5,
+        "table_deviation": 1.5,
+        "upward_peak": 2.0,
     }[metric]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ import pytest
 
 from bench.aggregate import METRICS, WHOLE, summarise, write_aggregates
 from bench.aggregates import Aggregates
+from bench.cli import main
 from bench.experiment import Experiment
 from bench.intervals import wilson
 from bench.results import CommunityResult, rows, schema
+from bench.spark import session
 from bench.store import ResultStore, StoreError
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ def all_of(directory: Path) -> list[Any]:
 
 
 def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, RESULTS, 1.0)])
+    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
     write_aggregates(spark, store)
     found = {(row.community, row.metric): row for row in all_of(tmp_path)}
 
@@ -90,7 +93,7 @@ def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: 
 def test_all_communities_together_are_sums_the_last_round_and_everyone_everywhere(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, RESULTS, 1.0)])
+    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
     write_aggregates(spark, store)
     found = {row.metric: row for row in all_of(tmp_path) if row.community == WHOLE}
     assert found["reception"].value == pytest.approx((1 + 10 / 14 + 9 / 14 + 1) / 4)
@@ -102,7 +105,7 @@ def test_all_communities_together_are_sums_the_last_round_and_everyone_everywher
 def test_aggregates_do_not_depend_on_the_order_of_the_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    made = rows(EXPERIMENT, RESULTS, 1.0)
+    made = rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)
     one = keep(tmp_path / "one", [made])
     many = keep(tmp_path / "many", [[row] for row in reversed(made)])
     write_aggregates(spark, one)
@@ -123,9 +126,24 @@ def test_a_summary_is_the_same_whatever_order_the_shuffle_gave() -> None:
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, RESULTS, 1.0)])
+    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
     (store.results / "suite=s" / "tier=simulate" / "part-7.parquet").write_bytes(b"not Parquet")
     with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
         write_aggregates(spark, store)
     with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
         store.finished_ids(spark)
+
+
+def test_the_command_says_in_one_sentence_which_file_is_damaged(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = keep(tmp_path, [])
+    (store.results / "suite=s" / "tier=simulate" / "part-0.parquet").write_bytes(b"PAR1 torn PAR1")
+    monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
+    assert main(["bench", "aggregate", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().err.strip()
+    assert "part-0.parquet cannot be read" in said
+    assert "\n" not in said

@@ -27,6 +27,10 @@ SETTING = Experiment(
 )
 
 
+def run(experiment: Experiment) -> list[CommunityResult]:
+    return [result for _, results in tiers.run(experiment) for result in results]
+
+
 def mean_of(results: list[CommunityResult], community: int, field: str) -> float:
     return float(np.mean([getattr(r, field) for r in results if r.community == community]))
 
@@ -38,8 +42,8 @@ def shares(results: list[CommunityResult], community: int) -> np.ndarray:
 
 def test_the_simulator_reaches_as_many_as_the_formula_says() -> None:
     setting = dataclasses.replace(SETTING, sizes=(1000, 100, 10), c=3.0, failed=0.2)
-    simulated = tiers.run(setting)
-    expected = tiers.run(dataclasses.replace(setting, tier="model"))
+    simulated = run(setting)
+    expected = run(dataclasses.replace(setting, tier="model"))
     for level, row in enumerate(expected):
         assert row.reached is not None
         found = bootstrap_mean(shares(simulated, level), seed=1)
@@ -47,22 +51,22 @@ def test_the_simulator_reaches_as_many_as_the_formula_says() -> None:
 
 
 def test_one_seed_gives_one_result() -> None:
-    assert tiers.run(SETTING) == tiers.run(SETTING)
+    assert run(SETTING) == run(SETTING)
     emulated = dataclasses.replace(
         SETTING, tier="emulate", mode="unstructured", sizes=(8, 4, 3), repetitions=2
     )
-    assert tiers.run(emulated) == tiers.run(emulated)
+    assert run(emulated) == run(emulated)
 
 
 def emulated_as_simulated(mode: str, seeds: range) -> None:
     """Reception in the bottom community, and messages by whoever has the event, of real nodes."""
-    simulated = tiers.run(SETTING)
+    simulated = run(SETTING)
     emulated: list[CommunityResult] = []
     for seed in seeds:
         experiment = dataclasses.replace(
             SETTING, tier="emulate", mode=mode, repetitions=10, seed=seed
         )
-        emulated += tiers.run(experiment)
+        emulated += run(experiment)
     ours = bootstrap_mean(shares(emulated, 0), seed=1)
     theirs = bootstrap_mean(shares(simulated, 0), seed=1)
     # Real nodes leave out those they know to have the event, so they may do a little better.
