@@ -304,7 +304,8 @@ class SubscriberActor:
         self.inbox.append((id, excused))
         if not self.remembers:
             self.deliveries.append(self.inbox[-1])
-        self.context.call_later(self.sim.chance.uniform(0, 0.02), self._work)
+        slow = self.sim.chance.random() < 0.1
+        self.context.call_later(self.sim.chance.uniform(0, 4 if slow else 0.02), self._work)
 
     def _work(self) -> None:
         id = self.inbox.pop(0)
