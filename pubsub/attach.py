@@ -114,8 +114,8 @@ class NetworkAttachment:
     ) -> None:
         """`leave`: withdraw from the directory and end what it runs."""
         self._mode = Mode.named(config.mode)
-        self._runtime = runtime
-        self._directory = directory
+        self.runtime = self._runtime = runtime
+        self.directory = self._directory = directory
         self._leave = leave
         self._over_channels = config.links == "channel"
         self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)

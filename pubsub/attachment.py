@@ -9,6 +9,8 @@ from overlay.channel import OnAck
 from overlay.contact import Contact
 from overlay.context import Context
 from overlay.identity import Identity
+from overlay.membership.interface import TopicDirectory
+from overlay.runtime import Runtime
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.community import MakeMembership
 from pubsub.camcast.process import Process
@@ -23,6 +25,16 @@ class Attachment(Protocol):
 
     @property
     def identity(self) -> Identity: ...
+
+    @property
+    def runtime(self) -> Runtime:
+        """What further protocols of the node run on."""
+        ...
+
+    @property
+    def directory(self) -> TopicDirectory:
+        """Where nodes are found by what they announced."""
+        ...
 
     @property
     def control(self) -> Context: ...
