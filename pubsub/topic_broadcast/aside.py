@@ -23,6 +23,9 @@ from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.context import Outcome, TopicContext
 from pubsub.topic_membership.membership import TopicMembership
 
+REORDERED = 4096
+"""Numbers: a stubborn message that is so far behind others of its publisher is taken for a duplicate."""
+
 DeliverAside = Callable[[Delivery], None]
 
 
@@ -114,7 +117,10 @@ class AsideMessages:
             source = source_of(sender.id, message.life)
             if source not in self._taken and len(self._taken) >= self._config.most_sources:
                 del self._taken[next(iter(self._taken))]
-            if self._taken.setdefault(source, Numbers(message.number - 1)).add(message.number):
+            earliest = Numbers(max(0, message.number - REORDERED))
+            taken = self._taken.setdefault(source, earliest)
+            taken.remember_at_most(REORDERED)
+            if taken.add(message.number):
                 self._deliver(
                     Delivery(sender.id, message.life, message.number, message.payload, "stubborn")
                 )

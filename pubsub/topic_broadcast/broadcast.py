@@ -186,6 +186,8 @@ class TopicBroadcast:
     def finished(self, item: Item) -> None:
         """The application is done with a message that it was delivered."""
         state = self._state
+        if self._stopped:
+            return
         state.log.finished(item)
         if not state.log.is_durable:
             self._acknowledge(item)

@@ -28,6 +28,7 @@ class CheckAndForward:
         self.spoken: dict[PeerId, None] = {}
         """Those who have said what they have since their channel opened."""
         self._stubs: dict[PeerId, list[Held]] = {}
+        self._unstable_since: float | None = None
 
     # New messages.
 
@@ -70,12 +71,14 @@ class CheckAndForward:
         if row is None:
             return
         young_since = state.context.now() - state.config.patience
+        calm = self._is_calm()
         batch: list[Held] = []
         size = 0
         for source, messages in state.held.by_source.items():
             has = row.numbers.get(source)
             last = next(reversed(messages.values()))
-            if last.item.publisher != state.me and publisher_reaches(state, last, contact.id):
+            by_others = last.item.publisher != state.me
+            if by_others and (not calm or publisher_reaches(state, last, contact.id)):
                 continue
             for number, held in messages.items():
                 if (has is not None and number in has) or contact.id in held.sent:
@@ -91,6 +94,19 @@ class CheckAndForward:
                         batch, size = [], 0
         if batch:
             self._send_batch(contact, batch)
+
+    def _is_calm(self) -> bool:
+        """Whether it is settled who can send to whom, or has not been settled for too long.
+
+        Before, several would believe to be first. Publishers do not wait: they come first anyway.
+        """
+        state, now = self._state, self._state.context.now()
+        if state.membership.is_stable:
+            self._unstable_since = None
+            return True
+        if self._unstable_since is None:
+            self._unstable_since = now
+        return now - self._unstable_since > 2 * state.config.patience
 
     def _lacks_payload(self, item: Item, receiver: PeerId) -> bool:
         return item.payload is None and item.is_for(receiver)

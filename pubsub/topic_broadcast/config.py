@@ -25,7 +25,8 @@ class BroadcastConfig:
     forwards."""
 
     patience: float = 2.0
-    """A message that is not acknowledged by all after so long is looked after by everybody who holds it."""
+    """A message that is not acknowledged by all after so long is looked after by everybody who holds it. Who
+    can send to whom is taken for settled after twice that, even if no stable view is reached."""
 
     check_interval: float = 1.0
     """While messages are held, they are looked after so often."""

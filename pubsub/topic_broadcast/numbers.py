@@ -54,6 +54,12 @@ class Numbers:
             self._rise()
         return grew
 
+    def remember_at_most(self, most: int) -> None:
+        """With more than so many numbers above the mark, count what is missing below the lowest as there."""
+        if len(self._above) > most:
+            self.mark = min(self._above) - 1
+            self._rise()
+
     def missing_until(self, last: int) -> list[int]:
         """The numbers from 1 to `last` that are not in the set."""
         return [number for number in range(self.mark + 1, last + 1) if number not in self._above]

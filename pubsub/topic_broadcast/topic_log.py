@@ -60,6 +60,9 @@ class TopicLog(Protocol):
     def sync(self, received: Iterable[SourceNumbers]) -> None:
         """Put all of it on the disk, together with the numbers of sources that have changed."""
 
+    def close(self) -> None:
+        """Nothing more will be told."""
+
 
 class NoLog:
     """Forgets everything."""
@@ -85,4 +88,7 @@ class NoLog:
         pass
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
+        pass
+
+    def close(self) -> None:
         pass

@@ -139,7 +139,7 @@ class TopicMembership:
     def meet(self, stranger: Contact) -> None:
         """Tell a peer that was found under this topic, and is not known, what is known here."""
         if self.is_joined and stranger.id != self.me and stranger.id not in self.participants:
-            self._spreading.tell_everything(stranger)
+            self._spreading.tell_everything(stranger, asks=True)
 
     def change_filter(self, filter: str) -> None:
         self.filter = filter

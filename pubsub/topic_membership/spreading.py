@@ -68,8 +68,8 @@ class Spreading:
         if untold or always:
             self._send(peer, untold, asks)
 
-    def tell_everything(self, peer: Contact) -> None:
-        self._send(peer, self._knowledge.items(), asks=False)
+    def tell_everything(self, peer: Contact, *, asks: bool = False) -> None:
+        self._send(peer, self._knowledge.items(), asks)
 
     def compared(self, peer: Contact, fingerprint: bytes) -> None:
         """A peer that asks has this fingerprint, after its news was taken: answer if ours is another."""

@@ -1,8 +1,9 @@
-"""Participants of one topic on the stage, with channels, a failure detector, logs, and a record of everything.
+"""Participants of one topic on the stage, with channels, a failure detector, logs, and a record of
+everything.
 
-Channels do what `overlay.channel` promises and no more: what is sent arrives once and in any order; what is sent
-into a partition waits for its end; what a crash of either side catches is reported lost. The failure detector
-notices with a random delay, sometimes suspects without reason, and takes it back.
+Channels do what `overlay.channel` promises and no more: what is sent arrives once and in any order; what is
+sent into a partition waits for its end; what a crash of either side catches is reported lost. The failure
+detector notices with a random delay, sometimes suspects without reason, and takes it back.
 """
 
 from __future__ import annotations
@@ -92,6 +93,9 @@ class MemoryLog:
 
     def knows(self, entry: Entry) -> None:
         self._pending.append(lambda disk: disk["people"].update({entry.id: entry}))
+
+    def close(self) -> None:
+        pass
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
         for change in self._pending:

@@ -1,0 +1,114 @@
+"""A participant's log in an SQLite file (see `pubsub.topic_broadcast.topic_log`)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from overlay.errors import UsageError
+from overlay.wire import decode, encode
+from pubsub.topic_broadcast.messages import Item
+from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers
+from pubsub.topic_membership.messages import Entry
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS participant (one INTEGER PRIMARY KEY, boot INTEGER, life INTEGER);
+CREATE TABLE IF NOT EXISTS items (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, source BLOB, number INTEGER, item BLOB,
+    unfinished INTEGER, held INTEGER DEFAULT 1, UNIQUE (source, number)
+);
+CREATE TABLE IF NOT EXISTS numbers (source BLOB PRIMARY KEY, mark INTEGER, above BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS participants (id BLOB PRIMARY KEY, entry BLOB) WITHOUT ROWID;
+"""
+
+_NUMBER_BYTES = 8
+
+
+class SqliteTopicLog:
+    """Synced to the disk at each `sync`. A message leaves the file when everybody has it and the application
+    is done with it."""
+
+    is_durable = True
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            self._file = sqlite3.connect(path)
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute("PRAGMA synchronous=FULL")
+            self._file.executescript(_TABLES)
+        except sqlite3.Error as error:
+            raise UsageError(f"{path} cannot be used as a log: {error}") from None
+
+    def close(self) -> None:
+        self._file.commit()
+        self._file.close()
+
+    def restore(self) -> Restored:
+        ask = self._file.execute
+        started = ask("SELECT boot, life FROM participant").fetchone()
+        if started is None:
+            return Restored()
+        boot, life = started
+        return Restored(
+            life,
+            boot,
+            tuple(decode(entry) for (entry,) in ask("SELECT entry FROM participants ORDER BY id")),
+            tuple(
+                SourceNumbers(source, mark, _unpack(above))
+                for source, mark, above in ask("SELECT * FROM numbers ORDER BY source")
+            ),
+            self._items("held"),
+            self._items("unfinished"),
+        )
+
+    def _items(self, which: str) -> tuple[Item, ...]:
+        rows = self._file.execute(f"SELECT item FROM items WHERE {which} ORDER BY place")
+        return tuple(decode(item) for (item,) in rows)
+
+    def began(self, boot: int, life: int) -> None:
+        self._file.execute("REPLACE INTO participant VALUES (1, ?, ?)", (boot, life))
+
+    def took(self, item: Item, unfinished: bool) -> None:
+        self._file.execute(
+            "INSERT OR IGNORE INTO items (source, number, item, unfinished) VALUES (?, ?, ?, ?)",
+            (item.source, item.number, encode(item), unfinished),
+        )
+
+    def finished(self, item: Item) -> None:
+        self._note("unfinished", item)
+
+    def collected(self, item: Item) -> None:
+        self._note("held", item)
+
+    def _note(self, column: str, item: Item) -> None:
+        key: tuple[Any, ...] = (item.source, item.number)
+        self._file.execute(f"UPDATE items SET {column} = 0 WHERE source = ? AND number = ?", key)
+        self._file.execute(
+            "DELETE FROM items WHERE source = ? AND number = ? AND NOT held AND NOT unfinished", key
+        )
+
+    def knows(self, entry: Entry) -> None:
+        if entry.left:
+            self._file.execute("DELETE FROM participants WHERE id = ?", (entry.id,))
+        else:
+            self._file.execute("REPLACE INTO participants VALUES (?, ?)", (entry.id, encode(entry)))
+
+    def sync(self, received: Iterable[SourceNumbers]) -> None:
+        self._file.executemany(
+            "REPLACE INTO numbers VALUES (?, ?, ?)",
+            [(source, mark, _pack(above)) for source, mark, above in received],
+        )
+        self._file.commit()
+
+
+def _pack(numbers: tuple[int, ...]) -> bytes:
+    return b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers)
+
+
+def _unpack(packed: bytes) -> tuple[int, ...]:
+    return tuple(
+        int.from_bytes(packed[at : at + _NUMBER_BYTES], "big")
+        for at in range(0, len(packed), _NUMBER_BYTES)
+    )

@@ -1,0 +1,392 @@
+"""One strong topic of a node: broadcast to its participants, with the guarantees of `pubsub.topic_broadcast`.
+
+A participant is known by its node's id, whatever its address. With a log it keeps its identity in the topic
+over a crash: start the node with the same identity and the same file. `pubsub.strong_topics` makes these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.errors import ClosedError, UsageError
+from overlay.runtime import Runtime
+from pubsub.topic_broadcast.aside import AsideMessages
+from pubsub.topic_broadcast.broadcast import TopicBroadcast
+from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.delivery import Delivery, Gap, Participant, Semantics
+from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received
+from pubsub.topic_broadcast.topic_log import TopicLog
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import TopicContext
+from pubsub.topic_membership.messages import MOST_FILTER, Entry, Knowledge, Subscribe
+from pubsub.topic_membership.stable_views import StableView, TopicView
+
+__all__ = [
+    "Delivery",
+    "Gap",
+    "Participant",
+    "Semantics",
+    "StableView",
+    "StrongTopic",
+    "TopicConfig",
+    "TopicView",
+]
+
+OnDeliver = Callable[[Delivery], Awaitable[None] | None]
+Audience = Sequence[PeerId] | Callable[[Participant], bool] | None
+
+HEADERS = 1024
+"""Bytes that may travel around a payload, beside the ids of its audience."""
+
+LINGER = 2.0
+"""Seconds that leaving waits for those who can be reached to have what was published here."""
+
+PUBLISHED_A_TURN = 32
+"""Messages that a publisher may broadcast before others on the loop get a turn."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TopicConfig:
+    """The times and limits of one participant in one topic."""
+
+    broadcast: BroadcastConfig = field(default_factory=BroadcastConfig)
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """What the application wants to be called for."""
+
+    deliver: OnDeliver
+    gap: Callable[[Gap], None] | None
+    view_changed: Callable[[TopicView], None] | None
+    stable: Callable[[StableView], None] | None
+    direct: Callable[[PeerId, bytes], None] | None
+
+
+class StrongTopic:
+    """One participant of one topic; made by `StrongTopics.join`, given back by `leave`.
+
+    Handlers are called on the event loop and must not block; what they raise is logged and counted, and the
+    message counts as delivered.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        runtime: Runtime,
+        handlers: Handlers,
+        config: TopicConfig,
+        on_left: Callable[[StrongTopic], None],
+    ) -> None:
+        self.topic = topic
+        self.joined_event = asyncio.Event()
+        self.is_closed = False
+        self.core: TopicBroadcast
+        self._runtime = runtime
+        self._handlers = handlers
+        self._config = config
+        self._on_left = on_left
+        self._news: deque[asyncio.Future[None]] = deque()
+        self._inbox: asyncio.Queue[tuple[Delivery, Item | None]] = asyncio.Queue()
+        self._worker: asyncio.Task[None] | None = None
+        self._published = 0
+        self._errors = runtime.metrics.family(
+            "strong_handler_errors", "handler", "Exceptions of the application's handlers"
+        )
+
+    def run(self, core: TopicBroadcast, log: TopicLog, context: TopicContext) -> None:
+        """Take the protocol that this is the application of; the concern of `StrongTopics` alone."""
+        self.core = core
+        self._log = log
+        self._aside = AsideMessages(
+            self.topic,
+            context,
+            self._config.broadcast,
+            core.membership,
+            lambda delivery: self._hand_over(delivery, None),
+            self._direct,
+            self.room,
+        )
+
+    # Who takes part.
+
+    @property
+    def me(self) -> PeerId:
+        return self.core.membership.me
+
+    @property
+    def life(self) -> int:
+        """Which of this participant's numberings its messages belong to now."""
+        return self.core.membership.life
+
+    @property
+    def view(self) -> TopicView:
+        """Whom this participant believes reachable, itself included."""
+        return self.core.membership.view
+
+    @property
+    def stable_view(self) -> StableView | None:
+        """The last view that all its members have agreed upon; None before the first."""
+        return self.core.membership.stable_view
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether nothing has changed since the last stable view."""
+        return self.core.membership.is_stable
+
+    @property
+    def participants(self) -> list[Participant]:
+        """All that have subscribed, reachable or not, this one included, in the order of their ids."""
+        entries = self.core.membership.participants
+        return [_participant(entries[peer]) for peer in sorted(entries)]
+
+    # Publishing.
+
+    async def broadcast(
+        self, payload: bytes, *, semantics: Semantics = "reliable", to: Audience = None
+    ) -> int:
+        """Broadcast to all, or multicast; the number of the message. This participant gets it too, if
+        addressed.
+
+        `to` is a predicate, and leaves out the participants that it refuses, or some ids, and names the
+        only ones. Waits while too much is not acknowledged, which is never longer than
+        `stay_away_when_full` after somebody stopped to answer. Returns when the message is on its way, and
+        on the disk if there is a log; `settled` tells when everybody has it.
+        """
+        self._check_payload(payload, semantics)
+        only, named = self._audience(to)
+        await self._wait_for_room(semantics)
+        self._published += 1
+        if self._published % PUBLISHED_A_TURN == 0:
+            await asyncio.sleep(0)
+            self._check_open()
+        if semantics == "reliable":
+            return self.core.publish(payload, only=only, named=named)
+        return self._send_aside(payload, semantics, only, named)
+
+    async def settled(self, number: int) -> None:
+        """Wait until every participant has acknowledged a reliable broadcast of this one."""
+        while not self.core.is_settled(number):
+            await self._next_news()
+
+    async def send(self, to: PeerId, payload: bytes) -> bool:
+        """Send to one participant alone; whether it has it. False if it crashed, left, or is not known."""
+        self._check_payload(payload, "reliable")
+        if to == self.me:
+            asyncio.get_running_loop().call_soon(self._direct, to, payload)
+            return True
+        entry = self.core.membership.participants.get(to)
+        outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def settle(arrived: bool) -> None:
+            if not outcome.done():
+                outcome.set_result(arrived)
+
+        while entry is not None and not self._aside.direct(entry.contact, payload, settle):
+            await self._runtime.writable([entry.contact])
+            self._check_open()
+            await asyncio.sleep(0)
+            entry = self.core.membership.participants.get(to)
+        return await outcome if entry is not None else False
+
+    async def change_filter(self, filter: str) -> None:
+        """Want something else from now on; publishers that have not heard of it go by the old one."""
+        self._check_open()
+        if len(filter) > MOST_FILTER:
+            raise UsageError(f"the filter has {len(filter)} characters, {MOST_FILTER} is the most")
+        self.core.membership.change_filter(filter)
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError(f"this participant has left {self.topic}: join it again")
+
+    def _check_payload(self, payload: bytes, semantics: str) -> None:
+        self._check_open()
+        if semantics not in ("reliable", "stubborn", "best-effort"):
+            raise UsageError(
+                f'semantics is "reliable", "stubborn" or "best-effort", not {semantics!r}'
+            )
+        if not isinstance(payload, bytes):
+            raise UsageError(f"a payload is bytes, not {type(payload).__name__}")
+        most = self._runtime.channels.config.max_message
+        if semantics == "best-effort":
+            most = min(most, self._runtime.endpoint.max_body + HEADERS - 512)
+        if len(payload) > most - HEADERS:
+            raise UsageError(
+                f"the payload has {len(payload)} bytes, and {most - HEADERS} is the most that "
+                f"{semantics} broadcast carries"
+            )
+
+    def _audience(self, to: Audience) -> tuple[bool, tuple[PeerId, ...]]:
+        if to is None:
+            return False, ()
+        if callable(to):
+            refused = (participant.id for participant in self.participants if not to(participant))
+            return False, tuple(refused)
+        known = self.core.membership.participants
+        for peer in to:
+            if peer not in known:
+                raise UsageError(f"{peer!r} takes no part in {self.topic}: see participants")
+        return True, tuple(dict.fromkeys(to))
+
+    async def _wait_for_room(self, semantics: Semantics) -> None:
+        if semantics == "best-effort":
+            await self._runtime.endpoint.drained()
+            return
+        while self.core.is_full if semantics == "reliable" else self._aside.is_full:
+            await self._next_news()
+        await self._runtime.writable(self._others())
+        self._check_open()
+
+    def _send_aside(
+        self, payload: bytes, semantics: Semantics, only: bool, named: tuple[PeerId, ...]
+    ) -> int:
+        to = [contact for contact in self._others() if (contact.id in named) == only]
+        publish = self._aside.stubborn if semantics == "stubborn" else self._aside.best_effort
+        number = publish(payload, to)
+        if (self.me in named) == only:
+            delivery = Delivery(
+                self.me, self.life, number, payload, semantics, named if only else None
+            )
+            self._hand_over(delivery, None)
+        return number
+
+    def _others(self) -> list[Contact]:
+        participants = self.core.membership.participants
+        return [entry.contact for peer, entry in participants.items() if peer != self.me]
+
+    # Leaving.
+
+    async def leave(self) -> None:
+        """Unsubscribe; what was published here has a moment to reach those who can be reached."""
+        if self.is_closed:
+            return
+        with contextlib.suppress(TimeoutError, ClosedError):
+            async with asyncio.timeout(LINGER):
+                while not self.core.is_handed_on():
+                    await self._next_news()
+        if not self.is_closed:
+            self.core.leave()
+            self.abandon()
+            self._on_left(self)
+
+    def abandon(self) -> None:
+        """Stop as if crashed: nobody is told."""
+        self.is_closed = True
+        if hasattr(self, "core"):
+            self.core.stop()
+            self._aside.stop()
+            self._log.close()
+        if self._worker is not None:
+            self._worker.cancel()
+        self.room()
+
+    # What the protocol says.
+
+    def receive(self, sender: Contact, message: Any) -> None:
+        """Take a message of this topic from the network."""
+        membership = self.core.membership
+        if isinstance(message, Cast):
+            self.core.receive_cast(sender, message)
+        elif isinstance(message, Received):
+            self.core.receive_received(sender, message)
+        elif isinstance(message, Knowledge):
+            membership.receive_knowledge(sender, message)
+        elif isinstance(message, Subscribe):
+            membership.receive_subscribe(sender, message)
+        elif isinstance(message, Aside):
+            self._aside.receive(sender, message)
+        self.room_if_waited_for()
+
+    def joined(self) -> None:
+        self.joined_event.set()
+
+    def deliver(self, item: Item) -> None:
+        assert item.payload is not None
+        only = item.named if item.only else None
+        self._hand_over(
+            Delivery(item.publisher, item.life, item.number, item.payload, "reliable", only), item
+        )
+
+    def gap(self, gap: Gap) -> None:
+        self._call("gap", self._handlers.gap, gap)
+
+    def view_changed(self, view: TopicView) -> None:
+        self._call("view_changed", self._handlers.view_changed, view)
+
+    def stable(self, view: StableView) -> None:
+        self._call("stable", self._handlers.stable, view)
+
+    def participant_changed(self, before: Entry | None, now: Entry) -> None:
+        self.room()
+
+    def room(self) -> None:
+        """Wake whoever waits for room, for a message to be settled, or to leave."""
+        waiting, self._news = self._news, deque()
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def room_if_waited_for(self) -> None:
+        if self._news:
+            self.room()
+
+    def _direct(self, sender: PeerId, payload: bytes) -> None:
+        self._call("direct", self._handlers.direct, sender, payload)
+
+    def _call(self, name: str, handler: Callable[..., Any] | None, *arguments: Any) -> Any:
+        if handler is None or self.is_closed:
+            return None
+        try:
+            return handler(*arguments)
+        except Exception:
+            self._errors.add(name)
+            _log.exception("a %s handler of %s failed", name, self.topic)
+            return None
+
+    def _hand_over(self, delivery: Delivery, item: Item | None) -> None:
+        if self._worker is not None:
+            self._inbox.put_nowait((delivery, item))
+            return
+        result = self._call("deliver", self._handlers.deliver, delivery)
+        if inspect.isawaitable(result):
+            self._worker = asyncio.ensure_future(self._work(result, item))
+        elif item is not None:
+            self.core.finished(item)
+
+    async def _work(self, first: Awaitable[None], item: Item | None) -> None:
+        """Hand messages over one at a time, to a handler that turned out to be a coroutine."""
+        result: Awaitable[None] | None = first
+        while True:
+            try:
+                if inspect.isawaitable(result):
+                    await result
+            except Exception:
+                self._errors.add("deliver")
+                _log.exception("a deliver handler of %s failed", self.topic)
+            if item is not None:
+                self.core.finished(item)
+            delivery, item = await self._inbox.get()
+            result = self._call("deliver", self._handlers.deliver, delivery)
+
+    async def _next_news(self) -> None:
+        self._check_open()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._news.append(waiter)
+        await waiter
+        self._check_open()
+
+
+def _participant(entry: Entry) -> Participant:
+    return Participant(entry.id, entry.contact, entry.filter)
