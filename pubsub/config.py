@@ -17,6 +17,7 @@ from pubsub.camcast.parameters import Parameters
 
 Mode = Literal["unstructured", "semi-structured", "structured"]
 LinkKind = Literal["channel", "datagram"]
+DisseminationKind = Literal["eager", "lazy"]
 
 
 LOOPBACK_DATAGRAM = 16_384
@@ -49,6 +50,11 @@ class NodeConfig:
     links: LinkKind = "channel"
     """Events over acknowledged channels, or as plain datagrams that may be lost; the rest over channels."""
 
+    dissemination: DisseminationKind | None = None
+    """How events published here spread in their topic's community: "eager" sends each one to floor(ln N + c)
+    members from every process, as the paper does; "lazy" sends it once and elsewhere only its id, which
+    others use to fetch what does not come. None: lazy over channels, eager over datagrams."""
+
     keys: tuple[bytes, ...] = field(default=(), repr=False)
     """The ring of network keys, 32 bytes each: the first seals, all open."""
 
@@ -80,6 +86,10 @@ class NodeConfig:
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{choice}"' for choice in allowed)
                 raise ConfigurationError(f"{name} is {choices}, not {getattr(self, name)!r}")
+        if self.dissemination not in (None, *get_args(DisseminationKind)):
+            raise ConfigurationError(
+                f'dissemination is "eager" or "lazy", not {self.dissemination!r}'
+            )
         object.__setattr__(self, "bootstrap", _addresses("bootstrap", self.bootstrap))
         gateways = {
             check_topic_name(topic): _addresses(f"gateways of {topic}", addresses)
@@ -106,6 +116,11 @@ class NodeConfig:
         if self.datagram_size is not None:
             return self.datagram_size
         return LOOPBACK_DATAGRAM if Address.parse(self.listen).is_loopback else USUAL_DATAGRAM
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether events spread eagerly unless they say otherwise."""
+        return (self.dissemination or ("lazy" if self.links == "channel" else "eager")) == "eager"
 
     def parameters_of(self, topic: str) -> Parameters:
         return self.topic_parameters.get(topic, self.parameters)

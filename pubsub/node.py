@@ -184,9 +184,9 @@ class Node:
         """Publish an event; the first one of a topic joins its community.
 
         `data` is anything msgpack carries, to 1 MiB. `wait="sent"` returns when the copies are given to the
-        network, within this turn of the loop at the latest, and "acked" when their receivers have them or are known to be gone. `upward` is this event's
-        own probability of being sent up by a process that has it, in place of g/N; `dissemination` how
-        this event spreads, where that is not what the node's configuration says.
+        network, within this turn of the loop at the latest, and "acked" when their receivers have them or
+        are known to be gone. `upward` is this event's own probability of being sent up by a process that
+        has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
         """
         if wait not in ("sent", "acked"):
             raise UsageError(f'wait is "sent" or "acked", not {wait!r}')

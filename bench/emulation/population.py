@@ -72,6 +72,7 @@ class Population:
             listen=f"{host}:{PORT}",
             mode=self._experiment.mode,
             links="datagram" if self._experiment.loss else "channel",
+            dissemination="eager",  # the rule that is modelled
             parameters=parameters(self._experiment),
             trace=self._trace_of(host),
             **settings,

@@ -64,7 +64,8 @@ class Holder:
     async def _join(self, newcomer: Newcomer) -> tuple[int, tuple[str, str]]:
         stack = AsyncExitStack()
         self._stacks.append(stack)
-        node = await stack.enter_async_context(Node(trace=newcomer.trace, **newcomer.settings))
+        settings = {**newcomer.settings, "dissemination": "eager"}  # the rule that is modelled
+        node = await stack.enter_async_context(Node(trace=newcomer.trace, **settings))
         events = await stack.enter_async_context(node.subscribe(newcomer.topic, queue=1))
         del events  # what arrives is read from the trace
         self._nodes[newcomer.number] = node

@@ -19,7 +19,14 @@ from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip, draw_upward
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links
-from pubsub.camcast.messages import Goodbye, NewProcesses, NewProcessesAnswer
+from pubsub.camcast.messages import (
+    Announce,
+    Fetch,
+    Goodbye,
+    NewProcesses,
+    NewProcessesAnswer,
+    Prune,
+)
 from pubsub.camcast.observer import Observer
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.reception import HeardEvents
@@ -120,6 +127,14 @@ class Community:
         self._heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
 
     @property
+    def context(self) -> Context:
+        return self._context
+
+    @property
+    def metrics(self) -> Metrics:
+        return self._services.metrics
+
+    @property
     def random(self) -> Randomness:
         return self._context.random
 
@@ -161,6 +176,7 @@ class Community:
     def stop(self) -> None:
         """Leave: say goodbye to those in the topic table and withdraw; no timer is left."""
         self._stopped = True
+        self._dissemination.stop()
         for member in self.table:
             self._context.send(member, Goodbye(self.name))
             self._services.unwatch(member)
@@ -236,10 +252,33 @@ class Community:
                 self._record("send", event=gossip.id, peer=member.id, hops=gossip.hops)
         self._leases.send(to, gossip)
 
+    def tell(self, member: Contact, message: object) -> None:
+        """Send a message that names events, as soon as the member is known to be one."""
+        if self._leases.holds(member.id, self.name):
+            self._context.send(member, message)
+            return
+
+        def confirmed(alive: bool) -> None:
+            if alive:
+                self._context.send(member, message)
+
+        self._leases.confirm(member, self.name, confirmed)
+
+    def has_heard(self, event_id: bytes) -> bool:
+        return event_id in self._heard
+
+    def give_up(self, event_id: bytes, reason: str) -> None:
+        self._drops.add(reason)
+        self._record("drop", event=event_id, detail=reason)
+
+    def receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+        """What another process's dissemination strategy says to this one's."""
+        self._dissemination.receive(sender, message)
+
     def publish(self, gossip: Gossip, body: EventBody) -> Spread:
         """Disseminate an event of this process's own."""
         self._record("publish", event=gossip.id)
-        return self._take(gossip, body, (), from_outside=True)
+        return self._take(gossip, body, None, from_outside=True)
 
     def receive(self, sender: Contact, copies: Copies) -> None:
         """Copies of events: each is taken the first time (figure 7)."""
@@ -272,20 +311,20 @@ class Community:
             return
         if self._observer is not None:
             self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
-        self._take(gossip, body, (sender.id, body.publisher), from_outside=gossip.upward)
+        self._take(gossip, body, sender, from_outside=gossip.upward)
 
     def receive_own(self, gossip: Gossip, body: EventBody) -> None:
         """An event that reached this process in a subtopic's community: it is its own link."""
         if gossip.id not in self._heard:
-            self._take(gossip, body, (body.publisher,), from_outside=True)
+            self._take(gossip, body, None, from_outside=True)
 
     def _take(
-        self, gossip: Gossip, body: EventBody, known_to: tuple[PeerId, ...], from_outside: bool
+        self, gossip: Gossip, body: EventBody, sender: Contact | None, from_outside: bool
     ) -> Spread:
         self._heard.add(gossip.id, self._context.now())
         onward = Gossip(gossip.id, self.name, gossip.hops + 1, False, gossip.body, gossip.signature)
         upward = self._send_upward(onward, body, from_outside)
-        members = self._dissemination.spread(onward, known_to)
+        members = self._dissemination.spread(onward, body, sender)
         self.deliver(gossip, body)
         self._hand_up(gossip, body)
         return Spread(members, upward)
@@ -335,8 +374,7 @@ class Community:
         self._leases.send_surely(to, up, confirmed)
 
     def _drop(self, gossip: Gossip, reason: str) -> None:
-        self._drops.add(reason)
-        self._record("drop", event=gossip.id, detail=reason)
+        self.give_up(gossip.id, reason)
 
     def _start_search(self) -> None:
         if self._joined:

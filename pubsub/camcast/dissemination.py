@@ -13,17 +13,33 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from overlay.contact import Contact, PeerId
-from overlay.context import Randomness
+from overlay.contact import Contact
+from overlay.context import Context, Randomness
+from overlay.metrics import Metrics
+from pubsub.camcast.messages import Announce, Fetch, Prune
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Gossip
+from pubsub.event import EventBody, Gossip
 
 
 class Neighbourhood(Protocol):
     """What a dissemination strategy sees of its community."""
 
+    name: str
+    """The community's topic."""
+
+    @property
+    def context(self) -> Context:
+        """For messages other than events and their ids; they arrive."""
+        ...
+
     @property
     def random(self) -> Randomness: ...
+
+    @property
+    def parameters(self) -> Parameters: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
 
     @property
     def table(self) -> tuple[Contact, ...]:
@@ -39,18 +55,39 @@ class Neighbourhood(Protocol):
         """Send a copy to each of these members of the community."""
         ...
 
+    def tell(self, member: Contact, message: object) -> None:
+        """Send a message that names events to a member, once it is sure that it is one."""
+        ...
+
+    def has_heard(self, event_id: bytes) -> bool:
+        """Whether this process has had the event."""
+        ...
+
+    def give_up(self, event_id: bytes, reason: str) -> None:
+        """Count an event that this process has heard of and will not get."""
+        ...
+
 
 class Dissemination(Protocol):
     """How an event spreads within one community once this process has it; not how it goes upward."""
 
-    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> Sequence[Contact]:
+    def spread(self, gossip: Gossip, body: EventBody, sender: Contact | None) -> Sequence[Contact]:
         """Take part in spreading a new event; returns the members it was sent to at once.
 
-        `gossip` is ready to be forwarded, its hops already counted."""
+        `gossip` is ready to be forwarded, its hops already counted. `sender` is None for an event that is
+        this process's own, or has come to it in a subtopic's community."""
         ...
 
     def heard_again(self, gossip: Gossip, sender: Contact) -> None:
         """A copy of an event that this process had already."""
+        ...
+
+    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+        """A message from another process's strategy."""
+        ...
+
+    def stop(self) -> None:
+        """The community is being left; no timer is left."""
         ...
 
 
@@ -60,8 +97,9 @@ class EagerGossip:
     def __init__(self, neighbourhood: Neighbourhood) -> None:
         self._neighbourhood = neighbourhood
 
-    def spread(self, gossip: Gossip, known_to: tuple[PeerId, ...]) -> Sequence[Contact]:
+    def spread(self, gossip: Gossip, body: EventBody, sender: Contact | None) -> Sequence[Contact]:
         neighbourhood = self._neighbourhood
+        known_to = (body.publisher, body.publisher if sender is None else sender.id)
         candidates = [member for member in neighbourhood.table if member.id not in known_to]
         fanout = neighbourhood.fanout
         if len(candidates) > fanout:
@@ -72,6 +110,12 @@ class EagerGossip:
 
     def heard_again(self, gossip: Gossip, sender: Contact) -> None:
         """Nothing to learn: every target gets the whole event whatever the others do."""
+
+    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+        """Nobody announces anything where all are eager."""
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
 
 
 DisseminationFactory = Callable[[Neighbourhood], Dissemination]

@@ -82,3 +82,32 @@ class ShareSuper:
     topic: str
     super_topic: str
     contacts: tuple[Contact, ...]
+
+
+@message(0x4C)
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """I have these events of `run`, as ranges: first number, how many, first number, how many."""
+
+    topic: str
+    run: bytes
+    ranges: tuple[int, ...]
+
+
+@message(0x4D)
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Send me these events, which you announced; and those of the run that follow."""
+
+    topic: str
+    run: bytes
+    ranges: tuple[int, ...]
+
+
+@message(0x4E)
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """I have the events of `run` from somebody else: only announce them to me."""
+
+    topic: str
+    run: bytes

@@ -65,6 +65,19 @@ class Parameters:
     duplicate_capacity: int = 100_000
     """The most events remembered per community, about 150 bytes each; the oldest are forgotten."""
 
+    announce_delay: float = 0.05
+    """Lazy dissemination: ids of events are gathered for so long before they are announced."""
+
+    fetch_delay: float = 0.1
+    """Lazy dissemination: an event that was announced is waited for so long before it is asked for."""
+
+    keep_seconds: float = 30.0
+    """Lazy dissemination: events are kept for so long, at least, for members that ask for them..."""
+
+    keep_bytes: int = 8 * 1024 * 1024
+    """...within so many bytes a community, each event counted with 256 bytes more; half of it at least is
+    full when an event has to go earlier."""
+
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
@@ -79,7 +92,9 @@ class Parameters:
         self._require("search_ttl", 0 <= self.search_ttl <= 8, "0 to 8")
         self._require("rotation", 0 <= self.rotation <= 1, "a probability")
         self._require("duplicate_capacity", self.duplicate_capacity >= 1, "1 or more")
-        for name in ("link_interval", "search_timeout", "lease", "check_timeout"):
+        self._require("keep_bytes", self.keep_bytes >= 0, "0 or more")
+        times = ("link_interval", "search_timeout", "lease", "check_timeout", "announce_delay")
+        for name in (*times, "fetch_delay", "keep_seconds"):
             self._require(name, getattr(self, name) > 0, "more than 0 seconds")
         self._require("duplicate_lifetime", self.duplicate_lifetime > 0, "more than 0 seconds")
 

@@ -15,12 +15,15 @@ from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
 from pubsub.camcast.community import Community, Deliver, Services
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import (
+    Announce,
     Check,
     CheckAnswer,
+    Fetch,
     FindSuper,
     Goodbye,
     NewProcesses,
     NewProcessesAnswer,
+    Prune,
     ShareSuper,
     SuperFound,
 )
@@ -66,6 +69,9 @@ class Process:
             NewProcesses: self._receive_new_processes,  # type: ignore[dict-item]
             NewProcessesAnswer: self._receive_new_processes_answer,  # type: ignore[dict-item]
             ShareSuper: self._receive_share,  # type: ignore[dict-item]
+            Announce: self._receive_about_events,  # type: ignore[dict-item]
+            Fetch: self._receive_about_events,  # type: ignore[dict-item]
+            Prune: self._receive_about_events,  # type: ignore[dict-item]
         }
 
     @property
@@ -164,6 +170,14 @@ class Process:
         reason = "leaving" if copies.community in self._leaving else "parasite"
         self._drops.add(reason, len(copies.bodies))
         self._context.send(sender, Goodbye(copies.community))
+
+    def _receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+        community = self.communities.get(message.topic)
+        if community is not None:
+            community.receive_about_events(sender, message)
+        elif isinstance(message, Announce):
+            self._drops.add("leaving" if message.topic in self._leaving else "parasite")
+            self._context.send(sender, Goodbye(message.topic))
 
     def _receive_goodbye(self, sender: Contact, goodbye: Goodbye) -> None:
         self.leases.revoke(sender.id, goodbye.topic)

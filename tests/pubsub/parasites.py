@@ -8,6 +8,7 @@ from overlay.contact import Address
 from overlay.frame import HEADER_BYTES, Kind, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
+from pubsub.camcast.messages import Announce
 from pubsub.event import Copies, Gossip, unpack_body
 from pubsub.node import Node
 from pubsub.topic import included
@@ -20,6 +21,7 @@ class ParasiteWatch:
         self.nodes: dict[Address, Node] = {}
         self.events = 0
         """Copies of events that were seen."""
+        self.announcements = 0
         self.parasites: list[str] = []
 
     def add(self, node: Node) -> None:
@@ -35,6 +37,9 @@ class ParasiteWatch:
                 if type(message) is Copies:
                     for place in range(len(message.bodies)):
                         self._check(packet, message.gossip(place))
+                elif type(message) is Announce:
+                    self.announcements += 1
+                    self._check_member(packet, message.topic, "events announced")
 
     def _messages(self, kind: int, body: bytes) -> list[object]:
         if kind == Kind.DATAGRAM:
@@ -48,6 +53,9 @@ class ParasiteWatch:
         self.events += 1
         body = unpack_body(gossip)
         assert included(gossip.community, body.topic, body.lineage)
+        self._check_member(packet, gossip.community, body.topic)
+
+    def _check_member(self, packet: Packet, community: str, what: str) -> None:
         node = self.nodes.get(packet.destination)
-        if node is not None and node.is_running and not node.counts_as_member(gossip.community):
-            self.parasites.append(f"{packet}: {body.topic} in {gossip.community}")
+        if node is not None and node.is_running and not node.counts_as_member(community):
+            self.parasites.append(f"{packet}: {what} in {community}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from scipy.stats import binom
 
 from overlay.membership.mode import Mode
+from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
 from pubsub.camcast.parameters import Parameters
 from tests.pubsub.camcast.troupe import Actor, Troupe
 
@@ -41,10 +42,17 @@ class Measured:
 
 
 def hierarchy(
-    seed: int, mode: Mode, sizes: tuple[int, ...], parameters: Parameters, loss: float
+    seed: int,
+    mode: Mode,
+    sizes: tuple[int, ...],
+    parameters: Parameters,
+    loss: float,
+    dissemination: DisseminationFactory = EagerGossip,
 ) -> Troupe:
     """Communities whose members joined one after another, with events over lossy links."""
-    troupe = Troupe(seed, parameters=parameters, mode=mode, event_loss=loss)
+    troupe = Troupe(
+        seed, parameters=parameters, mode=mode, event_loss=loss, dissemination=dissemination
+    )
     for size, topic in zip(sizes, TOPICS, strict=True):
         for _ in range(size):
             troupe.add(topic)

@@ -15,7 +15,9 @@ from overlay.membership.mode import Mode, make_membership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
 from pubsub.camcast.community import Community, Services
+from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
 from pubsub.camcast.membership import membership_config
+from pubsub.camcast.messages import Announce
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.event import Copies, EventBody, Gossip, pack_body, pack_data, unpack_body
@@ -165,6 +167,7 @@ class Actor:
             self._membership,
             directory.contacts,
             self.metrics,
+            dissemination=troupe.dissemination,
         )
         self._directory = directory
         self.process = Process(services, parameters)
@@ -210,6 +213,7 @@ class Actor:
             self._sequence,
             fields.get("upward"),
             pack_data(data),
+            not self.troupe.lazily,
         )
         gossip = Gossip(event_id, topic.name, 0, False, pack_body(body), b"")
         self.process.communities[topic.name].publish(gossip, body)
@@ -229,9 +233,12 @@ class Troupe:
         parameters: Parameters | None = None,
         mode: Mode | None = None,
         event_loss: float = 0.0,
+        dissemination: DisseminationFactory = EagerGossip,
     ) -> None:
         """`mode`: a real membership service in place of the simplest one; `event_loss`: of events only."""
         self.mode = mode
+        self.dissemination = dissemination
+        self.lazily = dissemination is not EagerGossip
         self.event_loss = event_loss
         self.stage = Stage(seed, config)
         self.directory = OracleDirectory(self.stage)
@@ -240,6 +247,8 @@ class Troupe:
         self.actors: dict[PeerId, Actor] = {}
         self.copies: dict[tuple[bytes, str], int] = {}
         """Copies of each event sent, by event and community."""
+        self.announcements = 0
+        """Messages that announce events."""
         self.upward: dict[tuple[PeerId, str], int] = {}
         """Upward messages, by receiver and community."""
         self.stage.observe(self._watch)
@@ -278,6 +287,12 @@ class Troupe:
             self.stage.run_for(0.1)
 
     def _watch(self, time: float, sender: Contact, to: Contact, message: object) -> None:
+        if type(message) is Announce:
+            self.announcements += 1
+            if self.stage.is_up(to):
+                assert self.actors[to.id].process.is_in(message.topic), (
+                    f"events of {message.topic} announced outside it at {time:.3f} s"
+                )
         if type(message) is not Copies:
             return
         (gossip,) = map(message.gossip, range(len(message.bodies)))

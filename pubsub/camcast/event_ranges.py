@@ -1,0 +1,69 @@
+"""Numbers of a run's events as ranges: first number, how many, first number, how many.
+
+An event's id is its publisher's run (8 bytes) and a number (8 bytes) that counts up, so what came one after
+another is a few ranges, however many events it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pubsub.event import ID_BYTES, RUN_BYTES
+
+MOST_NUMBERS = 1024
+"""Events that one message may name."""
+
+_NUMBER_BYTES = ID_BYTES - RUN_BYTES
+_NUMBERS = 1 << 8 * _NUMBER_BYTES
+
+
+def number_of(event_id: bytes) -> int:
+    return int.from_bytes(event_id[RUN_BYTES:], "big")
+
+
+def event_id_of(run: bytes, number: int) -> bytes:
+    return run + number.to_bytes(_NUMBER_BYTES, "big")
+
+
+class Ranges:
+    """Ranges that numbers are added to, cut so that each part names at most `MOST_NUMBERS`."""
+
+    __slots__ = ("_count", "_next", "_parts")
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        self._parts: list[list[int]] = []
+        self._next = -1
+        self._count = MOST_NUMBERS
+        for number in numbers:
+            self.add(number)
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def add(self, number: int) -> None:
+        if self._count >= MOST_NUMBERS:
+            self._parts.append([number, 1])
+            self._count = 1
+        elif number == self._next:
+            self._parts[-1][-1] += 1
+            self._count += 1
+        else:
+            self._parts[-1] += (number, 1)
+            self._count += 1
+        self._next = number + 1
+
+    def parts(self) -> list[tuple[int, ...]]:
+        return [tuple(part) for part in self._parts]
+
+
+def read_ranges(run: bytes, ranges: tuple[int, ...]) -> list[range] | None:
+    """What a peer named; None when it is not of this form, or is more than one message may name."""
+    if len(run) != RUN_BYTES or len(ranges) % 2:
+        return None
+    result, count = [], 0
+    for first, many in zip(ranges[::2], ranges[1::2], strict=True):
+        count += many
+        if first < 0 or many < 1 or first + many > _NUMBERS or count > MOST_NUMBERS:
+            return None
+        result.append(range(first, first + many))
+    return result

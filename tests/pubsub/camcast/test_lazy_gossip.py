@@ -1,0 +1,346 @@
+"""Events that are sent once and named elsewhere reach everyone, under the same faults as eager ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.contact import Contact
+from overlay.membership.mode import Mode
+from overlay.virtual.stage import StageConfig
+from pubsub.camcast.dissemination import Neighbourhood
+from pubsub.camcast.kept_events import KeptEvents
+from pubsub.camcast.lazy_gossip import LazyGossip
+from pubsub.camcast.messages import Announce, Fetch, Prune
+from pubsub.camcast.parameters import Parameters
+from pubsub.event import Gossip
+from tests.pubsub.camcast.measure import TOPICS, crash, hierarchy, is_at_least, measure, predicted
+from tests.pubsub.camcast.troupe import Actor, Troupe
+
+TOPIC = "/soccer"
+
+
+def community(
+    seed: int, size: int, factory: type[LazyGossip] = LazyGossip, duplicate: float = 0.0
+) -> Troupe:
+    """A community whose tables stay as they are once they are drawn."""
+    troupe = Troupe(
+        seed,
+        StageConfig(check_wire=True, duplicate=duplicate),
+        mode=Mode.STRUCTURED,
+        dissemination=factory,
+    )
+    for _ in range(size):
+        troupe.add(TOPIC)
+        troupe.stage.run_for(0.02)
+    troupe.stage.run_for(40)
+    return troupe
+
+
+def publish_many(troupe: Troupe, publisher: Actor, count: int, pause: float = 0.05) -> list[bytes]:
+    events = []
+    for _ in range(count):
+        events.append(publisher.publish(TOPIC))
+        troupe.stage.run_for(pause)
+    return events
+
+
+def everyone_has(troupe: Troupe, events: list[bytes]) -> bool:
+    live = troupe.members(TOPIC)
+    return all(
+        [actor.delivered[TOPIC].count(event) for actor in live] == [1] * len(live)
+        for event in events
+    )
+
+
+@pytest.mark.parametrize(("seed", "size"), [(1, 5), (2, 12), (3, 60)])
+def test_the_links_become_a_tree_that_carries_each_event_once(seed: int, size: int) -> None:
+    troupe = community(seed, size)
+    publisher = troupe.members(TOPIC)[size // 2]
+    first = publisher.publish(TOPIC)
+    troupe.stage.run_for(3)
+    publish_many(troupe, publisher, 10, pause=1.0)
+    later = publish_many(troupe, publisher, 20)
+    troupe.stage.run_for(3)
+    assert everyone_has(troupe, [first, *later])
+    copies = sum(troupe.copies[event, TOPIC] for event in later) / len(later)
+    assert copies <= 1.15 * (size - 1), f"seed {seed}: {copies} copies for {size - 1} receivers"
+    assert troupe.copies[first, TOPIC] > copies or size <= 2
+    assert troupe.announcements
+
+
+def test_every_publisher_has_a_tree_of_its_own() -> None:
+    troupe = community(4, 20)
+    publishers = troupe.members(TOPIC)[:5]
+    for _ in range(10):
+        for publisher in publishers:
+            publisher.publish(TOPIC)
+            troupe.stage.run_for(0.3)
+    later = [event for publisher in publishers for event in publish_many(troupe, publisher, 5)]
+    troupe.stage.run_for(3)
+    assert everyone_has(troupe, later)
+    copies = sum(troupe.copies[event, TOPIC] for event in later) / len(later)
+    assert copies <= 1.1 * 19
+
+
+def linked_to(troupe: Troupe, publisher: Actor) -> list[Actor]:
+    """The live members that are reached from the publisher by the tables of live members."""
+    found = {publisher.contact.id: publisher}
+    edge = [publisher]
+    while edge:
+        for contact in edge.pop().process.communities[TOPIC].table:
+            if contact.id not in found and troupe.stage.is_up(contact):
+                found[contact.id] = troupe.actors[contact.id]
+                edge.append(found[contact.id])
+    return list(found.values())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_crashes_within_the_tree_cost_nobody_an_event_who_is_linked_at_all(seed: int) -> None:
+    troupe = community(seed, 30)
+    publisher, *others = troupe.members(TOPIC)
+    publish_many(troupe, publisher, 10, pause=0.5)
+    expected: list[tuple[bytes, list[Actor]]] = []
+    for victim in others[5:15]:
+        troupe.crash(victim)
+        for _ in range(5):
+            expected.append((publisher.publish(TOPIC), linked_to(troupe, publisher)))
+            troupe.stage.run_for(0.05)
+    live = troupe.members(TOPIC)
+    troupe.stage.run_for(10)
+    for event, actors in expected:
+        for actor in actors:
+            assert actor.delivered[TOPIC].count(event) == 1 or actor not in live
+
+
+def test_without_crashes_everyone_gets_everything_though_events_are_lost_on_the_way() -> None:
+    troupe = Troupe(5, mode=Mode.STRUCTURED, event_loss=0.3, dissemination=LazyGossip)
+    troupe.add_many(25, TOPIC)
+    troupe.stage.run_for(40)
+    events = publish_many(troupe, troupe.members(TOPIC)[3], 60)
+    troupe.stage.run_for(15)
+    assert everyone_has(troupe, events)
+
+
+def test_duplicated_and_reordered_messages_change_nothing() -> None:
+    troupe = community(6, 20, duplicate=0.2)
+    events = publish_many(troupe, troupe.members(TOPIC)[7], 60, pause=0.01)
+    troupe.stage.run_for(10)
+    assert everyone_has(troupe, events)
+
+
+def test_after_a_partition_heals_events_reach_everyone_at_once_again() -> None:
+    troupe = community(7, 24)
+    members = troupe.members(TOPIC)
+    publish_many(troupe, members[0], 10)
+    contacts = [actor.contact for actor in members]
+    troupe.stage.partition(contacts[:12], contacts[12:])
+    publish_many(troupe, members[0], 20, pause=0.5)
+    troupe.stage.heal()
+    troupe.stage.run_for(60)
+    events = publish_many(troupe, members[0], 10)
+    troupe.stage.run_for(10)
+    assert everyone_has(troupe, events)
+
+
+def test_an_event_goes_up_and_is_gossiped_eagerly_in_the_super_community() -> None:
+    troupe = Troupe(8, StageConfig(check_wire=True), dissemination=LazyGossip)
+    for size, topic in ((6, "/"), (10, "/soccer"), (20, "/soccer/italy")):
+        troupe.add_many(size, topic)
+    troupe.stage.run_for(10)
+    publisher = troupe.members("/soccer/italy")[0]
+    for _ in range(10):
+        event = publisher.publish("/soccer/italy")
+        troupe.stage.run_for(3)
+        received = [len(troupe.receivers(event, topic)) for topic in ("/", TOPIC, "/soccer/italy")]
+        assert received == [6, 10, 20]
+    assert troupe.copies[event, TOPIC] > 10
+
+
+def test_an_event_whose_publisher_wants_it_goes_to_everyone_whole() -> None:
+    troupe = community(9, 12)
+    publisher = troupe.members(TOPIC)[0]
+    publish_many(troupe, publisher, 10, pause=0.5)
+    lazy = publisher.publish(TOPIC)
+    troupe.lazily = False
+    eager = publisher.publish(TOPIC)
+    troupe.stage.run_for(3)
+    assert everyone_has(troupe, [lazy, eager])
+    assert troupe.copies[eager, TOPIC] > 3 * troupe.copies[lazy, TOPIC]
+
+
+def test_a_publisher_may_leave_as_soon_as_another_has_its_event() -> None:
+    troupe = community(10, 20)
+    publisher = troupe.members(TOPIC)[4]
+    publish_many(troupe, publisher, 10)
+    event = publisher.publish(TOPIC)
+    troupe.wait(lambda: len(troupe.receivers(event, TOPIC)) > 1)
+    publisher.process.close()
+    troupe.stage.run_for(5)
+    assert len(troupe.receivers(event, TOPIC)) == 20
+
+
+def test_under_churn_nobody_outside_is_told_of_an_event() -> None:
+    troupe = Troupe(
+        11,
+        StageConfig(check_wire=True),
+        Parameters(lease=3),
+        mode=Mode.STRUCTURED,
+        dissemination=LazyGossip,
+    )
+    troupe.add_many(12, TOPIC)
+    troupe.stage.run_for(20)
+    publisher = troupe.members(TOPIC)[0]
+    for number in range(25):
+        leaver = troupe.members(TOPIC)[1 + number % 5]
+        leaver.process.leave(TOPIC)
+        publish_many(troupe, publisher, 4, pause=0.2)
+        leaver.join(TOPIC)
+        publish_many(troupe, publisher, 4, pause=0.2)
+    assert troupe.announcements > 100
+
+
+def test_what_a_peer_invents_is_counted_and_dropped() -> None:
+    troupe = community(12, 3)
+    one, other, _ = troupe.members(TOPIC)
+    run = bytes(8)
+    for message in (
+        Announce(TOPIC, b"short", (1, 1)),
+        Announce(TOPIC, run, (1,)),
+        Announce(TOPIC, run, (1, 10**9)),
+        Fetch(TOPIC, run, (-1, 2)),
+        Fetch(TOPIC, run, (2**64 - 1, 2)),
+    ):
+        one.process.receive(other.contact, message)
+    assert one.drops("malformed_event") == 5
+    one.process.receive(other.contact, Announce(TOPIC, run, (1, 10)))
+    one.process.receive(other.contact, Prune(TOPIC, run))
+    one.process.receive(other.contact, Fetch(TOPIC, run, (1, 10)))
+    troupe.stage.run_for(10)
+    assert one.drops("not_fetched") == 10
+    assert other.metrics.counter("events_not_kept", "").value == 20
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_every_community_is_as_reliable_as_predicted_for_eager_gossip(mode: Mode) -> None:
+    sizes, parameters = (4, 10, 30), Parameters()
+    troupe = hierarchy(13, mode, sizes, parameters, 0.15, LazyGossip)
+    check(troupe, sizes, parameters, events=15)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("crashed", [0.0, 0.3, 0.5])
+def test_larger_communities_are_as_reliable_too_and_recover(mode: Mode, crashed: float) -> None:
+    sizes, parameters = (7, 27, 84), Parameters()
+    troupe = hierarchy(14, mode, sizes, parameters, 0.15, LazyGossip)
+    crash(troupe, crashed, repaired=True)
+    live = tuple(len(troupe.members(topic)) for topic in TOPICS)
+    check(troupe, live, parameters, events=40)
+
+
+def check(troupe: Troupe, sizes: tuple[int, ...], parameters: Parameters, events: int) -> None:
+    result = measure(troupe, events)
+    for complete, probability in zip(
+        result.complete, predicted(sizes, parameters, 0.15), strict=True
+    ):
+        assert is_at_least(complete, events, probability), (
+            f"{result.complete} of {events}, predicted {probability:.3f} (seed {troupe.stage.seed})"
+        )
+
+
+# Broken versions, each of which one of the properties above must catch.
+
+
+class NeverFetches(LazyGossip):
+    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+        if not isinstance(message, Announce):
+            super().receive(sender, message)
+
+
+class NeverAnnounces(LazyGossip):
+    def _announce(self) -> None:
+        self._news.clear()
+
+
+class PrunesItsParent(LazyGossip):
+    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
+        run = self._runs.get(gossip.id[:8])
+        if run is not None:
+            run.parent = None
+        super().heard_again(gossip._replace(hops=2), sender)
+
+
+class KeepsNothing(LazyGossip):
+    def __init__(self, neighbourhood: Neighbourhood) -> None:
+        super().__init__(neighbourhood)
+        self._kept = KeptEvents(0, 0.0)
+
+    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+        self._kept = KeptEvents(0, 0.0)
+        super().receive(sender, message)
+
+
+class NeverPrunes(LazyGossip):
+    def heard_again(self, gossip: Gossip, sender: Contact) -> None: ...
+
+
+class AnnouncesToAnyone(LazyGossip):
+    """Announces to whoever is in the table, whether or not it promises to be a member."""
+
+    def _announce(self) -> None:
+        self._neighbourhood.tell = self._context.send  # type: ignore[method-assign, assignment]
+        super()._announce()
+
+
+@pytest.mark.parametrize("mutant", [NeverFetches, NeverAnnounces, KeepsNothing])
+def test_a_version_that_cannot_repair_the_tree_is_caught(mutant: type[LazyGossip]) -> None:
+    troupe = community(15, 30, mutant)
+    members = troupe.members(TOPIC)
+    publish_many(troupe, members[0], 10, pause=0.5)
+    troupe.crash(*members[5:20])
+    events = publish_many(troupe, members[0], 10)
+    troupe.stage.run_for(1)
+    assert not everyone_has(troupe, events)
+
+
+@pytest.mark.parametrize("mutant", [LazyGossip, PrunesItsParent])
+def test_only_a_version_that_prunes_its_parent_has_to_fetch_without_faults(
+    mutant: type[LazyGossip],
+) -> None:
+    troupe = community(16, 30, mutant)
+    publish_many(troupe, troupe.members(TOPIC)[0], 40)
+    troupe.stage.run_for(5)
+    fetched = sum(a.metrics.counter("events_fetched", "").value for a in troupe.actors.values())
+    assert (fetched > 40) == (mutant is PrunesItsParent), fetched
+
+
+def test_a_version_that_never_prunes_sends_as_much_as_eager_gossip() -> None:
+    troupe = community(17, 12, NeverPrunes)
+    events = publish_many(troupe, troupe.members(TOPIC)[0], 10, pause=0.5)
+    assert troupe.copies[events[-1], TOPIC] > 3 * 11
+
+
+@pytest.mark.parametrize("mutant", [LazyGossip, AnnouncesToAnyone])
+def test_only_a_version_that_announces_to_anyone_tells_those_who_left(
+    mutant: type[LazyGossip],
+) -> None:
+    troupe = community(18, 6, mutant)
+    publisher, leaver, *others = troupe.members(TOPIC)
+    publish_many(troupe, publisher, 10, pause=0.5)
+    contacts = [actor.contact for actor in (publisher, *others)]
+    troupe.stage.partition([leaver.contact], contacts)  # nobody hears its goodbyes
+    for actor in (publisher, *others):
+        actor.process.leases.revoke(leaver.contact.id)  # and nobody counts on it any longer
+    leaver.process.leases._granted.clear()
+    leaver.process.leave(TOPIC)
+    assert not leaver.process.is_in(TOPIC)
+    troupe.stage.heal()
+
+    def go_on() -> None:
+        publish_many(troupe, publisher, 5)
+
+    if mutant is LazyGossip:
+        go_on()
+    else:
+        with pytest.raises(AssertionError, match="announced outside it"):
+            go_on()
