@@ -38,6 +38,8 @@ CORES = [
     "pubsub/distributors/config.py",
     "pubsub/distributors/messages.py",
     "pubsub/distributors/protocol",
+    "pubsub/collections/messages.py",
+    "pubsub/collections/total_order.py",
     "pubsub/event.py",
     "pubsub/filters",
     "pubsub/topic.py",

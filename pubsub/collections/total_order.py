@@ -1,0 +1,394 @@
+"""Total order: one order of all additions for all members of a stable view.
+
+Additions carry a logical clock, higher than any that their publisher has seen, and are delivered in the
+order of (clock, publisher). A member may deliver an addition once nothing before it can come any more,
+that is, once every member of its stable view has announced a clock as high, and has been caught up with:
+an announcement tells which additions its sender has, and counts only when those are here too. So an
+addition of a publisher that crashed, which only one member got, is still delivered in its place by all.
+
+Announcements count within one *stay* in a stable view: one that was made before both sides had come to
+the view says nothing about it. An addition is *foreign* to a stay when its publisher is not in the view
+and no member had it when it came to the view; it waits for the next one. Additions wait to be published
+until their publisher is *settled*, having heard everybody in this stay, so that their clocks are higher
+than those of all that was delivered before.
+
+What is promised: while members crash, join and leave, but none that lives is taken for gone, any two
+members deliver what both deliver in the same order; a member that has just come, once it has been settled
+for the first time. A partition splits the view; each side goes on with an order of its own, and what the
+other side published meanwhile comes after the merge, in the order of the clocks, late: after all that was
+delivered before, and before all that is published in the merged view. Nothing is delivered while the view
+is not stable, and nothing waits for ever: additions that somebody has and that do not come are given up
+after `patience`. A core: it needs each publisher's additions in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from overlay.contact import PeerId
+from overlay.context import Timer
+from overlay.errors import UsageError
+from pubsub.collections.messages import MOST_COUNTS, Announcement
+
+FARTHEST_CLOCK = 1 << 62
+"""No clock is believed beyond it."""
+
+MOST_WAITING = 64
+"""Announcements of one member that are kept until they are caught up with."""
+
+Source = tuple[PeerId, int]
+"""A publisher and its life."""
+
+
+@dataclass(frozen=True)
+class OrderConfig:
+    """How soon members tell each other their clocks."""
+
+    delay: float = 0.01
+    """Seconds from an addition to the announcement that it causes; additions in between share it."""
+
+    repeat: float = 1.0
+    """Seconds after which announcements are made again while something waits for the others."""
+
+    patience: float = 30.0
+    """Seconds that what another member has may take to come; then the order goes on without it."""
+
+    def __post_init__(self) -> None:
+        for name in ("delay", "repeat", "patience"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What a member has announced in this stay."""
+
+    heard: bool = False
+    clock: int = -1
+    """The highest clock of an announcement that is caught up with."""
+    waiting: list[Announcement] = field(default_factory=list)
+    """Those that are not; one that tells only of this stay's publishers counts after a whole one."""
+
+    def add(self, announcement: Announcement) -> None:
+        self.waiting.append(announcement)
+        if len(self.waiting) > MOST_WAITING:
+            del self.waiting[-2]  # the latest says all that it said
+
+    def catch_up(self, has: Callable[[Announcement], bool]) -> None:
+        """Count those whose additions are here."""
+        left: list[Announcement] = []
+        for announcement in sorted(self.waiting, key=lambda a: (not a.whole, a.clock)):
+            if (announcement.whole or self.clock >= 0) and has(announcement):
+                self.clock = max(self.clock, announcement.clock)
+            else:
+                left.append(announcement)
+        self.waiting = left
+
+
+class TotalOrder:
+    """One member of one topic."""
+
+    def __init__(
+        self,
+        me: PeerId,
+        send: Callable[[PeerId, Announcement], None],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        deliver: Callable[[Any], None],
+        config: OrderConfig | None = None,
+        on_settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.orders = False
+        """Whether this member delivers in order; the others need its announcements even if it does not."""
+        self.clock = 0
+        self.late = 0
+        """Additions that came after one with a higher clock had been delivered."""
+        self._me = me
+        self._send = send
+        self._call_later = call_later
+        self._deliver = deliver
+        self._config = config or OrderConfig()
+        self._on_settled = on_settled
+        self._seen: dict[Source, int] = {}
+        self._excused: dict[Source, int] = {}
+        """Numbers up to which additions are not waited for: they were published before this member came."""
+        self._is_new = True
+        self._heard_now: dict[Source, None] = {}
+        """The sources whose number has risen in this stay."""
+        self._claimed: dict[Source, int] = {}
+        """The highest numbers that members had when they came to the view."""
+        self._foreign: list[tuple[Source, int, int, Any]] = []
+        self._heap: list[tuple[int, PeerId, int, int, Any]] = []
+        self._latest: tuple[int, PeerId, int, int] = (0, PeerId(bytes(20)), 0, 0)
+        self._publishing: dict[int, None] = {}
+        """Clocks that were given out, and whose additions are not among the received yet."""
+        self._view = b""
+        self._members: tuple[PeerId, ...] | None = None
+        self._stay = 0
+        self._peers: dict[PeerId, _Peer] = {}
+        self._stay_of: dict[PeerId, int] = {}
+        self._early: dict[PeerId, Announcement] = {}
+        """Of a view to which this member has not come yet, the latest from each."""
+        self._echoed: dict[PeerId, None] = {}
+        """Who knows of this stay."""
+        self._announced = -1
+        self._timer: Timer | None = None
+        self._repeat: Timer | None = None
+        self._idle_repeats = 0
+        """How often announcements were repeated since something was delivered, while something waits."""
+
+    # Views.
+
+    def unstable(self) -> None:
+        """The view is changing; nothing is delivered until it is stable again."""
+        self._members = None
+        self._admit_foreign()
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...]) -> None:
+        """This member has come to a stable view, in which it is."""
+        self.unstable()
+        self._stay += 1
+        self._view = view
+        self._members = members
+        self._peers = {member: _Peer() for member in members if member != self._me}
+        self._stay_of = {peer: stay for peer, stay in self._stay_of.items() if peer in self._peers}
+        self._echoed = {}
+        self._heard_now = {}
+        self._claimed = {}
+        self._idle_repeats = 0
+        early, self._early = self._early, {}
+        for member, announcement in early.items():
+            if member in self._peers and announcement.view == view:
+                self._stay_of[member] = announcement.stay
+        self._announce()
+        self._advance()
+
+    @property
+    def is_settled(self) -> bool:
+        """The view is stable, and every member has been heard since it is."""
+        return self._members is not None and all(peer.heard for peer in self._peers.values())
+
+    @property
+    def waiting(self) -> int:
+        """Additions that are held back."""
+        return len(self._heap) + len(self._foreign)
+
+    def begin_to_order(self) -> None:
+        """From the next time that this member is settled, it delivers in order."""
+        if not self.orders:
+            self.orders = True
+            self.forget_the_past()
+
+    def forget_the_past(self) -> None:
+        """Do not wait for additions that others have now: this member may never get them."""
+        self._is_new = True
+
+    # Additions.
+
+    def stamp(self) -> int:
+        """The clock of a new addition; ask when settled. It is to be published, or `unstamp`ed."""
+        self.clock += 1
+        self._publishing[self.clock] = None
+        return self.clock
+
+    def unstamp(self, clock: int) -> None:
+        """The addition with this clock is not going to be published."""
+        self._publishing.pop(clock, None)
+        self._announce_soon()
+        self._advance()
+
+    def receive(self, source: Source, number: int, clock: int, item: Any) -> None:
+        """An addition has come, this member's own among them; one source's come in order."""
+        if clock > FARTHEST_CLOCK:
+            return
+        if source[0] == self._me:
+            self._publishing.pop(clock, None)
+        self.clock = max(self.clock, clock)
+        if self._is_foreign(source, number):
+            self._foreign.append((source, number, clock, item))
+            self._repeat_later()
+        else:
+            self._take(source, number, clock, item)
+            self._announce_soon()
+            self._advance()
+
+    def _is_foreign(self, source: Source, number: int) -> bool:
+        if self._members is None or source[0] == self._me or source[0] in self._peers:
+            return False
+        return number > self._claimed.get(source, 0)
+
+    def _admit_foreign(self) -> None:
+        """Take those that are foreign no more."""
+        foreign, self._foreign = self._foreign, []
+        for source, number, clock, item in foreign:
+            if self._is_foreign(source, number):
+                self._foreign.append((source, number, clock, item))
+            else:
+                self._take(source, number, clock, item)
+
+    def _take(self, source: Source, number: int, clock: int, item: Any) -> None:
+        if self.orders:
+            heapq.heappush(self._heap, (clock, *source, number, item))
+        self._saw(source, number)
+
+    def skip(self, source: Source, last: int) -> None:
+        """The source's additions up to this number will not come."""
+        self._excused[source] = max(last, self._excused.get(source, 0))
+        self._advance()
+
+    def _saw(self, source: Source, number: int) -> None:
+        number = max(number, self._seen.pop(source, 0))
+        self._seen[source] = number  # last again, so that the longest silent is first
+        self._heard_now[source] = None
+        if len(self._seen) > MOST_COUNTS:
+            silent = next(iter(self._seen))
+            del self._seen[silent]
+            self._heard_now.pop(silent, None)
+
+    # Announcements.
+
+    def announced(self, sender: PeerId, announcement: Announcement) -> None:
+        """A member's announcement has come; in any order, perhaps again."""
+        if announcement.clock > FARTHEST_CLOCK or sender == self._me:
+            return
+        self.clock = max(self.clock, announcement.clock)
+        peer = self._peers.get(sender)
+        if self._members is None or peer is None or announcement.view != self._view:
+            self._keep_early(sender, announcement)
+            return
+        if announcement.stay < self._stay_of.get(sender, 0):
+            return
+        is_news = announcement.stay > self._stay_of.get(sender, 0)
+        self._stay_of[sender] = announcement.stay
+        if announcement.echo == self._stay:
+            self._echoed[sender] = None
+            peer.heard = True
+            peer.add(announcement)
+            if self._is_new:
+                self._excuse(announcement)
+            if announcement.whole:
+                self._claim(announcement)
+        if is_news or announcement.echo != self._stay:
+            self._announce_to(sender, whole=True)
+        self._advance()
+
+    def undelivered(self, peer: PeerId) -> None:
+        """An announcement did not reach this member; unless it is gone, it is made again."""
+        self._echoed.pop(peer, None)
+        self._repeat_later()
+
+    def _keep_early(self, sender: PeerId, announcement: Announcement) -> None:
+        self._early.pop(sender, None)
+        self._early[sender] = announcement
+        if len(self._early) > MOST_COUNTS:
+            del self._early[next(iter(self._early))]
+
+    def _excuse(self, announcement: Announcement) -> None:
+        for publisher, life, number in announcement.counts:
+            source = (publisher, life)
+            self._excused[source] = max(number, self._excused.get(source, 0))
+
+    def _claim(self, announcement: Announcement) -> None:
+        for publisher, life, number in announcement.counts:
+            source = (publisher, life)
+            self._claimed[source] = max(number, self._claimed.get(source, 0))
+        if self._foreign:
+            self._admit_foreign()
+
+    def _announce_soon(self) -> None:
+        if self._timer is None and self._members is not None:
+            self._timer = self._call_later(self._config.delay, self._announce_if_news)
+
+    def _announce_if_news(self) -> None:
+        self._timer = None
+        if self._members is not None and self._promise() > self._announced:
+            self._announce()
+
+    def _announce(self) -> None:
+        self._announced = self._promise()
+        for peer in self._peers:
+            self._announce_to(peer, whole=peer not in self._echoed)
+        self._repeat_later()
+
+    def _announce_to(self, peer: PeerId, whole: bool) -> None:
+        sources = self._seen if whole else self._heard_now
+        counts = tuple((*source, self._seen[source]) for source in sources)
+        echo = self._stay_of.get(peer, 0)
+        self._send(peer, Announcement(self._view, self._stay, echo, self._promise(), whole, counts))
+
+    def _promise(self) -> int:
+        """No addition with this clock or a lower one will be published here."""
+        return min(self._publishing, default=self.clock + 1) - 1
+
+    def _repeat_later(self) -> None:
+        if self._repeat is None and self._members is not None:
+            self._repeat = self._call_later(self._config.repeat, self._announce_again)
+
+    def _announce_again(self) -> None:
+        self._repeat = None
+        if self._members is None:
+            return
+        self._idle_repeats = self._idle_repeats + 1 if self.waiting else 0
+        if self._idle_repeats * self._config.repeat >= self._config.patience:
+            self._give_up()
+        if (
+            self._heap
+            or self._foreign
+            or not self.is_settled
+            or len(self._echoed) < len(self._peers)
+        ):
+            self._announce()
+
+    def _give_up(self) -> None:
+        """Wait no longer for what others have, nor for another view."""
+        for peer in self._peers.values():
+            for announcement in peer.waiting:
+                self._excuse(announcement)
+        for source, number, _, _ in self._foreign:
+            self._claimed[source] = max(number, self._claimed.get(source, 0))
+        self._admit_foreign()
+        self._advance()
+
+    def close(self) -> None:
+        """No timer is left."""
+        self._members = None
+        for timer in (self._timer, self._repeat):
+            if timer is not None:
+                timer.cancel()
+
+    # Delivery.
+
+    def _advance(self) -> None:
+        """Count the announcements that are caught up with, and deliver what nothing can precede."""
+        if self._members is None:
+            return
+        for peer in self._peers.values():
+            if peer.waiting:
+                peer.catch_up(self._has)
+        if not self.is_settled:
+            return
+        self._on_settled()
+        limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
+        if limit >= 0 and self.orders:
+            self._is_new = False
+        while self._heap and self._heap[0][0] <= limit:
+            clock, publisher, life, number, item = heapq.heappop(self._heap)
+            key = (clock, publisher, life, number)
+            if key < self._latest:
+                self.late += 1
+            else:
+                self._latest = key
+            self._idle_repeats = 0
+            self._deliver(item)
+
+    def _has(self, announcement: Announcement) -> bool:
+        if not self.orders:
+            return True
+        seen, excused = self._seen, self._excused
+        for publisher, life, number in announcement.counts:
+            source = (publisher, life)
+            if seen.get(source, 0) < number and excused.get(source, 0) < number:
+                return False
+        return True

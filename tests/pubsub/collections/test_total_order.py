@@ -1,0 +1,120 @@
+"""One order for all, under crashes, joins and partitions; and broken versions that are caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from overlay.contact import PeerId
+from overlay.errors import UsageError
+from pubsub.collections.messages import Announcement
+from pubsub.collections.total_order import OrderConfig, TotalOrder
+from tests.pubsub.collections.ordering import OrderRun
+
+QUICK = range(8)
+SWEEP = range(8, 158)
+
+
+def check_without_partitions(seed: int) -> None:
+    run = OrderRun(seed)
+    run.check_all_delivered()
+    run.check_publishers_order()
+    run.check_one_order_for_all()
+
+
+def check_with_partitions(seed: int) -> None:
+    run = OrderRun(seed, partitions=True)
+    run.check_all_delivered()
+    run.check_publishers_order()
+    run.check_one_order_in_every_view()
+    run.check_one_order_after_the_last_heal()
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_all_deliver_in_one_order_while_members_crash_and_join(seed: int) -> None:
+    check_without_partitions(seed)
+
+
+@pytest.mark.parametrize("seed", QUICK)
+def test_each_view_has_one_order_and_so_has_the_time_after_a_merge(seed: int) -> None:
+    check_with_partitions(seed)
+
+
+@pytest.mark.sweep
+def test_one_order_over_many_schedules() -> None:
+    for seed in SWEEP:
+        check_without_partitions(seed)
+        check_with_partitions(seed)
+
+
+# Broken versions.
+
+
+class DeliversAtOnce(TotalOrder):
+    """Waits for nobody's clock."""
+
+    def receive(self, source: Any, number: int, clock: int, item: Any) -> None:
+        super().receive(source, number, clock, item)
+        while self._heap:
+            self._deliver(self._heap.pop(0)[-1])
+
+
+class CatchesUpWithNobody(TotalOrder):
+    """Takes an announcement for caught up with whatever it tells of."""
+
+    def _has(self, announcement: Announcement) -> bool:
+        return True
+
+
+class BelievesOldAnnouncements(TotalOrder):
+    """Counts what was announced in an earlier stay."""
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...]) -> None:
+        clocks = {peer: known.clock for peer, known in self._peers.items()}
+        super().stable(view, members)
+        for peer, known in self._peers.items():
+            known.clock = clocks.get(peer, -1)
+            known.heard = peer in clocks
+        self._advance()
+
+
+class PromisesTooMuch(TotalOrder):
+    """Announces clocks of additions that it has not published yet."""
+
+    def _promise(self) -> int:
+        return self.clock
+
+
+def is_caught(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("broken", "seeds"),
+    [
+        (DeliversAtOnce, (0, 1)),
+        (CatchesUpWithNobody, range(6)),
+        (BelievesOldAnnouncements, (77, 98)),
+        (PromisesTooMuch, range(6)),
+    ],
+)
+def test_a_broken_order_is_caught(broken: type[TotalOrder], seeds: Iterable[int]) -> None:
+    runs = (OrderRun(seed, broken) for seed in seeds)
+    assert any(is_caught(run.check_one_order_for_all) for run in runs)
+
+
+def test_publishing_before_the_view_is_settled_is_caught() -> None:
+    runs = (OrderRun(seed, waits_to_settle=False) for seed in (18, 24))
+    assert any(is_caught(run.check_one_order_for_all) for run in runs)
+
+
+@pytest.mark.parametrize("field", ["delay", "repeat", "patience"])
+def test_a_configuration_that_cannot_work_is_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=field):
+        OrderConfig(**{field: 0})
