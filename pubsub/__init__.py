@@ -1,5 +1,8 @@
 """Publish/subscribe: topics, events, CAMCAST, and the node that applications use."""
 
+from pubsub.archive.archive import Archive
+from pubsub.archive.durable_event import DurableEvent
+from pubsub.archive.durable_subscription import DurableSubscription
 from pubsub.camcast.parameters import Parameters
 from pubsub.communities import CommunityManager
 from pubsub.config import NodeConfig
@@ -11,7 +14,10 @@ from pubsub.subscription import Subscription
 from pubsub.topic import Pattern, Topic
 
 __all__ = [
+    "Archive",
     "CommunityManager",
+    "DurableEvent",
+    "DurableSubscription",
     "Event",
     "Group",
     "GroupError",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from overlay.metrics import Metrics
 from overlay.wire import WireError
@@ -62,3 +63,18 @@ class JoinedTopic:
                     hops=event.hops,
                     detail=subscription.pattern.text,
                 )
+
+    def describe(self) -> dict[str, Any]:
+        """The community and its tables, for people to look at."""
+        community = self.community
+        return {
+            "size": community.size,
+            "table": [str(contact) for contact in community.table],
+            "super_tables": {
+                table.topic.name: [str(contact) for contact in table.contacts]
+                for table in community.super_tables.linked()
+            },
+            "subscriptions": len(self.subscriptions),
+            "publishing": self.publishing,
+            "ready": community.is_ready,
+        }

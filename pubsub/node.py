@@ -14,13 +14,17 @@ topic and super-topics that the members know, with the probability that the para
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack, overload
 
 from overlay.contact import Address, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.metrics import Metrics
+from pubsub.archive.durability import Durability
+from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
+from pubsub.archive.publishing import DEADLINE, DurablePublishing, wait_until_safe
 from pubsub.attach import attach
 from pubsub.attachment import Attachment
 from pubsub.camcast.community import Services
@@ -37,7 +41,7 @@ from pubsub.subscription import Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic, included
 from pubsub.trace import Trace
 
-Wait = Literal["sent", "acked"]
+Wait = Literal["sent", "acked", "safe"]
 
 DEFAULT_QUEUE = 10_000
 
@@ -56,6 +60,9 @@ class Node:
         self._attachment: Attachment | None = None
         self._trace: Trace | None = None
         self._published = 0
+        self._durability: Durability | None = None
+        self.manages: Callable[[str], bool] = lambda topic: False
+        """Whether an archive on this node manages a topic; set by the archive."""
 
     @classmethod
     def from_config(cls, config: NodeConfig) -> Node:
@@ -109,6 +116,8 @@ class Node:
         attachment, self._attachment = self._attachment, None
         if attachment is None:
             return
+        if self._durability is not None:
+            self._durability.close()
         for joined in self._topics.values():
             for subscription in joined.subscriptions:
                 subscription.end()
@@ -129,6 +138,11 @@ class Node:
             self._trace.flush()
 
     @property
+    def attachment(self) -> Attachment:
+        """This node's place in the network, for further protocols on it."""
+        return self._attached()
+
+    @property
     def id(self) -> PeerId:
         """This node's identity, which its events carry as their publisher."""
         return self._attached().contact.id
@@ -140,6 +154,7 @@ class Node:
 
     # Subscribing.
 
+    @overload
     def subscribe(
         self,
         topic: str | type | Topic | Pattern,
@@ -147,11 +162,36 @@ class Node:
         order: Order = "none",
         overflow: Overflow = "drop_oldest",
         queue: int = DEFAULT_QUEUE,
-    ) -> Subscription:
+    ) -> Subscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str | type | Topic | Pattern,
+        *,
+        durable: str,
+        **options: Unpack[DurableOptions],
+    ) -> DurableSubscription: ...
+
+    def subscribe(
+        self,
+        topic: str | type | Topic | Pattern,
+        *,
+        order: Order = "none",
+        overflow: Overflow = "drop_oldest",
+        queue: int = DEFAULT_QUEUE,
+        durable: str | None = None,
+        **options: Any,
+    ) -> Subscription | DurableSubscription:
         """A subscription to a topic with all its subtopics, present and future, or to a pattern.
 
-        It begins when it is entered with `async with`. `queue` is how many events may wait."""
+        It begins when it is entered with `async with`. `queue` is how many events may wait. With a `durable`
+        name, an archive keeps for it what it misses; see `pubsub.archive.durable_subscription`."""
         self._attached()
+        if durable is not None:
+            return self._durable().subscribe(Pattern.of(topic), durable, options)
+        if options:
+            raise UsageError(f"{next(iter(options))} goes with durable: name the subscription")
         drops = self.metrics.family("events_dropped", "reason", "Events dropped, by reason.")
         return Subscription(self, Pattern.of(topic), drops, order, overflow, queue)
 
@@ -177,7 +217,10 @@ class Node:
         topic: str | type | Topic,
         data: Any = None,
         *,
-        wait: Wait = "sent",
+        wait: Wait | None = None,
+        durable: bool = False,
+        copies: int = 1,
+        deadline: float = DEADLINE,
         upward: float | None = None,
         dissemination: DisseminationKind | None = None,
     ) -> Receipt:
@@ -187,9 +230,13 @@ class Node:
         network, within this turn of the loop at the latest, and "acked" when their receivers have them or
         are known to be gone. `upward` is this event's own probability of being sent up by a process that
         has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
+
+        `durable`: also send it to an archive of the topic, and wait until it is "safe", on stable storage
+        at `copies` replicas; `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds.
         """
-        if wait not in ("sent", "acked"):
-            raise UsageError(f'wait is "sent" or "acked", not {wait!r}')
+        wait = wait or ("safe" if durable else "sent")
+        if wait not in ("sent", "acked", "safe") or (wait == "safe" and not durable):
+            raise UsageError(f'wait is "sent", "acked", or with durable=True "safe", not {wait!r}')
         if wait == "acked" and self.config.links == "datagram":
             raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
         if upward is not None and not 0 <= upward <= 1:
@@ -200,6 +247,9 @@ class Node:
         packed = pack_data(data)
         topic = Topic.of(topic)
         self._attached()
+        publishing: DurablePublishing | None = None
+        if durable:
+            publishing = await self._durable().publishers.open(topic, copies, deadline)
         joined = self._topics.get(topic.name)
         if joined is not None and joined.publishing:
             joined_now: tuple[str, ...] = ()
@@ -210,12 +260,16 @@ class Node:
         if not joined.ready.done():
             await self._ready(joined)
         await self._wait_for_local_space(topic)
-        receipt = self._disseminate(joined, topic, packed, upward, eager, joined_now)
+        receipt, gossip = self._disseminate(joined, topic, packed, upward, eager, joined_now)
+        if publishing is not None:
+            receipt.durable = publishing.add(gossip.body, gossip.signature, copies)
         await self._link.pace()
         if wait == "acked":
             await receipt.wait_settled()
         elif not receipt.all_sent:
             await receipt.wait_sent()
+        if wait == "safe":
+            await wait_until_safe(receipt, deadline)
         return receipt
 
     async def stop_publishing(self, topic: str | type | Topic) -> None:
@@ -233,7 +287,7 @@ class Node:
         upward: float | None,
         eager: bool,
         joined_now: tuple[str, ...],
-    ) -> Receipt:
+    ) -> tuple[Receipt, Gossip]:
         self._published += 1
         joined.sequence += 1
         event_id = self._run + self._published.to_bytes(8, "big")
@@ -250,7 +304,7 @@ class Node:
             spread = joined.community.publish(gossip, body)
         receipt.targets = len(spread.members)
         receipt.upward = len(spread.upward)
-        return receipt
+        return receipt, gossip
 
     async def _wait_for_local_space(self, topic: Topic) -> None:
         """Wait for full subscriptions on this node that asked publishers to."""
@@ -284,9 +338,14 @@ class Node:
             "address": str(contact.address),
             "mode": self.config.mode,
             "links": self.config.links,
-            "communities": {name: _describe(joined) for name, joined in self._topics.items()},
+            "communities": {name: joined.describe() for name, joined in self._topics.items()},
             "counters": self.metrics.as_dict(),
         }
+
+    def _durable(self) -> Durability:
+        if self._durability is None:
+            self._durability = Durability(self)
+        return self._durability
 
     def _attached(self) -> Attachment:
         if self._attachment is None:
@@ -330,18 +389,3 @@ def _clock() -> Any:
 
     loop = asyncio.get_running_loop()
     return loop.time if hasattr(loop, "entropy") else time.time
-
-
-def _describe(joined: JoinedTopic) -> dict[str, Any]:
-    community = joined.community
-    return {
-        "size": community.size,
-        "table": [str(contact) for contact in community.table],
-        "super_tables": {
-            table.topic.name: [str(contact) for contact in table.contacts]
-            for table in community.super_tables.linked()
-        },
-        "subscriptions": len(joined.subscriptions),
-        "publishing": joined.publishing,
-        "ready": community.is_ready,
-    }

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pubsub.archive.publishing import DurableOutcome
 
 
 class Receipt:
@@ -18,6 +22,7 @@ class Receipt:
         "acknowledged",
         "complete",
         "copies",
+        "durable",
         "failed",
         "id",
         "joined",
@@ -48,6 +53,8 @@ class Receipt:
         """Copies whose target is gone, or of which it will never be known."""
         self.complete = False
         """No further copy is being decided on, unless one fails."""
+        self.durable: DurableOutcome | None = None
+        """With `durable=True`: what is known of the event at its archive."""
         self._refused = 0
         self._waiter: asyncio.Future[None] | None = None
 

@@ -33,6 +33,7 @@ CORES = [
     "overlay/replay_window.py",
     "overlay/seal.py",
     "overlay/wire.py",
+    "pubsub/archive/protocol",
     "pubsub/broadcast",
     "pubsub/camcast",
     "pubsub/distributors/config.py",

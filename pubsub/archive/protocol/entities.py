@@ -85,6 +85,12 @@ class Entities:
         """The entities that an event is for (the matching engine of section 4.2)."""
         return tuple(name for name, one in self.all.items() if one.interest.matches(event))
 
+    @property
+    def all_matched(self) -> bool:
+        """Whether the dissemination table shows all that anybody waits for: nobody still reads events from
+        before its registration."""
+        return all(one.done >= one.matched_from for one in self.all.values())
+
     # Registration and recovery.
 
     def receive_register(self, sender: Contact, register: Register) -> None:

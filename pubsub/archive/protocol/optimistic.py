@@ -47,6 +47,9 @@ class OptimisticSubscriber(Subscriber):
             del self._ids[next(iter(self._ids))]
         self._deliver(numbered)
 
+    def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
+        return ()
+
     def _forget_numbers(self) -> None:
         self._numbers.clear()
 

@@ -37,6 +37,12 @@ class OrderedSubscriber(Subscriber):
         self.done.raise_to(numbered.stream, numbered.catenation)
         self._done_with_one()
 
+    def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
+        position = Frontier(self.done.marks())
+        if self._in_hand:
+            position.raise_to(self._in_hand[0].stream, self._in_hand[0].catenation)
+        return position.marks()
+
     def _forget_numbers(self) -> None:
         self._held.clear()
         self._granted.clear()

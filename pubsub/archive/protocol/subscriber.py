@@ -124,6 +124,10 @@ class Subscriber:
         if self.archive is not None:
             self._register()
 
+    def tell_done(self) -> None:
+        """Tell the archive at once what the application is done with."""
+        self._send_invoice()
+
     def close(self) -> None:
         self._closed = True
         for timer in (self._asking, self._invoice_timer, self._heartbeat):
@@ -283,6 +287,10 @@ class Subscriber:
 
     def done_with_next(self) -> None:
         """The application is done with the oldest event that it was given and was not done with."""
+        raise NotImplementedError
+
+    def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
+        """What the application will be done with when it is done with the oldest event in its hands."""
         raise NotImplementedError
 
     def _forget_numbers(self) -> None:

@@ -1,0 +1,254 @@
+"""An archive: keeps the events of its topics on stable storage, and replays them.
+
+    async with Archive(topics=["/soccer"], store="sqlite:///events.db", bootstrap=["127.0.0.1:4000"]) as
+    archive:
+        await archive.failed()                 # runs until its store fails
+
+It manages a topic together with its subtopics, and is found in the directory by publishers and subscribers
+wherever it runs. Several archives of one topic are replicas of each other. Leaving the block stops the
+archive; the next one on the same store goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from overlay.contact import Contact
+from overlay.entropy import entropy
+from overlay.errors import ClosedError, UsageError
+from pubsub.archive.directory_names import archives_of
+from pubsub.archive.errors import ArchiveError, DurableUsageError
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.managed_topic import ManagedTopic
+from pubsub.archive.protocol.messages import Companion, Discover, Invoice, Register
+from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.store import (
+    Change,
+    GroupCommit,
+    Note,
+    Retention,
+    Store,
+    StoreError,
+    plan_drop,
+)
+from pubsub.archive.store.opening import open_store
+from pubsub.node import Node
+from pubsub.topic import Topic
+
+REPLICA = "replica"
+REPLICA_BYTES = 16
+RETENTION_SECONDS = 5.0
+"""How often an archive looks for what it may forget."""
+
+
+class Archive:
+    """One archive; enter it with `async with`."""
+
+    def __init__(
+        self,
+        topics: Sequence[str | type | Topic],
+        store: str | Store = "sqlite:///events.db",
+        *,
+        node: Node | None = None,
+        retention: Retention | None = None,
+        config: DurableConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        """`store`: a URL (`sqlite:///file`, `file:///directory`, `postgresql://...`) or an open store.
+        `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`."""
+        if isinstance(topics, str):
+            raise DurableUsageError(f"topics is a list of topics: write [{topics!r}]")
+        if node is not None and settings:
+            raise DurableUsageError("give the archive a node or the settings of one, not both")
+        self._names = [Topic.of(topic).name for topic in topics]
+        self.topics: dict[str, ManagedTopic] = {}
+        self._store_given = store
+        self._given = node
+        self.node = node or Node(**settings)
+        self._retention = retention or Retention()
+        self._config = config or DurableConfig()
+        self._store: Store | None = None
+        self._failure: asyncio.Future[StoreError] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Self:
+        if self._store is not None or self._closed:
+            raise UsageError("an archive is entered once; make another one")
+        if self._given is None:
+            await self.node.__aenter__()
+        try:
+            attachment = self.node.attachment
+            self._runtime, self._directory = attachment.runtime, attachment.directory
+            given = self._store_given
+            self._store = open_store(given) if isinstance(given, str) else given
+            self._writer = GroupCommit(self._store)
+            self._failure = asyncio.get_running_loop().create_future()
+            self._serve()
+            self.node.manages = self.topics.__contains__
+            for name in self._names:
+                await self.manage(name)
+            self._tasks.append(asyncio.create_task(self._forget_old()))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop: what was acknowledged is safe, the rest is the publishers' to send again."""
+        if self._closed:
+            return
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for name, topic in self.topics.items():
+            topic.close()
+            self._directory.withdraw(archives_of(name))
+        if self._store is not None:
+            for kind in self._handlers():
+                self._runtime.off(kind)
+            await self._writer.close()
+            if isinstance(self._store_given, str):
+                self._store.close()
+        if self._given is None:
+            await self.node.close()
+
+    async def failed(self) -> None:
+        """Wait until the store fails, if it ever does, and raise `ArchiveError`."""
+        if self._failure is None:
+            raise ClosedError("the archive is not running: use it inside `async with`")
+        error = await asyncio.shield(self._failure)
+        raise ArchiveError(f"the archive has stopped, since its store failed: {error}")
+
+    # Topics.
+
+    async def manage(self, topic: str | type | Topic) -> None:
+        """Manage one more topic, from here on."""
+        name = Topic.of(topic).name
+        if name in self.topics:
+            return
+        assert self._store is not None
+        replica = self._store.notes(name, REPLICA).get(REPLICA)
+        if replica is None:
+            replica = entropy().randbytes(REPLICA_BYTES)
+            await self._writer.commit([Note(name, REPLICA, replica)])
+        self.topics[name] = ManagedTopic(
+            ArchiveWorld(
+                self._runtime.context("channel"),
+                name,
+                replica,
+                self._store,
+                self._commit,
+                _wall_clock(),
+                self._config,
+                self._runtime.metrics,
+            )
+        )
+        self._directory.announce(archives_of(name))
+
+    def status(self) -> dict[str, Any]:
+        """By topic: events, bytes, durable subscribers and how far they are."""
+        assert self._store is not None
+        store = self._store
+        return {
+            name: {
+                "events": store.count(name),
+                "bytes": store.size(name),
+                "first": store.first_sequence(name),
+                "last": store.last_sequence(name),
+                "load": topic.load,
+                "subscribers": {
+                    entity.name: {
+                        "sync": entity.sync,
+                        "done": entity.done,
+                        "here": entity.session is not None,
+                    }
+                    for entity in topic.entities.all.values()
+                },
+            }
+            for name, topic in self.topics.items()
+        }
+
+    # Messages and commits.
+
+    def _handlers(self) -> dict[type, Callable[[ManagedTopic], Callable[[Contact, Any], None]]]:
+        return {
+            Discover: lambda topic: topic.receive_discover,
+            Companion: lambda topic: topic.receive_companion,
+            Register: lambda topic: topic.entities.receive_register,
+            Invoice: lambda topic: topic.entities.receive_invoice,
+        }
+
+    def _serve(self) -> None:
+        for kind, handler in self._handlers().items():
+            self._runtime.on(kind, self._dispatch(handler))
+
+    def _dispatch(
+        self, handler: Callable[[ManagedTopic], Callable[[Contact, Any], None]]
+    ) -> Callable[[Contact, Any], None]:
+        def receive(sender: Contact, message: Any) -> None:
+            topic = self.topics.get(message.topic)
+            if topic is not None and not self._closed and not self._has_failed:
+                handler(topic)(sender, message)
+
+        return receive
+
+    @property
+    def _has_failed(self) -> bool:
+        return self._failure is not None and self._failure.done()
+
+    def _commit(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
+        try:
+            committed = self._writer.submit(changes)
+        except (StoreError, ClosedError) as error:
+            self._fail(error)
+            return
+
+        def settled(future: asyncio.Future[None]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                self._fail(error)
+            elif not future.cancelled() and not self._closed:
+                then()
+
+        committed.add_done_callback(settled)
+
+    def _fail(self, error: BaseException) -> None:
+        """What the disk has is not known: serve nobody any more. The next start reads what it has."""
+        if isinstance(error, StoreError) and self._failure is not None and not self._failure.done():
+            self._failure.set_result(error)
+            for topic in self.topics.values():
+                topic.close()
+
+    async def _forget_old(self) -> None:
+        if self._retention.is_unlimited:
+            return
+        assert self._store is not None
+        now = _wall_clock()
+        while not self._has_failed:
+            await asyncio.sleep(RETENTION_SECONDS)
+            for topic in self.topics.values():
+                if topic.entities.all_matched or self._retention.drop_unseen:
+                    drop = plan_drop(self._store, topic.topic, self._retention, now())
+                    if drop is not None:
+                        self._commit([drop], lambda: None)
+
+
+def _wall_clock() -> Callable[[], float]:
+    """Seconds since 1970; on a virtual network the seed's."""
+    return lambda: time.time()

@@ -1,0 +1,179 @@
+"""A node's use of archives: finds them, and hands their messages to its durable publishers and
+subscribers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from overlay.errors import ClosedError
+from overlay.membership.interface import TopicDirectory
+from overlay.runtime import Runtime
+from pubsub.archive.directory_names import archives_of, managed_topics
+from pubsub.archive.errors import NoArchiveFound
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.finder import MOST_ASKED, Finder, Found
+from pubsub.archive.protocol.messages import AckResponse, Negotiation, Notice, Offer
+from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.subscriber import Subscriber
+from pubsub.topic import Topic
+
+
+class DurableClient:
+    """One for each node that publishes or subscribes durably."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        directory: TopicDirectory,
+        manages: Callable[[str], bool],
+        config: DurableConfig,
+    ) -> None:
+        """`manages`: whether this very node manages a topic, which the directory does not tell it."""
+        self.runtime = runtime
+        self.config = config
+        self._directory = directory
+        self._manages = manages
+        self._finders: dict[Finder, None] = {}
+        self._publishers: dict[str, Publisher] = {}
+        self._subscribers: dict[tuple[str, str], Subscriber] = {}
+        self._closed = False
+        runtime.on(Offer, self._receive_offer)
+        runtime.on(Negotiation, self._receive_negotiation)
+        runtime.on(AckResponse, self._receive_response)
+        runtime.on(Notice, self._receive_notice)
+
+    def close(self) -> None:
+        """Nothing of durable delivery runs any more; what was not safe is forgotten."""
+        self._closed = True
+        for kind in (Offer, Negotiation, AckResponse, Notice):
+            self.runtime.off(kind)
+        for finder in self._finders:
+            finder.stop()
+        for publisher in self._publishers.values():
+            publisher.close()
+        for subscriber in self._subscribers.values():
+            subscriber.close()
+
+    # Finding archives.
+
+    def search(
+        self,
+        topics: tuple[str, ...],
+        publisher: bytes,
+        found: Callable[[Found], None],
+        avoid: PeerId | None = None,
+    ) -> Finder:
+        """Look for an archive until there is one, or the search is stopped."""
+
+        def done(result: Found) -> None:
+            self._finders.pop(finder, None)
+            found(result)
+
+        finder = Finder(
+            self.runtime.context("channel"),
+            topics,
+            publisher,
+            self._lookup,
+            self.config,
+            done,
+            avoid,
+        )
+        self._finders[finder] = None
+        finder.start()
+        return finder
+
+    def stop(self, finder: Finder) -> None:
+        finder.stop()
+        self._finders.pop(finder, None)
+
+    async def find(self, topic: Topic, publisher: bytes, within: float) -> Found:
+        """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` after so long."""
+        result: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+
+        def found(one: Found) -> None:
+            if not result.done():
+                result.set_result(one)
+
+        finder = self.search(managed_topics(topic), publisher, found)
+        try:
+            async with asyncio.timeout(within):
+                return await result
+        except TimeoutError:
+            raise NoArchiveFound(
+                f"no archive of {topic} or a super-topic has answered within {within:g} s: start one with "
+                f"`camcast archive --topic {topic}`, or wait longer"
+            ) from None
+        finally:
+            self.stop(finder)
+
+    def _lookup(self, topic: str, found: Callable[[tuple[Contact, ...]], None]) -> None:
+        here = (self.runtime.contact,) if self._manages(topic) else ()
+        self._directory.contacts(
+            archives_of(topic), MOST_ASKED, lambda others: found((*here, *others))
+        )
+
+    def _receive_offer(self, sender: Contact, offer: Offer) -> None:
+        for finder in list(self._finders):
+            finder.receive(sender, offer)
+
+    # Publishers and subscribers, by managed topic.
+
+    def add_publisher(self, publisher: Publisher) -> None:
+        self._check_open()
+        self._publishers[publisher.topic] = publisher
+
+    def publisher(self, topic: str) -> Publisher | None:
+        return self._publishers.get(topic)
+
+    def search_for_publisher(self, publisher: Publisher) -> None:
+        """Find a publisher another archive of its topic."""
+        self.search(
+            (publisher.topic,),
+            self.runtime.contact.id,
+            lambda found: publisher.use(found.archive, found.catenation),
+        )
+
+    def add_subscriber(self, subscriber: Subscriber) -> None:
+        self._check_open()
+        asked = subscriber.subscribing
+        self._subscribers[asked.topic, asked.entity] = subscriber
+
+    def remove_subscriber(self, subscriber: Subscriber) -> None:
+        asked = subscriber.subscribing
+        if self._subscribers.get((asked.topic, asked.entity)) is subscriber:
+            del self._subscribers[asked.topic, asked.entity]
+        subscriber.close()
+
+    def search_for_subscriber(self, subscriber: Subscriber) -> None:
+        """Find a subscriber another archive of its topic."""
+        topic = subscriber.subscribing.topic
+        self.search((topic,), b"", partial(_use, subscriber))
+
+    def has_subscriber(self, topic: str, entity: str) -> bool:
+        return (topic, entity) in self._subscribers
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the node was closed while an archive was sought")
+
+    def _receive_negotiation(self, sender: Contact, negotiation: Negotiation) -> None:
+        publisher = self._publishers.get(negotiation.topic)
+        if publisher is not None:
+            publisher.receive(sender, negotiation)
+
+    def _receive_response(self, sender: Contact, response: AckResponse) -> None:
+        subscriber = self._subscribers.get((response.topic, response.entity))
+        if subscriber is not None:
+            subscriber.receive_response(sender, response)
+
+    def _receive_notice(self, sender: Contact, notice: Notice) -> None:
+        subscriber = self._subscribers.get((notice.topic, notice.entity))
+        if subscriber is not None:
+            subscriber.receive_notice(sender, notice)
+
+
+def _use(subscriber: Subscriber, found: Found) -> None:
+    subscriber.use(found.archive)

@@ -1,0 +1,48 @@
+"""A node's durable side, made when it is first used: its streams to archives and its durable
+subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from overlay.entropy import entropy
+from pubsub.archive.client import DurableClient
+from pubsub.archive.durable_subscription import DurableSubscription
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.frontier import RUN_BYTES
+from pubsub.archive.publishing import DurablePublishers
+from pubsub.topic import Pattern
+
+if TYPE_CHECKING:
+    from pubsub.node import Node
+
+
+class Durability:
+    """One for each node; closed before it."""
+
+    def __init__(self, node: Node, config: DurableConfig | None = None) -> None:
+        attachment = node.attachment
+        self.client = DurableClient(
+            attachment.runtime,
+            attachment.directory,
+            lambda topic: node.manages(topic),
+            config or DurableConfig(),
+        )
+        self.publishers = DurablePublishers(self.client, entropy().randbytes(RUN_BYTES))
+        self._node = node
+        self._subscriptions: list[DurableSubscription] = []
+
+    def subscribe(
+        self, pattern: Pattern, name: str, options: dict[str, Any]
+    ) -> DurableSubscription:
+        """See `pubsub.archive.durable_subscription`."""
+        subscription = DurableSubscription(self._node, self.client, pattern, name, **options)
+        self._subscriptions = [one for one in self._subscriptions if not one.is_ended]
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.end()
+        self.publishers.close()
+        self.client.close()

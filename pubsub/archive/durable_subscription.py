@@ -1,0 +1,338 @@
+"""A durable subscription: it gets what it missed, however long it was away.
+
+    async with node.subscribe("/soccer", durable="scores", since="beginning") as events:
+        async for event in events:
+            ...                                # done with it when the next one is asked for
+
+The archive keeps everything for the name `scores` from its first registration on, until it has been done
+with: by asking for the next event, or by leaving the block without an exception.
+
+`delivery="ordered"` (the default): each event once, in each publisher's order, when the archive has noted
+that it is delivered. Should this process crash, the events that it had not asked on from come again, and
+are marked `redelivered`; unless the application keeps `position` together with its results and passes it as
+`resume`. `delivery="optimistic"`: an event comes at once, live or from the archive, in any order, not twice
+in one life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+
+import msgpack
+
+from overlay.errors import ClosedError
+from overlay.wire import WireError
+from pubsub.archive.client import DurableClient
+from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
+from pubsub.archive.errors import ArchiveError, DurableUsageError
+from pubsub.archive.live_feed import LiveFeed
+from pubsub.archive.protocol.interest import Interest
+from pubsub.archive.protocol.optimistic import OptimisticSubscriber
+from pubsub.archive.protocol.ordered import OrderedSubscriber
+from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
+from pubsub.event import Event
+from pubsub.topic import Pattern
+
+if TYPE_CHECKING:
+    from pubsub.node import Node
+
+Delivery = Literal["ordered", "optimistic"]
+Begin = Literal["now", "beginning"] | int | float | datetime
+
+GOODBYE_SECONDS = 1.0
+"""How long leaving waits for the archive to hear what the application is done with."""
+
+MAX_NAME_BYTES = 255
+_log = logging.getLogger(__name__)
+
+
+class DurableOptions(TypedDict, total=False):
+    """What may be said of a durable subscription besides its topic and name."""
+
+    since: Begin
+    """Where a name begins that the archive does not know: "now", "beginning", a sequence number (int), or a
+    time (datetime, or float seconds since 1970). One that it knows goes on where it was."""
+    delivery: Delivery
+    where: str | None
+    """A condition on the events' data (see `pubsub.filters`), which the archive evaluates."""
+    resume: bytes | None
+    """The `position` that the application kept."""
+    within: float
+    """Seconds that finding an archive and registering may take each."""
+
+
+class DurableSubscription:
+    """Made by `Node.subscribe`; iterate over it inside `async with`, from one task at a time."""
+
+    def __init__(
+        self,
+        node: Node,
+        client: DurableClient,
+        pattern: Pattern,
+        name: str,
+        *,
+        since: Begin = "now",
+        delivery: Delivery = "ordered",
+        where: str | None = None,
+        resume: bytes | None = None,
+        within: float = 30.0,
+    ) -> None:
+        if not name or len(name.encode()) > MAX_NAME_BYTES:
+            raise DurableUsageError(
+                f"durable={name!r} is no name: it has 1 to {MAX_NAME_BYTES} bytes"
+            )
+        if delivery not in ("ordered", "optimistic"):
+            raise DurableUsageError(f'delivery is "ordered" or "optimistic", not {delivery!r}')
+        if resume is not None and delivery != "ordered":
+            raise DurableUsageError('resume goes with delivery="ordered"')
+        self.pattern = pattern
+        self.name = name
+        self.gaps: list[tuple[int, int]] = []
+        """Sequence numbers, first and last, that the archive's retention removed before they were
+        delivered."""
+        self._node = node
+        self._client = client
+        self._since = _since(since)
+        self._delivery = delivery
+        self._interest = Interest(pattern.text, where or "").packed()
+        self._resume = _unpack_position(resume)
+        self._within = within
+        self._signed = node.config.signatures
+        self._queue: deque[DurableEvent | None] = deque()
+        self._in_hand = False
+        self._missed = 0
+        self._live: dict[bytes, Event] = {}
+        self._feed: LiveFeed | None = None
+        self._core: Subscriber | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        self._registered: asyncio.Future[str] | None = None
+        self._ended = False
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Self:
+        """Register. From here on nothing that is archived for this name is missed."""
+        if self._core is not None or self._ended:
+            raise DurableUsageError("a subscription is entered once; call subscribe again")
+        found = await self._client.find(self.pattern.topic, b"", self._within)
+        if self._client.has_subscriber(found.topic, self.name):
+            raise DurableUsageError(
+                f"{self.name!r} is subscribed to {found.topic} on this node already"
+            )
+        self._registered = asyncio.get_running_loop().create_future()
+        self._core = self._make_core(found.topic)
+        self._client.add_subscriber(self._core)
+        try:
+            if isinstance(self._core, OptimisticSubscriber):
+                self._feed = LiveFeed(self._node, self.pattern, self._heard)
+                await self._feed.__aenter__()
+            self._core.use(found.archive)
+            await self._until_registered()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    def _make_core(self, topic: str) -> Subscriber:
+        kind = OrderedSubscriber if self._delivery == "ordered" else OptimisticSubscriber
+        core: Subscriber = kind(
+            self._client.runtime.context("channel"),
+            Subscribing(topic, self.name, self._interest, *self._since),
+            self._client.config,
+            deliver=self._deliver,
+            on_gap=self._gap,
+            on_silent=lambda: self._client.search_for_subscriber(core),
+            on_registered=self._answered,
+            position=self._resume,
+        )
+        return core
+
+    async def _until_registered(self) -> None:
+        assert self._registered is not None
+        try:
+            async with asyncio.timeout(self._within):
+                refused = await asyncio.shield(self._registered)
+        except TimeoutError:
+            raise ArchiveError(
+                f"no archive has registered {self.name!r} within {self._within:g} s: try again"
+            ) from None
+        if refused:
+            raise ArchiveError(f"the archive did not register {self.name!r}: {refused}")
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None and not self._ended:
+            self._done()
+            await self._say_goodbye()
+        await self._close()
+
+    async def close(self) -> None:
+        """End the subscription; the archive goes on keeping everything for its name."""
+        await self.__aexit__(None, None, None)
+
+    async def leave(self) -> None:
+        """End the subscription for good: the archive forgets the name and keeps nothing for it any more."""
+        core = self._running()
+        self._registered = asyncio.get_running_loop().create_future()
+        core.leave()
+        try:
+            await self._until_registered()
+        finally:
+            await self._close()
+
+    async def _say_goodbye(self) -> None:
+        """Let the archive hear what the application is done with, if it is there."""
+        core = self._core
+        if core is None or core.archive is None:
+            return
+        core.tell_done()
+        try:
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._client.runtime.channels.to(core.archive).drained()
+        except (TimeoutError, ClosedError):
+            pass
+
+    async def _close(self) -> None:
+        self._ended = True
+        if self._core is not None:
+            self._client.remove_subscriber(self._core)
+        if self._feed is not None:
+            feed, self._feed = self._feed, None
+            await feed.close()
+        self._wake()
+
+    def end(self) -> None:
+        """The node is closing: the iterator ends."""
+        self._ended = True
+        self._queue.clear()
+        self._wake()
+
+    @property
+    def is_ended(self) -> bool:
+        return self._ended
+
+    # What the archive says.
+
+    def _answered(self, refused: str) -> None:
+        if self._registered is not None and not self._registered.done():
+            self._registered.set_result(refused)
+
+    def _gap(self, first: int, last: int) -> None:
+        self.gaps.append((first, last))
+        self._missed += last - first + 1
+        self._node.metrics.counter(
+            "durable_gaps", "Times that a durable subscriber was told of removed events."
+        ).add()
+        _log.warning("%s: events %d to %d of its archive are gone", self.name, first, last)
+
+    def _heard(self, event: Event) -> None:
+        assert isinstance(self._core, OptimisticSubscriber)
+        if len(self._queue) < self._client.config.unread:
+            self._live[event.id] = event
+            self._core.heard(event.id, event.id)
+            self._live.pop(event.id, None)
+
+    def _deliver(self, numbered: Numbered) -> None:
+        assert self._core is not None
+        event: DurableEvent | None
+        missed, self._missed = self._missed, 0
+        live = self._live.get(numbered.event)
+        if live is not None:
+            event = from_gossip(live, missed)
+        else:
+            try:
+                event = from_archive(numbered, self._core.subscribing.topic, missed, self._signed)
+            except WireError as error:
+                drops = self._node.metrics.family(
+                    "events_dropped", "reason", "Events dropped, by reason."
+                )
+                drops.add(error.reason)
+                event = None
+        self._queue.append(event)
+        self._wake()
+
+    # What the application does.
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> DurableEvent:
+        self._done()
+        while True:
+            while self._queue:
+                event = self._queue.popleft()
+                self._in_hand = True
+                if event is not None:
+                    return event
+                self._done()
+            if self._ended:
+                raise StopAsyncIteration
+            self._running()
+            if self._arrival is not None:
+                raise DurableUsageError("another task is waiting for this subscription's events")
+            self._arrival = asyncio.get_running_loop().create_future()
+            try:
+                await self._arrival
+            finally:
+                self._arrival = None
+
+    def __len__(self) -> int:
+        """How many events wait here; the archive has more."""
+        return len(self._queue)
+
+    @property
+    def position(self) -> bytes:
+        """What the application is done with, the event in hand included: to be kept with its results, in
+        one transaction, and passed as `resume`. It grows with the number of publishers."""
+        core = self._running()
+        marks = core.position_with_next() if self._in_hand else core.done.marks()
+        packed: bytes = msgpack.packb(marks)
+        return packed
+
+    def _done(self) -> None:
+        if self._in_hand:
+            self._in_hand = False
+            if self._core is not None:
+                self._core.done_with_next()
+
+    def _running(self) -> Subscriber:
+        if self._core is None or self._ended:
+            raise DurableUsageError("use a subscription inside `async with`")
+        return self._core
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+def _since(begin: Begin) -> tuple[Since, float]:
+    if isinstance(begin, datetime):
+        return "time", begin.timestamp()
+    if isinstance(begin, bool) or not isinstance(begin, int | float):
+        if begin in ("now", "beginning"):
+            return begin, 0.0
+        raise DurableUsageError(
+            'since is "now", "beginning", a sequence number (int), or a time (datetime, or float seconds '
+            f"since 1970), not {begin!r}"
+        )
+    return ("sequence" if isinstance(begin, int) else "time"), float(begin)
+
+
+def _unpack_position(resume: bytes | None) -> tuple[tuple[bytes, int], ...]:
+    if resume is None:
+        return ()
+    try:
+        marks: Sequence[Any] = msgpack.unpackb(resume)
+        return tuple((bytes(stream), int(mark)) for stream, mark in marks)
+    except (ValueError, TypeError, msgpack.UnpackException):
+        raise DurableUsageError("resume is no position of a durable subscription") from None

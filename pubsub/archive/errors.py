@@ -1,0 +1,31 @@
+"""What durable delivery may raise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from overlay.errors import CamcastError, NetworkError, UsageError
+
+if TYPE_CHECKING:
+    from pubsub.receipt import Receipt
+
+
+class ArchiveError(CamcastError):
+    """The archive cannot do this, or cannot go on; the text says why."""
+
+
+class DurableUsageError(UsageError):
+    """Durable delivery was asked for in a way that cannot work."""
+
+
+class NoArchiveFound(NetworkError):
+    """No archive that manages the topic has answered."""
+
+
+class NotSafe(NetworkError):
+    """An event was published and is not known to be safe: it may still become so."""
+
+    def __init__(self, text: str, receipt: Receipt) -> None:
+        super().__init__(text)
+        self.receipt = receipt
+        """To go on waiting: `await error.receipt.durable.wait_safe()`."""

@@ -1,0 +1,26 @@
+"""The live events of a topic, for a subscription that the archive fills up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pubsub.event import Event
+from pubsub.subscription import Subscription
+from pubsub.topic import Pattern
+
+if TYPE_CHECKING:
+    from pubsub.node import Node
+
+
+class LiveFeed(Subscription):
+    """Hands each event on at once and keeps none."""
+
+    def __init__(self, node: Node, pattern: Pattern, heard: Callable[[Event], None]) -> None:
+        drops = node.metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+        super().__init__(node, pattern, drops, "none", "drop_oldest", 1)
+        self._heard = heard
+
+    def offer(self, event: Event) -> None:
+        if self.pattern.matches(event.topic):
+            self._heard(event)

@@ -1,0 +1,185 @@
+"""Durable publishing: an event's companion goes to an archive, and its receipt tells when it is safe."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from typing import TYPE_CHECKING
+
+from overlay.errors import ClosedError
+from pubsub.archive.client import DurableClient
+from pubsub.archive.errors import DurableUsageError, NotSafe
+from pubsub.archive.protocol.archived_event import pack_event
+from pubsub.archive.protocol.publisher import Publisher
+from pubsub.topic import Topic
+
+if TYPE_CHECKING:
+    from pubsub.receipt import Receipt
+
+DEADLINE = 30.0
+"""Seconds that a durable event has to become safe, unless told otherwise."""
+
+_Waiting = list[tuple[int, int, asyncio.Future[None]]]
+
+
+class DurableOutcome:
+    """What is known of an event at its archive; kept up after `publish` returned."""
+
+    __slots__ = ("_publishing", "catenation", "copies", "topic")
+
+    def __init__(self, publishing: DurablePublishing, catenation: int, copies: int) -> None:
+        self._publishing = publishing
+        self.topic = publishing.core.topic
+        """The managed topic: the event's own or a super-topic."""
+        self.catenation = catenation
+        """The publisher's number for it there; it goes on after a restart under the same identity."""
+        self.copies = copies
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it is on stable storage at `copies` replicas."""
+        return self._publishing.core.is_safe(self.catenation, self.copies)
+
+    async def wait_safe(self, within: float | None = None) -> None:
+        """Wait until it is safe; `TimeoutError` after so many seconds."""
+        if not self.is_safe:
+            async with asyncio.timeout(within):
+                await self._publishing.safe(self.catenation, self.copies)
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas the archive knows of, itself included; 0 when none has answered."""
+        return self._publishing.core.replicas
+
+    def __repr__(self) -> str:
+        return f"DurableOutcome({self.topic} #{self.catenation}, safe: {self.is_safe})"
+
+
+class DurablePublishing:
+    """This node's stream of events to the archives of one managed topic."""
+
+    def __init__(self, client: DurableClient, topic: str, run: bytes) -> None:
+        self._waiting: dict[int, _Waiting] = {}
+        """By the number of copies that is waited for: heaps of catenation numbers."""
+        self._for_room: list[asyncio.Future[None]] = []
+        self._waits = 0
+        self._closed = False
+        self.core = Publisher(
+            client.runtime.context("channel"),
+            topic,
+            run,
+            client.config,
+            on_progress=self._progress,
+            on_silent=lambda: client.search_for_publisher(self.core),
+        )
+
+    def add(self, body: bytes, signature: bytes, copies: int) -> DurableOutcome:
+        """Send an event to the archive."""
+        return DurableOutcome(self, self.core.add(pack_event(body, signature), copies), copies)
+
+    async def room(self) -> None:
+        """Wait while as many events as may be kept wait to become safe."""
+        while not self.core.has_room:
+            change = self._future()
+            self._for_room.append(change)
+            await change
+
+    async def safe(self, catenation: int, copies: int) -> None:
+        """Wait until an event is safe."""
+        if not self.core.is_safe(catenation, copies):
+            change = self._future()
+            self._waits += 1
+            heap = self._waiting.setdefault(copies, [])
+            heapq.heappush(heap, (catenation, self._waits, change))
+            await change
+
+    def _future(self) -> asyncio.Future[None]:
+        if self._closed:
+            raise ClosedError("the node was closed before the event was safe")
+        return asyncio.get_running_loop().create_future()
+
+    def _progress(self) -> None:
+        for copies, heap in self._waiting.items():
+            while heap and self.core.is_safe(heap[0][0], copies):
+                _settle(heapq.heappop(heap)[2])
+        if self._for_room and self.core.has_room:
+            waiting, self._for_room = self._for_room, []
+            for change in waiting:
+                _settle(change)
+
+    def close(self) -> None:
+        """Whoever still waits gets `ClosedError`."""
+        self._closed = True
+        self.core.close()
+        waiting = [entry[2] for heap in self._waiting.values() for entry in heap]
+        for change in (*waiting, *self._for_room):
+            if not change.done():
+                change.set_exception(ClosedError("the node was closed before the event was safe"))
+
+
+def _settle(change: asyncio.Future[None]) -> None:
+    if not change.done():
+        change.set_result(None)
+
+
+class DurablePublishers:
+    """The streams of one node, made on first use."""
+
+    def __init__(self, client: DurableClient, run: bytes) -> None:
+        self._client = client
+        self._run = run
+        self._by_topic: dict[str, DurablePublishing] = {}
+        """By the topic published to."""
+        self._managed: dict[str, DurablePublishing] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+
+    async def open(self, topic: Topic, copies: int, within: float) -> DurablePublishing:
+        """The stream for a topic, once its archive has been found and there is room for one more event."""
+        if not isinstance(copies, int) or copies < 1:
+            raise DurableUsageError(f"copies is a number of replicas, 1 or more, not {copies!r}")
+        if not within > 0:
+            raise DurableUsageError(f"deadline is seconds, more than 0, not {within!r}")
+        publishing = self._by_topic.get(topic.name)
+        if publishing is None:
+            async with self._opening.setdefault(topic.name, asyncio.Lock()):
+                publishing = self._by_topic.get(topic.name) or await self._find(topic, within)
+        if not publishing.core.has_room:
+            async with asyncio.timeout(within):
+                await publishing.room()
+        return publishing
+
+    async def _find(self, topic: Topic, within: float) -> DurablePublishing:
+        found = await self._client.find(topic, self._client.runtime.contact.id, within)
+        publishing = self._managed.get(found.topic)
+        if publishing is None:
+            publishing = DurablePublishing(self._client, found.topic, self._run)
+            self._client.add_publisher(publishing.core)
+            self._managed[found.topic] = publishing
+            publishing.core.use(found.archive, found.catenation)
+        self._by_topic[topic.name] = publishing
+        return publishing
+
+    async def last_catenation(self, topic: Topic, within: float) -> int:
+        """The number of this publisher's last event in the topic's archive, earlier lives included."""
+        return (await self.open(topic, 1, within)).core.last
+
+    def close(self) -> None:
+        for publishing in self._managed.values():
+            publishing.close()
+
+
+async def wait_until_safe(receipt: Receipt, within: float) -> None:
+    """Wait for a durable event's archive; `NotSafe` when it does not say so in time."""
+    outcome = receipt.durable
+    assert outcome is not None
+    try:
+        await outcome.wait_safe(within)
+    except TimeoutError:
+        why = "no archive has answered"
+        if outcome.replicas:
+            why = f"{outcome.replicas} replicas are known of the archive"
+        raise NotSafe(
+            f"event {outcome.catenation} of {outcome.topic} is not known to be on {outcome.copies} "
+            f"replicas within {within:g} s ({why}); it is still being sent",
+            receipt,
+        ) from None

@@ -1,0 +1,221 @@
+"""Nodes that publish and subscribe durably, over the virtual network with virtual disks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from overlay.identity import Identity
+from overlay.virtual import Latency, Network, nth_host
+from overlay.virtual.disk import VirtualDisk
+from pubsub import Node
+from pubsub.archive.archive import Archive
+from pubsub.archive.durable_event import DurableEvent
+from pubsub.archive.durable_subscription import DurableSubscription
+from pubsub.archive.errors import DurableUsageError, NoArchiveFound, NotSafe
+from pubsub.archive.store.append_files import AppendFileStore
+
+PORT = 4000
+
+
+class World:
+    """Nodes and archives, one a host; the first host has the node that all others know."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.stack = AsyncExitStack()
+        self.disks: dict[int, VirtualDisk] = {}
+        self.hosts = 0
+
+    def _settings(self, number: int, **settings: Any) -> dict[str, Any]:
+        known = {"bootstrap": [f"{nth_host(0)}:{PORT}"]} if number else {}
+        return {"listen": f"{nth_host(number)}:{PORT}", **known, **settings}
+
+    async def on_host(self, number: int, entering: Any) -> Any:
+        return await self.network.spawn(nth_host(number), self.stack.enter_async_context(entering))
+
+    async def node(self, **settings: Any) -> Node:
+        number, self.hosts = self.hosts, self.hosts + 1
+        node: Node = await self.on_host(number, Node(**self._settings(number, **settings)))
+        return node
+
+    async def archive(self, *topics: str, number: int | None = None, **options: Any) -> Archive:
+        if number is None:
+            number, self.hosts = self.hosts, self.hosts + 1
+        disk = self.disks.setdefault(number, VirtualDisk(seed=number))
+        store = AppendFileStore(disk, "/archive")
+        options = {**self._settings(number), **options}
+        archive: Archive = await self.on_host(number, Archive(topics, store, **options))
+        return archive
+
+    def crash(self, number: int) -> None:
+        self.network.crash(nth_host(number))
+        if number in self.disks:
+            self.disks[number].crash()
+
+    def restart(self, number: int) -> None:
+        self.network.restart(nth_host(number))
+
+
+def play(main: Callable[[World], Awaitable[None]], seed: int = 1, **network: Any) -> None:
+    world = World(Network(seed, **network))
+
+    async def run() -> None:
+        async with world.stack:
+            await main(world)
+
+    world.network.run(run())
+    assert not world.network.unhandled, world.network.unhandled
+
+
+async def take(events: DurableSubscription, count: int, within: float = 20.0) -> list[DurableEvent]:
+    taken: list[DurableEvent] = []
+    async with asyncio.timeout(within):
+        while len(taken) < count:
+            taken.append(await anext(events))
+    return taken
+
+
+@pytest.mark.parametrize("delivery", ["ordered", "optimistic"])
+def test_a_subscriber_gets_what_it_missed_while_it_was_away(delivery: Any) -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        publisher, reader = await world.node(), await world.node()
+        async with reader.subscribe("/soccer", durable="scores", delivery=delivery) as events:
+            for number in range(3):
+                receipt = await publisher.publish("/soccer/italy", number, durable=True)
+                assert receipt.durable is not None
+                assert receipt.durable.is_safe
+            assert [event.data for event in await take(events, 3)] == [0, 1, 2]
+        for number in range(3, 300):
+            await publisher.publish("/soccer", number, durable=True, wait="sent")
+        async with reader.subscribe("/soccer", durable="scores", delivery=delivery) as events:
+            assert [event.data for event in await take(events, 297)] == [*range(3, 300)]
+            await publisher.publish("/soccer", "live", durable=True)
+            (live,) = await take(events, 1)
+            assert live.data == "live"
+            assert not live.redelivered
+
+    play(main)
+
+
+def test_an_archive_that_crashes_comes_back_with_all_it_acknowledged() -> None:
+    async def main(world: World) -> None:
+        publisher, reader = await world.node(), await world.node()
+        await world.archive("/soccer")
+        async with reader.subscribe("/soccer", durable="scores", since="beginning") as events:
+            await asyncio.gather(
+                *(publisher.publish("/soccer", number, durable=True) for number in range(50))
+            )
+            world.crash(2)
+            sending = asyncio.gather(
+                *(
+                    publisher.publish("/soccer", number, durable=True, deadline=60)
+                    for number in range(50, 100)
+                )
+            )
+            await asyncio.sleep(3)
+            world.restart(2)
+            await world.archive("/soccer", number=2)
+            await sending
+            data = [event.data for event in await take(events, 100)]
+            assert data == [*range(100)]
+
+    play(main, latency=Latency.uniform(0.001, 0.01), loss=0.02)
+
+
+def test_a_publisher_learns_its_catenation_number_back() -> None:
+    identity = Identity.create()
+
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        publisher = await world.node(identity=identity)
+        for _ in range(3):
+            receipt = await publisher.publish("/soccer", durable=True)
+        await publisher.close()
+        assert receipt.durable is not None
+        assert receipt.durable.catenation == 3
+        again = await world.node(identity=identity)
+        receipt = await again.publish("/soccer", durable=True)
+        assert receipt.durable is not None
+        assert receipt.durable.catenation == 4
+
+    play(main)
+
+
+def test_what_cannot_be_safe_is_said() -> None:
+    async def main(world: World) -> None:
+        publisher = await world.node()
+        with pytest.raises(NoArchiveFound, match="no archive of /soccer"):
+            await publisher.publish("/soccer", durable=True, deadline=3)
+        await world.archive("/soccer")
+        with pytest.raises(NotSafe, match="2 replicas within 3 s") as raised:
+            await publisher.publish("/soccer", durable=True, copies=2, deadline=3)
+        assert raised.value.receipt.durable is not None
+        with pytest.raises(DurableUsageError, match="copies"):
+            await publisher.publish("/soccer", durable=True, copies=0)
+        with pytest.raises(DurableUsageError, match="no name"):
+            publisher.subscribe("/soccer", durable="")
+
+    play(main)
+
+
+def test_new_subscribers_begin_where_they_ask_to() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node = await world.node()
+        for number in range(10):
+            await node.publish("/soccer", number, durable=True)
+        times = []
+        async with node.subscribe("/soccer", durable="all", since="beginning") as events:
+            taken = await take(events, 10)
+            times = [event.archived for event in taken]
+        async with node.subscribe("/soccer", durable="some", since=times[4]) as events:
+            assert [event.data for event in await take(events, 6)] == [*range(4, 10)]
+        async with node.subscribe("/soccer", durable="new") as events:
+            await node.publish("/soccer", "next", durable=True)
+            assert [event.data for event in await take(events, 1)] == ["next"]
+
+    play(main)
+
+
+def test_the_archive_sends_only_what_a_subscriber_selects() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node = await world.node()
+        italy = node.subscribe("/soccer/italy", durable="italy", where="goals > 2")
+        async with italy as events:
+            for goals in range(6):
+                await node.publish("/soccer/spain", {"goals": goals}, durable=True)
+                await node.publish("/soccer/italy", {"goals": goals}, durable=True)
+            assert [event.data["goals"] for event in await take(events, 3)] == [3, 4, 5]
+            assert not len(events)
+
+    play(main)
+
+
+def test_a_position_kept_by_the_application_makes_a_crash_unseen() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        publisher = await world.node()
+        reader = await world.node()
+        for number in range(20):
+            await publisher.publish("/soccer", number, durable=True, wait="sent")
+        async with reader.subscribe("/soccer", durable="exact", since="beginning") as events:
+            done = []
+            while len(done) < 7:
+                event = await anext(events)
+                done.append(event.data)
+                position = events.position
+            world.crash(2)
+        world.restart(2)
+        reader = await world.on_host(2, Node(**world._settings(2)))
+        async with reader.subscribe("/soccer", durable="exact", resume=position) as events:
+            done += [event.data for event in await take(events, 13)]
+        assert done == [*range(20)]
+
+    play(main)
