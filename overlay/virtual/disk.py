@@ -14,6 +14,7 @@ first writes and a part of the next, or any of its sectors.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 SECTOR = 512
 """Bytes that a disk writes together or not at all."""
@@ -161,9 +162,18 @@ class VirtualDisk:
         self.flip(path, bit)
         return path, bit
 
-    def contents(self, path: str) -> bytes:
-        """What a program would read."""
-        return bytes(self._cached[path].cached)
+    def image(self) -> dict[str, bytes]:
+        """What programs would read, by path."""
+        return {path: bytes(self._cached[path].cached) for path in sorted(self._cached)}
+
+    @classmethod
+    def of(cls, image: Mapping[str, bytes], seed: int = 0) -> VirtualDisk:
+        """A disk with these files, all of them synced."""
+        disk = cls(seed)
+        for path, contents in image.items():
+            inode = disk._cached[path] = disk._platter[path] = _Inode()
+            inode.cached, inode.platter = bytearray(contents), bytearray(contents)
+        return disk
 
     # -- for its files --
 

@@ -1,9 +1,9 @@
 """A store of append-only files: every batch is one write at the end of one file, and one sync.
 
 A directory has the segments of one log, in order, and a mark. When a segment is full the next one begins with
-a snapshot of everything but the events. Events that were removed give their space back when less than half of
-their segment is left: the rest is written again at the end of the log, and the file is removed. Reads of
-events go to the files; where they are is in memory, about 100 bytes an event.
+a snapshot of everything but the events. Then the segments go of which less than half is left: the rest is
+written again at the end of the log, and the file is removed. Reads of events go to the files; where they are
+is in memory, about 100 bytes an event.
 
 Every record has a checksum (see `pubsub.archive.store.record`). After a crash the last batch is there whole
 or not at all; a bit that flipped anywhere costs one event, reported by `damage` and left out of reads.
@@ -98,6 +98,7 @@ class AppendFileStore(RegistryReads):
                 return
             if self._active.size >= self._segment_bytes:
                 self._begin_segment()
+                self._compact()
             self._batch += 1
             self._unsynced = self._active.append(self._batch, changes)  # type: ignore[assignment]
 
@@ -110,7 +111,6 @@ class AppendFileStore(RegistryReads):
             with self._lock:
                 self._log.settle(self._unsynced)
                 self._unsynced = []
-            self._compact()
 
     def close(self) -> None:
         if self._failure is None:
@@ -140,7 +140,9 @@ class AppendFileStore(RegistryReads):
             self._mark.put(self._batch)
 
     def _compact(self) -> None:
-        """Write the rest of mostly empty segments again, and remove their files."""
+        """Write the rest of mostly empty segments again, and remove their files.
+
+        Comes after a snapshot: without it, what their records removed elsewhere would be back."""
         for number, segment in list(self._segments.items()):
             if segment is self._active or segment.is_damaged:
                 continue

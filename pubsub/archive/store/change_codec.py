@@ -32,11 +32,12 @@ from pubsub.archive.store.sequence_ranges import Span
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Said at the beginning of a segment: the events and the replicas' tables that a topic has then."""
+    """Said at the beginning of a segment: a topic's events, and the lines of its replicas' tables."""
 
     topic: str
     spans: tuple[Span, ...]
-    replicas: tuple[bytes, ...]
+    lines: tuple[tuple[bytes, tuple[Span, ...]], ...]
+    """For each replica the numbers there of the events in its table."""
 
 
 _EVENT = struct.Struct(">QdBHHI")
@@ -106,6 +107,7 @@ def unpack_change(packed: memoryview) -> Change | Held:
         values[2] = _spans(values[2])
     elif kind is Held:
         values[1] = _spans(values[1])
+        values[2] = tuple((replica, _spans(spans)) for replica, spans in values[2])
     elif kind is Drop:
         values[1] = _spans(values[1])
         values[2] = tuple(Gap(entity, Span(*span), count) for entity, span, count in values[2])

@@ -108,7 +108,7 @@ class LogState:
     def snapshot(self) -> list[Change | Held]:
         """Everything but the events themselves and the lines of replicas' tables."""
         held = [
-            Held(topic, self._held(topic), tuple(self.tables.get(topic, {})))
+            Held(topic, self._held(topic), self._lines(topic))
             for topic in sorted({**self.registry.last, **self.indexes, **self.tables})
         ]
         return [*self.registry.changes(), *held]
@@ -119,6 +119,10 @@ class LogState:
         for span in self.damaged.get(topic, SequenceRanges()).spans():
             held.add(*span)
         return held.spans()
+
+    def _lines(self, topic: str) -> tuple[tuple[bytes, tuple[Span, ...]], ...]:
+        tables = self.tables.get(topic, {})
+        return tuple((replica, table.sequences().spans()) for replica, table in tables.items())
 
     def restore(self, snapshot: Iterable[Change | Held]) -> None:
         """Begin again with a snapshot that is whole: what it does not hold has been removed before it."""
@@ -131,10 +135,8 @@ class LogState:
             else:
                 changes.append((change, None))
         self.settle(changes)
-        for topic in [*self.indexes]:
+        for topic in {**self.indexes, **self.tables}:
             self._keep(topic, held.get(topic, Held(topic, (), ())))
-        for topic in [topic for topic in self.tables if topic not in held]:
-            del self.tables[topic]
         self.damaged = {}
         for topic, one in held.items():
             for span in one.spans:
@@ -144,9 +146,12 @@ class LogState:
         spans = SequenceRanges(held.spans)
         gone = SequenceRanges.of(s for s in self.index(topic).sequences if s not in spans)
         self._free(self.index(topic).drop(gone.spans()))
-        tables = self.tables.get(topic, {})
-        for replica in [replica for replica in tables if replica not in held.replicas]:
-            del tables[replica]
+        lines = dict(held.lines)
+        for replica, table in list(self.tables.get(topic, {}).items()):
+            if replica in lines:
+                table.keep(SequenceRanges(lines[replica]))
+            else:
+                del self.tables[topic][replica]
 
 
 _EMPTY = EventIndex()

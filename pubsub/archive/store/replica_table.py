@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from pubsub.archive.store.id_map import COUNTER_BYTES, IdMap, counter
 from pubsub.archive.store.number_map import NumberMap
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+
+_ALL = Span(0, (1 << 64) - 1)
 
 
 class ReplicaTable:
@@ -33,6 +35,16 @@ class ReplicaTable:
         counters = self._counters.items(*span)
         for (sequence, run), (_, count) in zip(self._runs.items(*span), counters, strict=True):
             yield sequence, runs[run] + count.to_bytes(COUNTER_BYTES, "big")
+
+    def sequences(self) -> SequenceRanges:
+        """All numbers that are known."""
+        return SequenceRanges.of(sequence for sequence, _ in self._runs.items(*_ALL))
+
+    def keep(self, sequences: SequenceRanges) -> None:
+        """Remove all numbers but these."""
+        for sequence, id in list(self.ids(_ALL)):
+            if sequence not in sequences:
+                self.remove(id)
 
     def remove(self, id: bytes) -> None:
         sequence = self._numbers.get(id)

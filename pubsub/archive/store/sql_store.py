@@ -154,7 +154,7 @@ class SqlStore(RegistryReads):
                     time,
                     size,
                     self._registry.waiting(
-                        topic, self._sequence(place), self._names.members[audience]
+                        topic, self._sequence(place), self._names.members.get(audience, ())
                     ),
                 )
                 for place, time, size, audience in rows
@@ -164,10 +164,12 @@ class SqlStore(RegistryReads):
         one = self.entity(topic, entity)
         if one is None:
             return []
+        damaged = self._damaged.get(topic, SequenceRanges())
         destined = (
             sequence
             for sequence, audience in self._audiences(topic, max(after, one.sync))
-            if entity in self._names.members[audience] and is_outstanding(one, sequence)
+            if (entity in self._names.members.get(audience, ()) or sequence in damaged)
+            and is_outstanding(one, sequence)
         )
         return list(islice(destined, limit))
 

@@ -71,8 +71,6 @@ class Schedule:
             self._last[topic] += chance.randrange(4)
             return Reserve(topic, self._last[topic])
         if kind == 1 and chance.random() < 0.2:
-            self._last[topic] = 0
-            self._catenations |= {(topic, publisher): 0 for publisher in PUBLISHERS}
             return ForgetTopic(topic)
         if kind == 2:
             return Deregister(topic, entity)
@@ -113,6 +111,10 @@ class Schedule:
             body=self.chance.randbytes(self.chance.choice((0, 10, 200))),
             destinations=tuple(e for e in ENTITIES if self.chance.random() < 0.5),
         )
+
+    def go_on_above(self, topic: str, last: int) -> None:
+        """Numbers up to `last` have been used by somebody else."""
+        self._last[topic] = max(self._last[topic], last)
 
     def span(self, topic: str) -> Span:
         first = self.chance.randrange(self._last[topic] + 2)

@@ -1,0 +1,130 @@
+"""What is forgotten, and what is not: by age, count and size, and who still waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.errors import UsageError
+from pubsub.archive.store import (
+    Acknowledge,
+    AdvanceSync,
+    Append,
+    Deregister,
+    Gap,
+    GapsTold,
+    Register,
+    Retention,
+    Span,
+    Store,
+    plan_drop,
+)
+from pubsub.archive.store import retention as retention_module
+from pubsub.archive.store.interface import Holding
+from tests.pubsub.archive.store.conftest import Opener
+from tests.pubsub.archive.store.schedules import event
+
+EVERYTHING_GONE = Retention(max_count=0)
+
+
+def filled(opener: Opener) -> Store:
+    """Ten events of 100 bytes, one a second; anna waits for the even ones, and nobody for the others."""
+    store = opener()
+    changes = [
+        Append(event(n, time=float(n), body=b"x" * 100, destinations=() if n % 2 else ("anna",)))
+        for n in range(1, 11)
+    ]
+    store.write([Register("/soccer", "anna", 0), *changes])
+    store.sync()
+    return store
+
+
+def forget(store: Store, retention: Retention, now: float = 10.0) -> list[int]:
+    """Apply the limits; what is left."""
+    drop = plan_drop(store, "/soccer", retention, now)
+    if drop is not None:
+        store.write([drop])
+        store.sync()
+    return [holding.sequence for holding in store.holdings("/soccer", 0, 100)]
+
+
+def assert_keeps_what_is_waited_for(store: Store) -> None:
+    assert forget(store, EVERYTHING_GONE) == [2, 4, 6, 8, 10]
+    assert store.outstanding("/soccer", "anna", 0, 10) == [2, 4, 6, 8, 10]
+
+
+def test_nothing_goes_that_a_registered_entity_has_not_had(opener: Opener) -> None:
+    assert_keeps_what_is_waited_for(filled(opener))
+
+
+@pytest.mark.parametrize(
+    "retention", [Retention(max_age=3.5), Retention(max_count=4), Retention(max_bytes=400)]
+)
+def test_limits_leave_the_newest(opener: Opener, retention: Retention) -> None:
+    store = filled(opener)
+    store.write([AdvanceSync("/soccer", "anna", 10)])
+    store.sync()
+    assert forget(store, retention) == [7, 8, 9, 10]
+    assert (store.count("/soccer"), store.size("/soccer")) == (4, 400)
+    assert forget(store, retention) == [7, 8, 9, 10]
+
+
+def test_what_was_acknowledged_goes_and_what_was_not_stays(opener: Opener) -> None:
+    store = filled(opener)
+    store.write([Acknowledge("/soccer", "anna", (Span(4, 6),))])
+    store.sync()
+    assert forget(store, EVERYTHING_GONE) == [2, 8, 10]
+
+
+def test_nothing_is_kept_for_one_who_has_left(opener: Opener) -> None:
+    store = filled(opener)
+    store.write([Deregister("/soccer", "anna")])
+    store.sync()
+    assert forget(store, EVERYTHING_GONE) == []
+    assert store.last_sequence("/soccer") == 10
+
+
+def test_when_told_so_unseen_events_go_and_leave_a_gap_to_be_told_of(opener: Opener) -> None:
+    store = filled(opener)
+    assert forget(store, Retention(max_count=5, drop_unseen=True)) == [6, 7, 8, 9, 10]
+    store.close()
+    store = opener()
+    entity = store.entity("/soccer", "anna")
+    assert entity is not None
+    assert entity.gaps == (Gap("anna", Span(2, 4), 2),)
+    assert store.outstanding("/soccer", "anna", 0, 10) == [6, 8, 10]
+    store.write([GapsTold("/soccer", "anna", 4)])
+    store.sync()
+    entity = store.entity("/soccer", "anna")
+    assert entity is not None
+    assert entity.gaps == ()
+
+
+def test_without_limits_nothing_goes(opener: Opener) -> None:
+    assert plan_drop(filled(opener), "/soccer", Retention(), 1e9) is None
+
+
+def test_an_inventory_of_many_pages_is_walked_to_the_end(opener: Opener) -> None:
+    store = opener()
+    store.write([Append(event(n, destinations=())) for n in range(1, 2502)])
+    store.sync()
+    assert forget(store, Retention(max_count=1)) == [2501]
+
+
+@pytest.mark.parametrize("field", ["max_age", "max_count", "max_bytes"])
+def test_a_limit_below_zero_is_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=field):
+        Retention(**{field: -1})
+
+
+def test_a_retention_that_ignores_who_waits_is_caught(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = retention_module._over_the_limits
+
+    def forgetful(*arguments: object) -> list[Holding]:
+        found = real(*arguments)  # type: ignore[arg-type]
+        return [Holding(one.sequence, one.time, one.size, ()) for one in found]
+
+    monkeypatch.setattr(retention_module, "_over_the_limits", forgetful)
+    with pytest.raises(AssertionError):
+        assert_keeps_what_is_waited_for(filled(opener))
