@@ -15,7 +15,7 @@ def suite() -> Suite:
     experiments += growth(NAME, largest=100_000, repetitions=10)
     experiments += comparison(NAME, repetitions=100)
     experiments += implementation(
-        NAME, p_sel=(0.01, 0.07, 0.2, 1.0), networks=1, repetitions=10, live=(0.07, 1.0)
+        NAME, p_sel=(0.01, 0.07, 1.0), networks=1, repetitions=10, live=(0.07,)
     )
-    experiments += crashes(NAME, failed=(0.0, 0.3), networks=1, repetitions=10)
+    experiments += crashes(NAME, failed=(0.3,), networks=1, repetitions=10)
     return Suite(NAME, "every mode and every tier, small", distinct(experiments))
