@@ -67,6 +67,7 @@ class _Peer:
     """What a member has announced in this stay."""
 
     heard: bool = False
+    """It has told of all publishers."""
     clock: int = -1
     """The highest clock of an announcement that is caught up with."""
     waiting: list[Announcement] = field(default_factory=list)
@@ -264,12 +265,12 @@ class TotalOrder:
         self._stay_of[sender] = announcement.stay
         if announcement.echo == self._stay:
             self._echoed[sender] = None
-            peer.heard = True
             peer.add(announcement)
-            if self._is_new:
-                self._excuse(announcement)
             if announcement.whole:
+                peer.heard = True
                 self._claim(announcement)
+                if self._is_new:
+                    self._excuse(announcement)
         if is_news or announcement.echo != self._stay:
             self._announce_to(sender, whole=True)
         self._advance()
@@ -371,8 +372,7 @@ class TotalOrder:
             return
         self._on_settled()
         limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
-        if limit >= 0 and self.orders:
-            self._is_new = False
+        self._is_new = self._is_new and not self.orders
         while self._heap and self._heap[0][0] <= limit:
             clock, publisher, life, number, item = heapq.heappop(self._heap)
             key = (clock, publisher, life, number)
