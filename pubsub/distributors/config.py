@@ -14,8 +14,9 @@ class DistributorConfig:
     tick: float = 0.5
     """How often distributors tell each other what they have; a view's agreement is retried as often."""
 
-    found_after: float = 2.0
-    """A distributor that finds no group founds one after so long, the one with the smallest id first."""
+    found_after: float | None = 2.0
+    """A distributor that finds no group founds one after so long, the one with the smallest id first. None:
+    it waits until it finds one."""
 
     reform_after: float | None = 30.0
     """Distributors that are cut off from the majority of their view for so long form a group of a later
@@ -25,13 +26,14 @@ class DistributorConfig:
     """Per service, messages that are kept though everybody has them, for subscribers that change over."""
 
     buffer_bytes: int = 64 * 1024 * 1024
-    """Per service, all messages that are kept. Above it, first the subscribers with gaps that are behind lose
-    what they have not acknowledged; if that is not enough, publications are not taken until it is, and a
+    """Per service, all messages that are kept; each other distributor may bring as much again. Above it,
+    first the subscribers with gaps that are behind lose what they have not acknowledged, then those without
+    gaps that are out of touch. If that is not enough, publications are not taken until it is, and a
     subscriber without gaps that holds the oldest message for `no_gap_patience` is ended."""
 
     no_gap_patience: float = 30.0
-    """How long a subscriber without gaps may fill the buffer; and how long what a crashed distributor's
-    subscribers without gaps had not acknowledged is kept for them by the others."""
+    """How long a subscriber without gaps may be out of touch, because its distributor crashed or itself was
+    cut off, and still find all that it missed."""
 
     subscriber_patience: float = 10.0
     """A subscriber that was silent for so long is no longer one."""
@@ -51,10 +53,12 @@ class DistributorConfig:
     most_services: int = 4096
 
     def __post_init__(self) -> None:
-        _positive(self, "tick", "found_after", "no_gap_patience", "subscriber_patience")
+        _positive(self, "tick", "no_gap_patience", "subscriber_patience")
         _positive(self, "least_pace", "pace_each", "most_sources", "most_services")
-        if self.reform_after is not None and not self.reform_after > 0:
-            raise UsageError(f"reform_after={self.reform_after} must be more than 0 or None")
+        for name in ("found_after", "reform_after"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise UsageError(f"{name}={seconds} must be more than 0, or None")
         if self.window < 16:
             raise UsageError(f"window={self.window} must be 16 pieces or more")
         if not 0 <= self.recent_bytes <= self.buffer_bytes:

@@ -148,6 +148,7 @@ class Request:
     """Asked again until it is answered."""
 
     number: int
+    """Grows from each request of a client to its next one."""
     action: int
     service: str
     no_gap: bool

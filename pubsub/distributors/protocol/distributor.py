@@ -62,8 +62,8 @@ class DistributorCore:
     ) -> None:
         """`peers` sends to distributors, `clients` to publishers and subscribers; both may lose messages.
 
-        `datagram`: bytes of a message that `clients` carries. `on_taken` is called with every new message,
-        wherever it came from."""
+        `datagram`: bytes of a message that `clients` carries. `on_taken` is called with every new message in
+        its turn, wherever it came from."""
         self.config = config
         self.services: dict[str, Service] = {}
         self.dropped: dict[str, int] = {}
@@ -113,12 +113,14 @@ class DistributorCore:
 
     def tick(self) -> None:
         """Retry, tell, ask, let go of what is not needed."""
+        now = self._peers.now()
         self.membership.tick()
-        self._stability.expire(self._peers.now())
+        self._stability.expire(now)
         self._exchange.tick()
         self._look_whether_ready()
         for service in self.services.values():
             service.fanout.sweep()
+            service.skip_what_is_lost(self._stability, now - CATCHING_UP, now)
             service.trim(self._stability)
             for source in service.publishers:
                 self._acknowledge(service, source)
@@ -155,7 +157,8 @@ class DistributorCore:
         if len(self.services) >= self.config.most_services or len(name) > 255:
             self._count("too_many_services")
             return None
-        log = ServiceLog(name, self._peers.random.getrandbits(62) + 1, self._piece_bytes)
+        stream = self._peers.random.getrandbits(62) + 1
+        log = ServiceLog(name, stream, self._piece_bytes, self._on_taken)
         fanout = Fanout(log, self._clients, self.config, self._datagram)
         service = self.services[name] = Service(log, fanout, self.config)
         self._by_stream[log.stream] = service
@@ -167,7 +170,7 @@ class DistributorCore:
         if service is None or service.is_full:
             self._count("no_service" if service is None else "buffer_full")
             return False
-        if self._take(service, publication):
+        if service.take(publication, self._peers.now()):
             self._exchange.spread((publication,))
             self._wake_if_due()
         return True
@@ -184,16 +187,17 @@ class DistributorCore:
             if request.action == Action.CREATE:
                 self._begin_sources(sender, request)
             elif service is not None:
-                service.fanout.remove(sender.id, moved=request.action == Action.MOVED)
+                moved = request.action == Action.MOVED
+                service.fanout.remove(sender.id, request.number, moved)
             self._answer(sender, Answer(request.number, "", 0, 0, {}))
 
     def _begin_sources(self, sender: Contact, request: Request) -> None:
-        """A source that was forgotten here goes on where its publisher says that all had it."""
+        """A publisher says up to which number all distributors that it knew had its messages."""
         service, now = self.services[request.service], self._peers.now()
         for source, stable in (request.have or {}).items():
             own = is_source(source) and publisher_of(source) == sender.id
-            if own and source not in service.log.sources and service.knows_or_takes(source, now):
-                service.skip(source, stable, now)
+            if own and stable and service.knows_or_takes(source, now):
+                service.begins[source] = (stable, now)
 
     def _refusal(self, request: Request) -> str:
         if request.action in (Action.UNSUBSCRIBE, Action.MOVED):
@@ -209,11 +213,15 @@ class DistributorCore:
     def _subscribe(self, sender: Contact, request: Request) -> None:
         service = self.services[request.service]
         log, fanout = service.log, service.fanout
-        place = log.last + 1 if request.have is None else log.place_after(request.have)
-        is_first = request.no_gap and not fanout.has_no_gap
-        fanout.add(sender, request.no_gap, place - 1)
-        if is_first:
-            self._exchange.tell()  # so that the others keep what this subscriber may still need
+        known = fanout.subscribers.get(sender.id)
+        if known is not None and known.request >= request.number:
+            place = known.acked + 1  # its request came before, and the answer was lost
+        else:
+            place = log.last + 1 if request.have is None else log.place_after(request.have)
+            is_first = request.no_gap and not fanout.has_no_gap
+            fanout.add(sender, request.number, request.no_gap, place - 1)
+            if is_first:
+                self._exchange.tell()  # so that the others keep what it may still need
         answer = Answer(request.number, "", log.stream, place - 1, log.numbers_before(place))
         self._answer(sender, answer)
         self._wake_if_due()
@@ -227,6 +235,7 @@ class DistributorCore:
     def receive_spread(self, sender: Contact, spread: Spread) -> None:
         """Messages from a publisher, which go on to the other distributors, or from one of those."""
         brought: list[Publication] = []
+        news: dict[tuple[str, bytes], Service] = {}
         from_peer = self.view is not None and sender.id in self.view
         for publication in spread.publications:
             if not is_source(publication.source) or publication.sequence < 1:
@@ -238,41 +247,36 @@ class DistributorCore:
                 service = self._make(publication.service)
             if service is None or not (own or from_peer):
                 self._count("no_service" if service is None else "not_its_source")
-            elif self._take_from(sender, service, publication, own and not from_peer):
-                brought.append(publication)
+            elif own and not from_peer:
+                news[service.name, publication.source] = service
+                if self._take_from_publisher(sender, service, publication):
+                    brought.append(publication)
+            elif service.knows_or_takes(publication.source, self._peers.now()):
+                service.take(publication, self._peers.now())
+        for (_, source), service in news.items():
+            self._acknowledge(service, source, again=True)
         if brought:
             self._exchange.spread(tuple(brought))
         self._wake_if_due()
 
-    def _take_from(
-        self, sender: Contact, service: Service, publication: Publication, is_publisher: bool
+    def _take_from_publisher(
+        self, sender: Contact, service: Service, publication: Publication
     ) -> bool:
-        """Whether the message is a publisher's, and new."""
-        source = publication.source
-        if not service.knows_or_takes(source, self._peers.now()):
+        """Whether the message is new and was taken."""
+        source, now = publication.source, self._peers.now()
+        if not service.knows_or_takes(source, now):
             self._count("too_many_sources")
-            return False
-        if not is_publisher:
-            self._take(service, publication)
             return False
         service.publishers[source] = sender
         if service.is_full:
             self._count("buffer_full")
             return False
-        is_new = self._take(service, publication)
-        self._acknowledge(service, source, again=not is_new)
-        return is_new
-
-    def _take(self, service: Service, publication: Publication) -> bool:
-        is_new = service.take(publication, self._peers.now())
-        if is_new:
-            self._on_taken(publication)
-        return is_new
+        return service.take(publication, now)
 
     def _acknowledge(self, service: Service, source: bytes, again: bool = False) -> None:
         """Tell a publisher how far its messages have come, if that is news or `again` is set."""
         state = service.log.sources.get(source)
-        if state is None:
+        if state is None or source not in service.publishers:
             return
         stable = self._stability.stable((service.name, source), state.high)
         if again or service.acknowledged.get(source) != (state.high, stable):

@@ -116,8 +116,8 @@ class Exchange:
         if state.high > before:
             return  # it is coming
         lowest = self._stability.lowest_held(key)
-        if lowest is not None and lowest > state.high + 1:
-            service.skip(key[1], min(lowest, highest + 1) - 1, self._context.now())
+        if lowest > state.high + 1 and self._stability.has_heard_all:
+            service.skip(key[1], lowest - 1, self._context.now())
         missing = state.high + 1
         holders = self._stability.holders(key, missing)
         if holders and missing <= highest:

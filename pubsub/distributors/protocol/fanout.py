@@ -42,13 +42,18 @@ class LocalSubscriber:
         "no_gap",
         "patience",
         "place",
+        "request",
         "sent",
         "waiting_since",
         "window",
     )
 
-    def __init__(self, contact: Contact, no_gap: bool, acked: int, window: int, now: float) -> None:
+    def __init__(
+        self, contact: Contact, request: int, no_gap: bool, acked: int, window: int, now: float
+    ) -> None:
         self.contact = contact
+        self.request = request
+        """The number of the request that it came with; earlier ones mean nothing any more."""
         self.no_gap = no_gap
         self.acked = acked
         self.sent = acked
@@ -85,34 +90,47 @@ class Fanout:
         self._has_work = False
         self._batches: dict[int, tuple[Deliveries, bool]] = {}
         """By first place; and whether no further piece would fit."""
-        self._moved: list[tuple[float, int]] = []
-        """What subscribers without gaps had when they went elsewhere, kept until they are known there."""
+        self._absent: list[tuple[float, int]] = []
+        """What subscribers without gaps had when they went elsewhere or fell silent, and until when the rest
+        is kept for them."""
 
     # The view of local subscribers.
 
-    def add(self, contact: Contact, no_gap: bool, after: int) -> LocalSubscriber:
+    def add(self, contact: Contact, request: int, no_gap: bool, after: int) -> None:
         """Send a subscriber the stream after a place; one that is here already begins there again."""
         old = self.subscribers.pop(contact.id, None)
         if old is not None:
             self._leave_ring(old)
         subscriber = LocalSubscriber(
-            contact, no_gap, after, self._config.window, self._context.now()
+            contact, request, no_gap, after, self._config.window, self._context.now()
         )
         self.subscribers[contact.id] = subscriber
         subscriber.place = len(self._ring)
         self._ring.append(subscriber)
         self._has_work = True
-        return subscriber
 
-    def remove(self, peer: PeerId, moved: bool = False) -> bool:
-        subscriber = self.subscribers.pop(peer, None)
-        if subscriber is None:
-            return False
+    def remove(self, peer: PeerId, request: int, moved: bool) -> None:
+        """At the subscriber's own request, unless it has come anew since."""
+        subscriber = self.subscribers.get(peer)
+        if subscriber is None or subscriber.request > request:
+            return
+        self._let_go(subscriber)
+        if moved:
+            self._keep_for(subscriber)
+
+    def _keep_for(self, subscriber: LocalSubscriber) -> None:
+        """Keep what a subscriber without gaps lacks: it may need it at another distributor, or come back."""
+        if subscriber.no_gap:
+            until = subscriber.heard_at + self._config.no_gap_patience
+            self._absent.append((until, subscriber.acked))
+
+    def forget_absent(self) -> None:
+        """Keep nothing any more for those who are not here."""
+        self._absent.clear()
+
+    def _let_go(self, subscriber: LocalSubscriber) -> None:
+        del self.subscribers[subscriber.contact.id]
         self._leave_ring(subscriber)
-        if moved and subscriber.no_gap:
-            until = self._context.now() + 4 * self._config.tick
-            self._moved.append((until, subscriber.acked))
-        return True
 
     def _leave_ring(self, subscriber: LocalSubscriber) -> None:
         last = self._ring.pop()
@@ -122,12 +140,12 @@ class Fanout:
 
     @property
     def has_no_gap(self) -> bool:
-        return bool(self._moved) or any(one.no_gap for one in self._ring)
+        return bool(self._absent) or any(one.no_gap for one in self._ring)
 
     def least_acked(self, no_gap_only: bool) -> int:
         """The place up to which all subscribers, or all without gaps, have the stream."""
         places = [one.acked for one in self._ring if one.no_gap or not no_gap_only]
-        places += [acked for _, acked in self._moved]
+        places += [acked for _, acked in self._absent]
         return min(places, default=self.log.last)
 
     # Sending.
@@ -242,12 +260,13 @@ class Fanout:
     def sweep(self) -> None:
         """Send again what was not acknowledged in time, and let go of the silent; called at each tick."""
         now = self._context.now()
-        self._moved = [moved for moved in self._moved if moved[0] > now]
+        self._absent = [absent for absent in self._absent if absent[0] > now]
         self._batches.clear()
         silent = now - self._config.subscriber_patience
         time_out = 2 * self.pace + 0.5
         for subscriber in list(self._ring):
             if subscriber.heard_at < silent:
+                self._keep_for(subscriber)
                 self._end(subscriber, "silent")
             elif subscriber.acked < subscriber.sent and (
                 now - subscriber.waiting_since >= time_out * subscriber.patience
@@ -269,6 +288,6 @@ class Fanout:
                 self._end(subscriber, "fell_behind")
 
     def _end(self, subscriber: LocalSubscriber, reason: str) -> None:
-        self.remove(subscriber.contact.id)
+        self._let_go(subscriber)
         self.ended[reason] = self.ended.get(reason, 0) + 1
         self._context.send(subscriber.contact, Alive(self.log.stream, self.log.last, False))

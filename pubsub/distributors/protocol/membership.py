@@ -57,6 +57,8 @@ class DistributorMembership:
         """The highest number of a view that is known of each group; nothing older is installed."""
         self._leaving = False
         self._alone_since = context.now()
+        self._last_group: Group | None = None
+        """The group of the last view, after it was lost."""
         self._cut_off_since: float | None = None
 
     # What the node says.
@@ -91,12 +93,19 @@ class DistributorMembership:
             self._found_if_due()
             return
         self._lead_if_due()
-        others = [member for member in self.view.members if member.id != self.me.id]
-        strangers = [one for one in self._known.values() if one.id not in self.view]
+        self._greet()
+        self._reform_if_due()
+
+    def _greet(self) -> None:
+        """Tell a member the view, which it may have missed, and a stranger, who may be of another group."""
+        view = self.view
+        if view is None:
+            return
+        others = [member for member in view.members if member.id != self.me.id]
+        strangers = [one for one in self._known.values() if one.id not in view]
         for group in (others, strangers):
             if group:
                 self._context.send(self._context.random.choice(group), self._hello())
-        self._reform_if_due()
 
     @property
     def is_cut_off(self) -> bool:
@@ -228,6 +237,8 @@ class DistributorMembership:
 
     def _let_go(self) -> None:
         """Have no view: this one was left out, or joins another group."""
+        assert self.view is not None
+        self._last_group = self.view.group
         self.view = self._agreement = None
         self._gone = {}
         self._alone_since = self._context.now()
@@ -241,12 +252,13 @@ class DistributorMembership:
     # Groups.
 
     def _found_if_due(self) -> None:
-        now, patience = self._context.now(), self._config.found_after
-        if now - self._alone_since < patience:
+        now, group = self._context.now(), self._last_group
+        patience = self._config.found_after if group is None else self._config.reform_after
+        if patience is None or now - self._alone_since < patience:
             return
         rivals = [one.id for one, asked in self._asked.values() if asked > now - patience]
         if all(self.me.id < rival for rival in rivals):
-            self._found(0)
+            self._found(0 if group is None else group[0] + 1)
 
     def _reform_if_due(self) -> None:
         now = self._context.now()

@@ -161,12 +161,17 @@ class PublishingCore:
             self._channel.send(primary, Spread(tuple(batch)))
 
     def _again(self) -> None:
-        """Send once more what was not acknowledged: the distributor may have had no room."""
+        """Send once more what was not acknowledged: the distributor may have had no room, or its answer was
+        lost."""
         if self._closed:
             return
-        patience = 3 * self._config.retry
-        if self._acked < self._sent and self._context.now() - self._waiting_since >= patience:
-            self._waiting_since = self._context.now()
-            self._sent = self._acked
-            self._send()
+        primary, now = self.keeper.primary, self._context.now()
+        overdue = now - self._waiting_since >= 3 * self._config.retry
+        if primary is not None and overdue and self.stable < self.last:
+            self._waiting_since = now
+            if self._acked < self._sent:
+                self._sent = self._acked
+                self._send()
+            else:
+                self._channel.send(primary, Spread((self._kept[self.last],)))
         self._context.call_later(self._config.retry, self._again)

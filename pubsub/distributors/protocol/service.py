@@ -21,6 +21,8 @@ class Service:
         """Where to acknowledge the messages of each source that comes here."""
         self.acknowledged: dict[bytes, tuple[int, int]] = {}
         """What each of them was told."""
+        self.begins: dict[bytes, tuple[int, float]] = {}
+        """Before which number its publisher has nothing any more, and when it said so."""
         self._config = config
 
     @property
@@ -73,8 +75,23 @@ class Service:
         if self.is_full:
             self.log.trim(may_go, least(no_gap_only=True) + 1, config.buffer_bytes * 7 // 8)
         if self.is_full:
+            self.fanout.forget_absent()
+            stability.forget_departed()
+            limits.clear()
+            self.log.trim(may_go, least(no_gap_only=True) + 1, config.buffer_bytes * 7 // 8)
+        if self.is_full:
             self.fanout.end_slowest()
         for source in self.log.forget_sources(config.most_sources):
             stability.forget((self.name, source))
-            self.publishers.pop(source, None)
-            self.acknowledged.pop(source, None)
+            for known in (self.publishers, self.acknowledged, self.begins):
+                known.pop(source, None)
+
+    def skip_what_is_lost(self, stability: Stability, before: float, now: float) -> None:
+        """Give up messages that neither their publisher nor any distributor has, as far as was heard since
+        the time `before`; all distributors that had them are gone."""
+        for source, (stable, told_at) in list(self.begins.items()):
+            mine = self.log.source(source, now).high
+            if mine >= stable:
+                del self.begins[source]
+            elif told_at <= before and stability.highest((self.name, source)) <= mine:
+                self.skip(source, stable, now)

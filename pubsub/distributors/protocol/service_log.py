@@ -29,7 +29,7 @@ class SourceState:
         self.high = before
         """The number of the last message taken, or skipped."""
         self.low = before + 1
-        """The lowest number still held; one more than `high` when nothing is."""
+        """From here to `high` everything is held; one more than `high` when nothing is."""
         self.early: dict[int, Publication] = {}
         """Messages whose predecessors are still missing."""
         self.places: dict[int, int] = {}
@@ -40,7 +40,14 @@ class SourceState:
 class ServiceLog:
     """The stream of one service; places count from 1."""
 
-    def __init__(self, service: str, stream: int, piece_bytes: int) -> None:
+    def __init__(
+        self,
+        service: str,
+        stream: int,
+        piece_bytes: int,
+        taken: Callable[[Publication], None] = lambda publication: None,
+    ) -> None:
+        """`taken` is called with each message as it enters the stream."""
         self.service = service
         self.stream = stream
         self.sources: dict[bytes, SourceState] = {}
@@ -49,6 +56,7 @@ class ServiceLog:
         self.first = 1
         """The earliest place that is still held."""
         self._piece_bytes = piece_bytes
+        self._taken = taken
         self._pieces: list[Piece] = []
         self._start = 0
         """Where in the list the piece at `first` is; what is before it has been let go."""
@@ -87,18 +95,16 @@ class ServiceLog:
             return
         for number in [number for number in state.early if number <= before]:
             del state.early[number]
-        if not state.places:
-            state.low = before + 1
         state.high = before
+        state.low = before + 1
         self._take_in_turn(state)
 
     def _take_in_turn(self, state: SourceState) -> None:
         while state.early and (publication := state.early.pop(state.high + 1, None)):
             state.high += 1
-            if not state.places:
-                state.low = state.high
             state.places[state.high] = self.last + 1
             self._append(publication)
+            self._taken(publication)
 
     def _append(self, publication: Publication) -> None:
         data, size = publication.data, self._piece_bytes
@@ -138,9 +144,12 @@ class ServiceLog:
         """The place from which on a subscriber that has these numbers is to be sent the stream."""
         places = [self.last + 1]
         for source, state in self.sources.items():
-            following = max(have.get(source, 0) + 1, state.low)
-            if following in state.places:
-                places.append(state.places[following])
+            number = have.get(source, 0)
+            if number < state.high and state.places:
+                following = number + 1
+                if following not in state.places:
+                    following = next((held for held in state.places if held > number), 0)
+                places.append(state.places.get(following, self.last + 1))
         return min(places)
 
     # Letting go.
@@ -164,7 +173,7 @@ class ServiceLog:
         self._start += piece.count
         self.first += piece.count
         del state.places[piece.sequence]
-        state.low = next(iter(state.places), state.high + 1)
+        state.low = max(state.low, piece.sequence + 1)
 
     def forget_sources(self, most: int) -> list[bytes]:
         """Forget the sources of which nothing is held and that were silent longest, beyond so many."""

@@ -4,7 +4,8 @@ Each distributor tells the others, by source, the highest number that it has, an
 subscribers without gaps have. A message is *stable* when every distributor of the view has it. It may be
 let go when, in addition, every subscriber without gaps in the system has it. So no distributor needs to know
 the others' subscribers, only how far behind the slowest is. What a distributor that left the view had told
-stays a claim for a while: its subscribers without gaps may be about to come here for the rest.
+stays a claim for a while: its subscribers without gaps may be about to come here for the rest. A newcomer,
+which was not told such claims, lets go of nothing for as long.
 
 When there is no view, nothing is stable: whoever may be there has not said what it has.
 """
@@ -43,6 +44,8 @@ class Stability:
         self._me = me
         self._patience = patience
         self._view: View | None = None
+        self._joined_at: float | None = None
+        """When this one came into a view of others, while it may not know of claims that still count."""
         self._others: list[PeerId] = []
         self._claims: dict[PeerId, _Claims] = {}
         self._orphans: list[tuple[_Claims, float]] = []
@@ -51,6 +54,8 @@ class Stability:
     def change_view(self, view: View | None, now: float) -> None:
         """Wait for the members of this view from now on."""
         members: tuple[Contact, ...] = view.members if view is not None else ()
+        if self._view is None and len(members) > 1:
+            self._joined_at = now
         self._view = view
         self._others = [member.id for member in members if member.id != self._me]
         staying = dict.fromkeys(self._others)
@@ -69,12 +74,19 @@ class Stability:
         claims.safe[key] = safe
 
     def expire(self, now: float) -> None:
+        if self._joined_at is not None and now - self._joined_at >= self._patience:
+            self._joined_at = None
         longest, short = now - self._patience, now - min(SHORT_PATIENCE, self._patience)
         self._orphans = [
             (claims, left)
             for claims, left in self._orphans
             if left > (longest if any(claims.no_gap.values()) else short)
         ]
+
+    def forget_departed(self) -> None:
+        """Keep nothing any more for the subscribers of those who left."""
+        self._orphans.clear()
+        self._joined_at = None
 
     def forget(self, key: Key) -> None:
         """The source is gone."""
@@ -95,7 +107,7 @@ class Stability:
 
     def releasable(self, key: Key, mine: int) -> int:
         """The highest number that neither a distributor nor another one's subscriber may still need."""
-        number = self.stable(key, mine)
+        number = self.stable(key, mine) if self._joined_at is None else 0
         for peer in self._others:
             claims = self._claims.get(peer)
             number = min(number, claims.safe.get(key, 0) if claims else 0)
@@ -104,10 +116,14 @@ class Stability:
             number = min(number, claims.safe.get(key, unknown))
         return number
 
-    def lowest_held(self, key: Key) -> int | None:
-        """The lowest number of a source that any of the others still holds; None if none of them knows it."""
-        lows = [low for peer in self._others if (low := self._low(peer, key)) is not None]
-        return min(lows, default=None)
+    def lowest_held(self, key: Key) -> int:
+        """The lowest number of a source that any of the others still holds; above `highest` if none does."""
+        held = [
+            low
+            for peer in self._others
+            if (low := self._low(peer, key)) is not None and low <= self._high(peer, key)
+        ]
+        return min(held, default=self.highest(key) + 1)
 
     def highest(self, key: Key) -> int:
         return max((self._high(peer, key) for peer in self._others), default=0)

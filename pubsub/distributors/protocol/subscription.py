@@ -78,17 +78,19 @@ class SubscriptionCore:
         self._request_number = 0
         self._ack_timer: Timer | None = None
         self._missing_timer: Timer | None = None
+        self._unsubscribe_timer: Timer | None = None
         self._acked_at = 0
         """The place that was acknowledged last."""
         self._told_off: dict[PeerId, float] = {}
         """Distributors that were told that this subscriber has moved, and when."""
         self._unsubscribing: Callable[[bool], None] | None = None
         self._tries_left = UNSUBSCRIBE_TRIES
+        self._is_over = False
 
     # What the application does.
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
-        self._request_number = self._context.random.getrandbits(62)
+        self._request_number = self._context.random.getrandbits(48)
         self.keeper.start(contacts)
 
     def resume(self) -> None:
@@ -98,13 +100,15 @@ class SubscriptionCore:
     def unsubscribe(self, done: Callable[[bool], None]) -> None:
         """Unsubscribe; `done` is told whether a distributor has acknowledged it."""
         self._unsubscribing = done
+        self._request_number += 1
         self._try_to_unsubscribe()
 
     def stop(self) -> None:
-        """Do nothing any more."""
+        """Be no subscriber any more, and say so to whoever still sends."""
+        self._is_over = True
         self.keeper.close()
         self._order.close()
-        for timer in (self._ack_timer, self._missing_timer):
+        for timer in (self._ack_timer, self._missing_timer, self._unsubscribe_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -122,9 +126,8 @@ class SubscriptionCore:
         self._tries_left -= 1
         request = Request(self._request_number, Action.UNSUBSCRIBE, self.service, self.no_gap, None)
         self._context.send(primary, request)
-        if self._tries_left:
-            delay = self._config.retry
-            self._ack_timer = self._context.call_later(delay, self._try_to_unsubscribe)
+        retry = self._config.retry
+        self._unsubscribe_timer = self._context.call_later(retry, self._try_to_unsubscribe)
 
     def _unsubscribed(self, acknowledged: bool) -> None:
         done, self._unsubscribing = self._unsubscribing, None
@@ -163,7 +166,7 @@ class SubscriptionCore:
             self.keeper.refused(sender)
             return
         # Later answers to this request, which was perhaps sent more than once, mean nothing any more.
-        self._request_number = self._context.random.getrandbits(62)
+        self._request_number += 1
         self.keeper.connected(sender)
         self.stream = answer.stream
         self._acked_at = answer.position
@@ -177,7 +180,7 @@ class SubscriptionCore:
     # Receiving.
 
     def receive_deliveries(self, sender: Contact, deliveries: Deliveries) -> None:
-        if not self._is_primary(sender):
+        if self._is_over or not self._is_primary(sender):
             self._tell_off(sender)
             return
         self.keeper.heard(sender)
@@ -202,7 +205,7 @@ class SubscriptionCore:
             )
 
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
-        if not self._is_primary(sender):
+        if self._is_over or not self._is_primary(sender):
             return
         self.keeper.heard(sender)
         if alive.stream != self.stream:
@@ -225,12 +228,13 @@ class SubscriptionCore:
     def _tell_off(self, sender: Contact) -> None:
         """Drop the surplus connection to a distributor that is not the primary, once there is one."""
         now = self._context.now()
-        if self.keeper.primary is None or self._unsubscribing is not None:
+        if self.keeper.primary is None and not self._is_over:
             return
         if now - self._told_off.get(sender.id, -1e9) >= self._config.retry:
             self._told_off[sender.id] = now
-            number = self._context.random.getrandbits(62)
-            request = Request(number, Action.MOVED, self.service, self.no_gap, None)
+            action = Action.UNSUBSCRIBE if self._is_over else Action.MOVED
+            request = Request(self._request_number, action, self.service, self.no_gap, None)
+            self._request_number += 1
             self._context.send(sender, request)
 
     # Acknowledging.

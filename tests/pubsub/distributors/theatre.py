@@ -1,15 +1,15 @@
 """Distributors, publishers and subscribers on the stage, with a history of all that the properties speak of.
 
 The well-known place is a list of all distributors that ever were, the dead included. The failure detector
-suspects whoever is down or on the other side of a partition, after a while, and takes it back after a while; a
-script may add false suspicions.
+suspects whoever is down or on the other side of a partition for a while, until that is over; a script may
+add false suspicions.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
@@ -38,8 +38,10 @@ class DistributorActor:
     views: list[tuple[float, View | None]] = field(default_factory=list)
     taken: dict[MessageId, float] = field(default_factory=dict)
     """When each message entered the log."""
-    taken_in: dict[MessageId, int] = field(default_factory=dict)
-    """The number of the view in which that was."""
+    taken_in: dict[MessageId, View | None] = field(default_factory=dict)
+    """The view in which that was."""
+    taken_for: dict[MessageId, tuple[bytes, ...]] = field(default_factory=dict)
+    """The local subscribers at that time."""
 
 
 @dataclass
@@ -47,8 +49,10 @@ class SubscriberActor:
     contact: Contact
     core: SubscriptionCore
     log: list[Delivery | Gap] = field(default_factory=list)
+    begins: dict[bytes, int] = field(default_factory=dict)
+    """By source, the last number that was before the subscription."""
     unsubscribed: bool | None = None
-    served: list[tuple[float, Contact]] = field(default_factory=list)
+    """Whether that was acknowledged, once it is over."""
 
     @property
     def delivered(self) -> list[MessageId]:
@@ -96,12 +100,19 @@ class Theatre:
 
     # The cast.
 
-    def distributor(self, services: tuple[str, ...] = ("news",)) -> DistributorActor:
+    def distributor(
+        self, services: tuple[str, ...] = ("news",), may_found: bool = True
+    ) -> DistributorActor:
+        """One more; unless it may found a group, it waits for the others to take it in."""
         contact = numbered_contact(next(self._numbers))
         stage = self.stage
 
+        def pump() -> None:
+            if core.pump(10_000):
+                wake()
+
         def wake() -> None:
-            context.call_later(0.001, lambda: core.pump(10_000) and wake() or None)
+            context.call_later(0.001, pump)
 
         def on_view(view: View | None) -> None:
             actor.views.append((stage.now, view))
@@ -109,13 +120,15 @@ class Theatre:
         def on_taken(publication: Publication) -> None:
             message = (publication.source, publication.sequence)
             actor.taken[message] = stage.now
-            actor.taken_in[message] = core.view.number if core.view else 0
+            actor.taken_in[message] = core.view
+            fanout = core.services[publication.service].fanout
+            actor.taken_for[message] = tuple(fanout.subscribers)
 
         context = stage.context(contact, "peers")
         core = self.distributor_core(
             context,
             stage.context(contact, "clients"),
-            self.config,
+            self.config if may_found else replace(self.config, found_after=None),
             DATAGRAM,
             history=self.history,
             wake=wake,
@@ -164,10 +177,17 @@ class Theatre:
         )
         actor = SubscriberActor(contact, core)
         self.subscribers.append(actor)
+
+        def receive_answer(sender: Contact, answer: messages.Answer) -> None:
+            is_first = not core.was_connected
+            core.receive_answer(sender, answer)
+            if is_first:
+                actor.begins = core.have
+
         self._attach(
             contact,
             {
-                messages.Answer: core.receive_answer,
+                messages.Answer: receive_answer,
                 messages.Deliveries: core.receive_deliveries,
                 messages.Alive: core.receive_alive,
                 messages.Recalled: core.receive_recalled,
@@ -217,6 +237,12 @@ class Theatre:
 
     def run(self, seconds: float) -> None:
         self.stage.run_for(seconds)
+
+    def unsubscribe(self, subscriber: SubscriberActor) -> None:
+        def done(acknowledged: bool) -> None:
+            subscriber.unsubscribed = acknowledged
+
+        subscriber.core.unsubscribe(done)
 
     def crash(self, contact: Contact) -> None:
         self.stage.crash(contact)
