@@ -18,7 +18,7 @@ from pubsub.topic_membership.messages import Entry, NumbersOnWire
 class AcknowledgedBy:
     """What one participant has."""
 
-    __slots__ = ("boot", "digest", "grew_at", "numbers", "version")
+    __slots__ = ("before", "boot", "digest", "grew_at", "numbers", "version")
 
     def __init__(self, boot: int, now: float) -> None:
         self.boot = boot
@@ -26,11 +26,18 @@ class AcknowledgedBy:
         self.digest: bytes | None = None
         """None while only its subscription is known, which says what it does not need."""
         self.numbers: dict[bytes, Numbers] = {}
+        self.before: dict[bytes, Numbers] = {}
+        """Those of them that it has no copy of, for all we know: it did not need them, or lost them."""
         self.grew_at = now
 
     def has(self, source: bytes, number: int) -> bool:
         numbers = self.numbers.get(source)
         return numbers is not None and number in numbers
+
+    def holds(self, source: bytes, number: int) -> bool:
+        """Whether it has received a message in this boot, and can send it to others."""
+        before = self.before.get(source)
+        return self.has(source, number) and (before is None or number not in before)
 
     def of(self, source: bytes) -> Numbers:
         numbers = self.numbers.get(source)
@@ -62,6 +69,7 @@ class Acknowledgements:
         """A participant has joined, or begun anew: what it does not need counts as acknowledged."""
         row = self.rows[entry.id] = AcknowledgedBy(entry.boot, now)
         row.add(entry.before, now)
+        row.before = {source: Numbers(mark, above) for source, mark, above in entry.before}
         return row
 
     def has(self, peer: PeerId, source: bytes, number: int) -> bool:

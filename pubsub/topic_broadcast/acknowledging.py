@@ -5,13 +5,14 @@ With a log, what is acknowledged is on the disk before: one sync for all that is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.topic_broadcast.messages import Item, Received, StatementOnWire
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import SourceNumbers
+from pubsub.topic_membership.messages import Entry
 
 MOST_SOURCES = 64
 """Sources that one gossip speaks of."""
@@ -20,12 +21,15 @@ MOST_SOURCES = 64
 class Acknowledging:
     """This participant's statements."""
 
-    def __init__(self, state: BroadcastState) -> None:
+    def __init__(self, state: BroadcastState, on_synced: Callable[[], None]) -> None:
+        """`on_synced` is called when what was received is on the disk."""
         self._state = state
+        self._on_synced = on_synced
         self._due: dict[PeerId, dict[bytes, None]] = {}
         self._count = 0
         self._version = 0
         self._unsynced: dict[bytes, None] = {}
+        self._is_unsynced = False
         self._timer: Timer | None = None
         self._refused = False
 
@@ -84,10 +88,22 @@ class Acknowledging:
         return (state.me, mine.boot, mine.version, mine.digest, mine.wire(sources))
 
     def sync(self) -> None:
-        """Put on the disk what was received, if there is a log."""
-        if self._unsynced:
+        """Put on the disk what was received and who takes part, if there is a log."""
+        if self._unsynced or self._is_unsynced:
             changed, self._unsynced = self._unsynced, {}
+            self._is_unsynced = False
             self._state.log.sync(map(self.numbers_of, changed))
+            self._on_synced()
+
+    def finish(self, item: Item) -> None:
+        """The application is done with a message."""
+        self._state.log.finished(item)
+        self._is_unsynced = True
+
+    def know(self, entry: Entry) -> None:
+        """Remember a participant: no statement is made with it in its digest before it is on the disk."""
+        self._state.log.knows(entry)
+        self._is_unsynced = True
 
     def numbers_of(self, source: bytes) -> SourceNumbers:
         return SourceNumbers(source, *self._state.mine.of(source).wire())

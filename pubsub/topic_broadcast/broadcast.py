@@ -4,10 +4,11 @@
     agreement           what one correct subscriber delivers, all deliver
     uniform integrity   each at most once, and only what was broadcast
 
-A subscriber is *correct* if it does not crash for ever, stays cut off for less than `stay_away`, and, where
-it crashes, comes back under the same identity with its log. Without a log, it gets what it had not
-acknowledged, and what it acknowledged in its last moments may come again or be told as a gap. Whoever
-subscribes gets all that its sponsor receives after that.
+With a log, a message is on the disk before it is delivered or acknowledged. A subscriber is *correct* if it
+does not crash for ever, stays cut off for less than `stay_away`, and, where it crashes, comes back under
+the same identity with its log. Without a log, it gets what it had not acknowledged, and what it
+acknowledged in its last moments may come again or be told as a gap. Whoever subscribes gets all that its
+sponsor receives after that.
 
 Slips of the appendix that are set right: line 34 lets through what was collected before and stops what is
 new: a message is new when it is above the highest collected number or awaited (here: not yet taken). Line
@@ -36,6 +37,9 @@ from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.membership import TopicMembership
 from pubsub.topic_membership.messages import Entry, NumbersOnWire
 from pubsub.topic_membership.stable_views import StableView, TopicView
+
+SYNC_DELAY = 0.01
+"""Seconds in which messages gather that are put on the disk together."""
 
 
 class Application(Protocol):
@@ -88,13 +92,15 @@ class TopicBroadcast:
         self._order = order
         self._restored = restored
         self._forwarding = CheckAndForward(self._state)
-        self._acknowledging = Acknowledging(self._state)
+        self._acknowledging = Acknowledging(self._state, self._synced)
         self._collecting = Collecting(self._state, self._skipped)
         self._senders: dict[tuple[bytes, int], PeerId] = {}
         """From whom the messages came that are not acknowledged yet."""
         self._early: dict[bytes, dict[int, Item]] = {}
         """With FIFO order: messages whose predecessors are missing."""
         self._met: dict[PeerId, None] = {}
+        self._unsynced: dict[bytes, None] = {}
+        """With a log: sources of messages that are delivered once they are on the disk."""
         self._number = 0
         self._told = 0
         self._timers: dict[str, Timer] = {}
@@ -188,8 +194,10 @@ class TopicBroadcast:
         state = self._state
         if self._stopped:
             return
-        state.log.finished(item)
-        if not state.log.is_durable:
+        self._acknowledging.finish(item)
+        if state.log.is_durable:
+            self._later("sync", SYNC_DELAY, self._acknowledging.sync)
+        else:
             self._acknowledge(item)
 
     def receive_cast(self, sender: Contact, cast: Cast) -> None:
@@ -224,7 +232,7 @@ class TopicBroadcast:
 
     def _heard_statement_of(self, peer: PeerId) -> None:
         if peer not in self._forwarding.spoken and peer in self.membership.participants:
-            self._forwarding.spoken[peer] = None
+            self._forwarding.spoken[peer] = self._state.context.now()
             self._check_later(self._state.config.forward_delay)
 
     def _hear_garbage(self, message: Cast | Received) -> None:
@@ -265,8 +273,17 @@ class TopicBroadcast:
             self._acknowledge(item)
         if delivers:
             self._early.setdefault(source, {})[item.number] = item
-        self._hand_over(source)
+        if state.log.is_durable:
+            self._unsynced[source] = None
+            self._later("sync", SYNC_DELAY, self._acknowledging.sync)
+        else:
+            self._hand_over(source)
         self._check_later(state.config.check_interval)
+
+    def _synced(self) -> None:
+        sources, self._unsynced = self._unsynced, {}
+        for source in sources:
+            self._hand_over(source)
 
     def _hand_over(self, source: bytes) -> None:
         """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing."""
@@ -405,7 +422,7 @@ class TopicBroadcast:
             state.acknowledged.rows.pop(now.id, None)
             if not now.left:
                 state.acknowledged.begin(now, state.context.now())
-        state.log.knows(now)
+        self._acknowledging.know(now)
         self._application.participant_changed(before, now)
         self._collect_later()
 

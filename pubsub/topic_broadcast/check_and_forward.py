@@ -8,6 +8,7 @@ channel reports it lost or the receiver begins anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from overlay.contact import Contact, PeerId
@@ -19,14 +20,18 @@ from pubsub.topic_broadcast.state import BroadcastState
 BATCH_BYTES = 32 * 1024
 """Messages that are forwarded together."""
 
+WAITS_LONG = 5
+"""Patiences: what a participant still lacks so long after it has spoken is sent by everybody who holds it,
+should those who are to send it not know that they are."""
+
 
 class CheckAndForward:
     """Sends messages, new ones to all and held ones to those who lack them."""
 
     def __init__(self, state: BroadcastState) -> None:
         self._state = state
-        self.spoken: dict[PeerId, None] = {}
-        """Those who have said what they have since their channel opened."""
+        self.spoken: dict[PeerId, float] = {}
+        """Those who have said what they have since their channel opened, and when."""
         self._stubs: dict[PeerId, list[Held]] = {}
         self._unstable_since: float | None = None
 
@@ -66,34 +71,48 @@ class CheckAndForward:
                 self._bring_what_it_lacks(contact)
 
     def _bring_what_it_lacks(self, contact: Contact) -> None:
-        state = self._state
-        row = state.acknowledged.rows.get(contact.id)
-        if row is None:
-            return
-        young_since = state.context.now() - state.config.patience
-        calm = self._is_calm()
         batch: list[Held] = []
         size = 0
-        for source, messages in state.held.by_source.items():
-            has = row.numbers.get(source)
-            last = next(reversed(messages.values()))
-            by_others = last.item.publisher != state.me
-            if by_others and (not calm or publisher_reaches(state, last, contact.id)):
-                continue
-            for number, held in messages.items():
-                if (has is not None and number in has) or contact.id in held.sent:
-                    continue
-                if contact.id in held.holders or self._lacks_payload(held.item, contact.id):
-                    continue
-                if is_first(state, held, contact.id, held.since > young_since):
-                    batch.append(held)
-                    size += held.size
-                    if size >= BATCH_BYTES:
-                        if not self._send_batch(contact, batch):
-                            return
-                        batch, size = [], 0
+        for held in self._lacked_by(contact.id):
+            batch.append(held)
+            size += held.size
+            if size >= BATCH_BYTES:
+                if not self._send_batch(contact, batch):
+                    return
+                batch, size = [], 0
         if batch:
             self._send_batch(contact, batch)
+
+    def _lacked_by(self, peer: PeerId) -> Iterator[Held]:
+        """The held messages that a peer lacks and that this participant is to send it."""
+        state = self._state
+        row = state.acknowledged.rows.get(peer)
+        now, patience = state.context.now(), state.config.patience
+        long_ago = now - WAITS_LONG * patience
+        has_waited = self.spoken[peer] < long_ago
+        calm = self._is_calm()
+        for source, messages in list(state.held.by_source.items()):
+            oldest = next(iter(messages.values()))
+            waits_long = has_waited and oldest.since < long_ago
+            is_others = oldest.item.publisher != state.me and not waits_long
+            if is_others and (not calm or publisher_reaches(state, oldest, peer)):
+                continue
+            has = row.numbers.get(source) if row is not None else None
+            for number, held in messages.items():
+                if (has is not None and number in has) or self._cannot_send(held, peer):
+                    continue
+                waits_long = has_waited and held.since < long_ago
+                if waits_long or is_first(state, held, peer, held.since > now - patience):
+                    yield held
+
+    def _cannot_send(self, held: Held, peer: PeerId) -> bool:
+        """It is on its way to this peer, came from it, or is here without the payload that it needs."""
+        item = held.item
+        return (
+            peer in held.sent
+            or peer in held.holders
+            or (item.payload is None and item.is_for(peer))
+        )
 
     def _is_calm(self) -> bool:
         """Whether it is settled who can send to whom, or has not been settled for too long.
@@ -107,9 +126,6 @@ class CheckAndForward:
         if self._unstable_since is None:
             self._unstable_since = now
         return now - self._unstable_since > 2 * state.config.patience
-
-    def _lacks_payload(self, item: Item, receiver: PeerId) -> bool:
-        return item.payload is None and item.is_for(receiver)
 
     def _send_batch(self, contact: Contact, messages: list[Held]) -> bool:
         items = tuple(

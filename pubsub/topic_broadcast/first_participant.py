@@ -50,4 +50,5 @@ def is_first(state: BroadcastState, held: Held, receiver: PeerId, young: bool) -
 
 def _holds(state: BroadcastState, held: Held, peer: PeerId) -> bool:
     item = held.item
-    return peer in held.holders or state.acknowledged.has(peer, item.source, item.number)
+    row = state.acknowledged.rows.get(peer)
+    return peer in held.holders or (row is not None and row.holds(item.source, item.number))

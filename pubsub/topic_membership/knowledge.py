@@ -57,9 +57,9 @@ class TopicKnowledge:
         return True
 
     def items(self) -> list[Item]:
-        """Everything there is to tell."""
+        """Everything there is to tell, of those who left too: one that was away may not know."""
         return [
-            *(Item(Kind.ENTRY, peer) for peer in self.roster.joined),
+            *(Item(Kind.ENTRY, peer) for peer in (*self.roster.joined, *self.roster.left)),
             *(Item(Kind.ROW, peer) for peer in self.matrix.rows),
             *(Item(Kind.STATUS, peer) for peer in self.statuses),
         ]

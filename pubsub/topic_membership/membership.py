@@ -218,12 +218,9 @@ class TopicMembership:
         """Take what is newer than what is known here, and answer where it is asked for and needed."""
         if self._left:
             return
-        now_joined = self._take_own_entry(message)
+        now_joined = self._take_entries(sender.id, message.entries)
         if not self.is_joined:
             return
-        for entry in message.entries:
-            if entry.id != self.me:
-                self._take_entry(entry, sender.id)
         for row in message.rows:
             if self._knowledge.merge_row(row):
                 self._spreading.changed(Item(Kind.ROW, row.owner), sender.id)
@@ -249,15 +246,18 @@ class TopicMembership:
         if peer in self._unheard:
             self.opened(peer)
 
-    def _take_own_entry(self, message: Knowledge) -> bool:
-        """See what others say of this participant; True when they have just announced it."""
-        said = next((entry for entry in message.entries if entry.id == self.me), None)
+    def _take_entries(self, sender: PeerId, entries: tuple[Entry, ...]) -> bool:
+        """Take others' entries, then look at what is said of this one; True when it was just announced."""
+        said = next((entry for entry in entries if entry.id == self.me), None)
+        if not self.is_joined and (said is None or said.boot != self.boot or said.left):
+            self.boot = max(self.boot, said.boot if said is not None else 0)
+            return False
+        for entry in entries:
+            if entry.id != self.me:
+                self._take_entry(entry, sender)
         if said is None:
             return False
         if not self.is_joined:
-            if said.boot != self.boot or said.left:
-                self.boot = max(self.boot, said.boot)
-                return False
             self._begin(said)
             return True
         if said.boot > self.boot or (said.boot == self.boot and said.left):

@@ -33,27 +33,28 @@ class Roster:
         """The participants, reachable or not."""
         self.digest = 0
         """Of who has joined, with their boots; those who left do not count."""
-        self._left: dict[PeerId, tuple[Entry, float]] = {}
+        self.left: dict[PeerId, tuple[Entry, float]] = {}
+        """Those who left, and when this was heard."""
         self._most = most
 
     def get(self, peer: PeerId) -> Entry | None:
         """The entry of a participant, or of one that left."""
         entry = self.joined.get(peer)
-        if entry is None and peer in self._left:
-            entry = self._left[peer][0]
+        if entry is None and peer in self.left:
+            entry = self.left[peer][0]
         return entry
 
     def merge(self, entry: Entry, now: float) -> bool:
         """Take an entry; False when it is no news, or there is no room for one more participant."""
         known = self.get(entry.id)
         if known is None:
-            if len(self.joined) + len(self._left) >= self._most:
+            if len(self.joined) + len(self.left) >= self._most:
                 return False
         elif entry.stamp <= known.stamp:
             return False
         self._remove(entry.id)
         if entry.left:
-            self._left[entry.id] = (entry, now)
+            self.left[entry.id] = (entry, now)
         else:
             self.joined[entry.id] = entry
             self.digest += hashed(entry.id, entry.boot)
@@ -61,13 +62,13 @@ class Roster:
 
     def forget_left(self, before: float) -> list[PeerId]:
         """Forget those of whom it was heard before a time that they left."""
-        old = [peer for peer, (_, heard) in self._left.items() if heard < before]
+        old = [peer for peer, (_, heard) in self.left.items() if heard < before]
         for peer in old:
-            del self._left[peer]
+            del self.left[peer]
         return old
 
     def _remove(self, peer: PeerId) -> None:
-        self._left.pop(peer, None)
+        self.left.pop(peer, None)
         entry = self.joined.pop(peer, None)
         if entry is not None:
             self.digest -= hashed(entry.id, entry.boot)

@@ -116,6 +116,7 @@ class Actor:
         self._stage: StageContext = troupe.stage.context(self.contact, f"start {start}")
         self.random = self._stage.random
         self.alive = True
+        self.has_left = False
         self.watched: dict[PeerId, Contact] = {}
         self.suspected: dict[PeerId, None] = {}
         self.delivered: list[Item] = []
@@ -138,6 +139,7 @@ class Actor:
 
     def watch(self, contact: Contact) -> None:
         self.watched[contact.id] = contact
+        self.troupe.look_soon(self, contact.id)
 
     def unwatch(self, contact: Contact) -> None:
         self.watched.pop(contact.id, None)
@@ -257,10 +259,11 @@ class Troupe:
             actor.core.start()
         else:
             self._find_sponsor(actor)
+        self._change_channels()
         return actor
 
     def _find_sponsor(self, actor: Actor) -> None:
-        if not actor.alive or actor.core.membership.is_joined:
+        if not actor.alive or actor.has_left or actor.core.membership.is_joined:
             return
         able = [
             other
@@ -286,12 +289,16 @@ class Troupe:
             self._lose_what_waits(actor)
             self._change_channels()
 
-    def leave(self, number: int) -> None:
+    def leave(self, number: int) -> bool:
+        """Unsubscribe, unless a partition is on: to those who do not hear it, that would be a crash."""
         actor = self.actors[number]
-        if actor.alive and actor.core.membership.is_joined:
+        if actor.alive and actor.core.membership.is_joined and self._sides is None:
+            actor.has_left = True
             actor.core.leave()
             self.note(actor, "left")
             self.stage.call_at(self.stage.now + 1.0, lambda: self._end(actor))
+            return True
+        return False
 
     def _end(self, actor: Actor) -> None:
         if actor.alive and self.actors[actor.number] is actor:
@@ -314,10 +321,13 @@ class Troupe:
 
     def partition(self, *sides: Iterable[int]) -> None:
         self._sides = {number: place for place, side in enumerate(sides, 1) for number in side}
-        self._change_channels()
+        self._let_pass_what_waits()
 
     def heal(self) -> None:
         self._sides = None
+        self._let_pass_what_waits()
+
+    def _let_pass_what_waits(self) -> None:
         waiting, self._waiting = self._waiting, []
         for one in waiting:
             self._transmit(one.sender, one.receiver, one.message, one.outcome)
@@ -329,7 +339,7 @@ class Troupe:
         if actor is not None and actor.alive and peer in actor.watched:
             actor.suspected[peer] = None
             actor.core.membership.closed(peer)
-            self._look_soon(actor, peer)
+            self.look_soon(actor, peer)
 
     def run(self, seconds: float) -> None:
         self.stage.run_for(seconds)
@@ -395,9 +405,9 @@ class Troupe:
         for actor in list(self.actors.values()):
             if actor.alive:
                 for peer in list(actor.watched):
-                    self._look_soon(actor, peer)
+                    self.look_soon(actor, peer)
 
-    def _look_soon(self, actor: Actor, peer: PeerId) -> None:
+    def look_soon(self, actor: Actor, peer: PeerId) -> None:
         delay = self.chance.uniform(*self.config.notice)
         self.stage.call_at(self.stage.now + delay, lambda: self._look(actor, peer))
 
