@@ -95,6 +95,10 @@ class Dissemination:
         were archived before this archive knew of it, and are matched when they are read."""
         self.covered = Frontier()
         """What the application is done with according to other replicas, or to itself."""
+        self.is_covered_anew = False
+        """`covered` has grown beyond what is on stable storage."""
+        self.is_known_elsewhere = False
+        """Other replicas have been told all of it, and need only hear of progress."""
         self.session: Session | None = None
         self.told_gaps = 0
         """The present session was told of what retention removed up to this number."""
@@ -102,20 +106,25 @@ class Dissemination:
         """What the application got done with since other replicas were told."""
 
     def begin_session(
-        self, id: bytes, contact: Contact, ordered: bool, highest: int, now: float
+        self, id: bytes, contact: Contact, ordered: bool, highest: int, now: float, shared: bool
     ) -> Session:
-        """The subscriber is there, in a life that has nothing of the one before."""
+        """The subscriber is there, in a life that has nothing of the one before. `shared`: another replica may
+        have served it meanwhile, so that nothing that is archived already is certain to be new to it."""
         self.session = Session(
             id,
             contact,
             ordered,
             cursor=self.done,
             live_from=highest,
-            doubtful_to=self.sync,
+            doubtful_to=highest if shared else self.sync,
             heard_at=now,
             previous=self.done,
         )
         return self.session
+
+    def cover(self, marks: Iterable[tuple[bytes, int]]) -> None:
+        """The application is done with these, as another replica or it itself says."""
+        self.is_covered_anew = self.covered.merge(marks) or self.is_covered_anew
 
     def finish(self, done: int) -> bool:
         """The application is done with everything up to this number; whether that is news."""

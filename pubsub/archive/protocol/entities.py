@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
+import msgpack
+
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent, read_event
 from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.dissemination import Dissemination, Session
+from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import (
@@ -22,6 +25,7 @@ from pubsub.archive.protocol.messages import (
     REGISTER_AGAIN,
     AckResponse,
     Invoice,
+    Marks,
     Notice,
     Register,
 )
@@ -41,6 +45,7 @@ from pubsub.archive.store.sequence_ranges import SequenceRanges
 PROFILE = "interest"
 MATCHED = "matched/"
 SYNC = "sync/"
+COVERED = "covered/"
 MOST_ENTITIES = 100_000
 
 OnChange = Callable[[Dissemination, bool], None]
@@ -55,7 +60,10 @@ class Entities:
         self._world = world
         self._inventory = inventory
         self._on_change = on_change
-        self._dirty: dict[str, None] = {}
+        self.first_uncovered: Callable[[Frontier], int] = lambda covered: 0
+        """The lowest number of an event that a frontier does not cover."""
+        self.is_shared: Callable[[], bool] = lambda: False
+        """Whether there are other replicas."""
         self._registering: dict[str, None] = {}
         self.sent = 0
         """Events and notifications sent in this life."""
@@ -65,6 +73,7 @@ class Entities:
     def _load(self) -> None:
         store, topic = self._world.store, self._world.topic
         matched, syncs = store.notes(topic, MATCHED), store.notes(topic, SYNC)
+        covered = store.notes(topic, COVERED)
         for entity in store.entities(topic):
             try:
                 interest = Interest.unpack(entity.profiles.get(PROFILE, b""))
@@ -80,6 +89,7 @@ class Entities:
                 _number(matched.get(MATCHED + name)),
                 max(entity.sync, _number(syncs.get(SYNC + name))),
             )
+            self.all[name].covered.merge(unpack_marks(covered.get(COVERED + name, b"")))
 
     def destinations(self, event: ReadEvent) -> tuple[str, ...]:
         """The entities that an event is for (the matching engine of section 4.2)."""
@@ -174,13 +184,16 @@ class Entities:
         self._world.commit([change], changed)
 
     def _begin(self, sender: Contact, register: Register, entity: Dissemination) -> None:
-        entity.covered.merge(register.position)
+        entity.session = None
+        entity.cover(register.position)
+        self.settle(entity)
         entity.begin_session(
             register.session,
             sender,
             register.ordered,
             self._inventory.highest,
             self._world.context.now(),
+            self.is_shared(),
         )
         self.respond(entity)
         self.push(entity)
@@ -203,9 +216,55 @@ class Entities:
                 Deregister(topic, entity.name),
                 Note(topic, MATCHED + entity.name, None),
                 Note(topic, SYNC + entity.name, None),
+                Note(topic, COVERED + entity.name, None),
             ],
             then,
         )
+
+    # What other replicas say.
+
+    def adopt(self, name: str, interest: Interest, covered: Frontier) -> None:
+        """An entity has been registered at another replica."""
+        number = self._inventory.number()
+        begin = min(self.first_uncovered(covered) - 1, self._inventory.highest)
+        entity = Dissemination(name, interest, number, begin, number)
+        entity.covered = covered
+        entity.is_known_elsewhere = True
+        self.all[name] = entity
+        self._registering[name] = None
+
+        def adopted() -> None:
+            self._inventory.raise_highest(number)
+            self._registering.pop(name, None)
+
+        changes = self.registration(name, interest, begin, number)
+        changes.append(Note(self._world.topic, COVERED + name, pack_marks(covered.marks())))
+        self._world.commit(changes, adopted)
+
+    def cover(self, entity: Dissemination, interest: Interest, marks: Marks) -> None:
+        """Another replica says what an entity asks for and what its application is done with."""
+        entity.cover(marks)
+        if interest != entity.interest:
+            entity.interest = interest
+            number, topic = self._inventory.number(), self._world.topic
+            change = PutProfile(topic, entity.name, PROFILE, number, interest.packed())
+            self._world.commit([change], lambda: self._inventory.raise_highest(number))
+
+    def settle(self, entity: Dissemination) -> None:
+        """Turn what is covered into this archive's own numbers, as far as nobody is being served."""
+        if not entity.is_covered_anew or entity.session is not None:
+            return
+        entity.is_covered_anew = False
+        topic = self._world.topic
+        entity.done = max(entity.done, self.first_uncovered(entity.covered) - 1)
+        entity.sync = max(entity.sync, entity.done)
+        sync = entity.sync
+        note = Note(topic, COVERED + entity.name, pack_marks(entity.covered.marks()))
+
+        def safe() -> None:
+            entity.granted = max(entity.granted, sync)
+
+        self._world.commit([AdvanceSync(topic, entity.name, entity.done), note], safe)
 
     def _refuse(self, sender: Contact, asked: Register | Invoice, why: str) -> None:
         world = self._world
@@ -360,6 +419,15 @@ class Entities:
             "",
         )
         world.context.send(session.contact, response)
+
+
+def pack_marks(marks: Marks) -> bytes:
+    packed: bytes = msgpack.packb(marks)
+    return packed
+
+
+def unpack_marks(packed: bytes) -> Marks:
+    return tuple((stream, mark) for stream, mark in msgpack.unpackb(packed)) if packed else ()
 
 
 def _number(note: bytes | None) -> int:

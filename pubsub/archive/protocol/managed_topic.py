@@ -6,20 +6,27 @@ it is on stable storage; each stream is stored in order, without gaps, each even
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import ReadEvent, read_event
-from pubsub.archive.protocol.dissemination import Dissemination
+from pubsub.archive.protocol.archived_event import ReadEvent, id_of, read_event
 from pubsub.archive.protocol.entities import Entities
-from pubsub.archive.protocol.frontier import STREAM_BYTES, Frontier, publisher_of
+from pubsub.archive.protocol.entity_exchange import EntityExchange
+from pubsub.archive.protocol.frontier import (
+    RUN_BYTES,
+    STREAM_BYTES,
+    Frontier,
+    publisher_of,
+    run_of,
+)
 from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
+from pubsub.archive.protocol.replication import Replication, Row
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import StoredEvent
+from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
 
 LOAD_SECONDS = 5.0
 """The load is a mean over about so long."""
@@ -31,25 +38,62 @@ MOST_COMPANIONS = 10_000
 class ManagedTopic:
     """The archive's side of a topic; a core."""
 
-    def __init__(self, world: ArchiveWorld) -> None:
+    def __init__(self, world: ArchiveWorld, on_ready: Callable[[], None] = lambda: None) -> None:
+        """`on_ready`: publishers and subscribers may be told of this archive."""
         self.world = world
         self.topic = world.topic
         self.inventory = Inventory(world)
         self.here = Frontier(world.store.catenations(world.topic).items())
         """The events that are on stable storage here."""
         self.intake = Intake(self.here)
-        self.entities = Entities(world, self.inventory, self._entity_changed)
+        self.exchange = EntityExchange(
+            world, self.inventory, self.here, lambda: self.replication.table
+        )
+        self.entities = Entities(world, self.inventory, self.exchange.changed)
+        self.entities.first_uncovered = self.exchange.first_uncovered
+        self.entities.is_shared = lambda: bool(self.replication.table.peers)
+        self.exchange.entities = self.entities
+        self.replication = Replication(
+            world,
+            self.inventory,
+            self.here,
+            take=self._take,
+            on_safe=self._safer,
+            on_ready=on_ready,
+            updates=lambda: self.exchange.number,
+            on_info=self.exchange.met,
+            destinations=self._destinations_of,
+        )
+        self._bases: dict[bytes, int] = {}
+        self._staged: dict[bytes, None] = {}
+        """Ids of events that are being stored."""
         self._publishers: dict[bytes, Contact] = {}
         self._to_answer: dict[bytes, tuple[int, int] | None] = {}
         self._fresh = False
         self._flush_timer: Timer | None = None
+        self._settle_timer: Timer | None = None
         self._load = 0.0
         self._load_at = world.context.now()
         self._load_count = 0
 
+    def start(self, alone: bool) -> None:
+        """`alone`: as far as anybody knows, there is no other replica."""
+        self.replication.start(alone)
+        self._settle()
+
     def close(self) -> None:
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
+        for timer in (self._flush_timer, self._settle_timer):
+            if timer is not None:
+                timer.cancel()
+        self.exchange.close()
+        self.replication.close()
+
+    def _settle(self) -> None:
+        for entity in list(self.entities.all.values()):
+            self.entities.settle(entity)
+        self._settle_timer = self.world.context.call_later(
+            self.world.config.heartbeat, self._settle
+        )
 
     # Discovery.
 
@@ -66,6 +110,8 @@ class ManagedTopic:
         return self._load
 
     def receive_discover(self, sender: Contact, question: Discover) -> None:
+        if not self.replication.is_ready:
+            return
         offer = Offer(
             self.topic,
             question.nonce,
@@ -90,10 +136,12 @@ class ManagedTopic:
         if companion.base < 0 or companion.first <= companion.base:
             self.world.count_drop("malformed_companion")
             return
+        self._bases[stream] = companion.base
         self._publishers.pop(stream, None)
         self._publishers[stream] = sender
         if len(self._publishers) > MOST_COMPANIONS:
-            del self._publishers[next(iter(self._publishers))]
+            silent = next(iter(self._publishers))
+            del self._publishers[silent], self._bases[silent]
         accepted = self.intake.accept(stream, companion.base, companion.first, companion.events)
         if accepted.events:
             self._archive(stream, accepted.first, accepted.events)
@@ -107,7 +155,7 @@ class ManagedTopic:
             event = self._read(stream, encoded)
             if event is not None:
                 new.append(NewEvent(stream, catenation, event, now))
-        self.store(new)
+        self._store(new, (), origin=True)
 
     def _read(self, stream: bytes, encoded: bytes) -> ReadEvent | None:
         """None, and counted, for what no honest publisher sends."""
@@ -121,17 +169,72 @@ class ManagedTopic:
             return None
         return event
 
-    def store(self, new: list[NewEvent]) -> None:
-        """Store events that are next in their streams."""
+    def _take(self, sender: Contact, replica: bytes, rows: list[Row]) -> None:
+        """Events from another replica: what is next in its stream is stored, what is missing asked for."""
+        new: list[NewEvent] = []
+        behind: dict[bytes, int] = {}
+        for stream, base, catenation, time, encoded, _ in rows:
+            if len(stream) != STREAM_BYTES or not 0 <= base < catenation:
+                self.world.count_drop("malformed_stored_event")
+                continue
+            self.intake.skip_to(stream, base)
+            accepted = self.intake.accept(stream, base, catenation, (encoded,))
+            for number, one in enumerate(accepted.events, accepted.first):
+                event = self._read(stream, one)
+                if event is not None:
+                    new.append(NewEvent(stream, number, event, time))
+            if accepted.missing is not None:
+                behind[stream] = accepted.missing[0] - 1
+            else:
+                behind.pop(stream, None)
         if new:
-            self.inventory.store(new, self.entities.destinations, (), self._stored)
+            lines = tuple((id_of(row[4]), row[5]) for row in rows)
+            self._store(new, [ReplicaStored(self.topic, replica, lines)], origin=False)
+        else:
+            self.replication.acknowledge(replica, dict.fromkeys(row[0] for row in rows))
+        for stream, have in behind.items():
+            self.replication.missing(replica, stream, have)
 
-    def _stored(self, events: list[StoredEvent]) -> None:
+    def _store(self, new: list[NewEvent], also: Sequence[Change], *, origin: bool) -> None:
+        """Store events that are next in their streams; each once, though it may come in two streams."""
+        changes = list(also)
+        skipped: list[NewEvent] = []
+        doubtful = [one.event.id for one in new if not origin or is_forked(one)]
+        known = self.world.store.sequences(self.topic, doubtful) if doubtful else {}
+        if known or any(id in self._staged for id in doubtful):
+            skipped = [one for one in new if one.event.id in known or one.event.id in self._staged]
+            new = [one for one in new if one not in skipped]
+            changes += [Catenate(self.topic, one.stream, one.catenation) for one in skipped]
+        self._staged.update((one.event.id, None) for one in new)
+
+        def stored(events: list[StoredEvent]) -> None:
+            for one in skipped:
+                self.here.raise_to(one.stream, one.catenation)
+                self._to_answer.setdefault(one.stream, None)
+            self._stored(events, origin)
+
+        if new or skipped:
+            self.inventory.store(new, self.entities.destinations, changes, stored)
+
+    def _stored(self, events: list[StoredEvent], origin: bool) -> None:
         for event in events:
+            self._staged.pop(event.id, None)
             self.here.raise_to(event.publisher, event.catenation)
             self._to_answer.setdefault(event.publisher, None)
+        self.replication.stored(events, self._bases, origin)
         self._fresh = True
         self._flush_soon()
+
+    def _safer(self, streams: Iterable[bytes]) -> None:
+        for stream in streams:
+            if stream in self._publishers:
+                self._answer(stream, None)
+
+    def _destinations_of(self, encoded: bytes) -> tuple[str, ...]:
+        try:
+            return self.entities.destinations(read_event(encoded, self.topic))
+        except WireError:
+            return ()
 
     def _answer(self, stream: bytes, missing: tuple[int, int] | None) -> None:
         self._to_answer[stream] = missing or self._to_answer.get(stream)
@@ -156,18 +259,11 @@ class ManagedTopic:
     def _negotiate(
         self, publisher: Contact, stream: bytes, missing: tuple[int, int] | None
     ) -> None:
-        answer = Negotiation(
-            self.topic,
-            stream,
-            self.safe(stream),
-            len(self.safe(stream)),
-            () if missing is None else (missing,),
-        )
-        self.world.context.send(publisher, answer)
+        safe = self.replication.table.safe(stream, self.here.get(stream))
+        spans = () if missing is None else (missing,)
+        self.world.context.send(publisher, Negotiation(self.topic, stream, safe, len(safe), spans))
 
-    def safe(self, stream: bytes) -> tuple[int, ...]:
-        """How far the stream is safe on one replica, on two, and so on."""
-        return (self.here.get(stream),)
 
-    def _entity_changed(self, entity: Dissemination, gone: bool) -> None:
-        pass
+def is_forked(new: NewEvent) -> bool:
+    """Whether the publisher began another stream in mid-life: the event may be here in the first one."""
+    return new.event.id[:RUN_BYTES] != run_of(new.stream)

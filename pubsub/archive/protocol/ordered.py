@@ -10,6 +10,7 @@ none does.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 from pubsub.archive.protocol.archived_event import is_id_alone
@@ -27,6 +28,8 @@ class OrderedSubscriber(Subscriber):
         self._held: dict[int, Numbered] = {}
         self._given = Frontier(self.done.marks())
         """What the application was given in this life, or is done with from an earlier one."""
+        self._remembers = len(self.done) > 0
+        """The application knows what it was given in earlier lives, so that nothing is doubtful."""
         self._granted: deque[Numbered] = deque()
         """Below the sync point, in order: those that the application may not be done with."""
         self._in_hand: deque[Numbered] = deque()
@@ -54,6 +57,8 @@ class OrderedSubscriber(Subscriber):
         if is_id_alone(numbered.event):
             self._ask_for([numbered.sequence])
         else:
+            if self._remembers and numbered.doubtful:
+                numbered = replace(numbered, doubtful=False)
             self._held[numbered.sequence] = numbered
 
     def _received(self) -> list[int]:

@@ -21,11 +21,15 @@ from pubsub.archive.protocol.messages import (
     AckResponse,
     Companion,
     Discover,
+    EntityUpdates,
     Invoice,
     Negotiation,
     Notice,
     Offer,
     Register,
+    ReplicaInfo,
+    ReplicaInvoice,
+    StoredEvents,
 )
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
@@ -113,9 +117,22 @@ class ArchiveActor:
             Companion: self.core.receive_companion,
             Register: self.core.entities.receive_register,
             Invoice: self.core.entities.receive_invoice,
+            StoredEvents: self.core.replication.receive_events,
+            ReplicaInvoice: self.core.replication.receive_invoice,
+            ReplicaInfo: self.core.replication.receive_info,
+            EntityUpdates: self.core.exchange.receive,
         }
         stage.attach(self.contact, self._receive)
         self.up = True
+        self.core.start(alone=not self.sim.archives)
+        self._context = context
+        self._meet()
+
+    def _meet(self) -> None:
+        """What the directory is for: find the others now and then."""
+        for other in self.sim.archives:
+            self.core.replication.greet(other.contact)
+        self._context.call_later(3.0, self._meet)
 
     def _receive(self, sender: Contact, message: object) -> None:
         handler = self.handlers.get(type(message))

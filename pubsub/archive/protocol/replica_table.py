@@ -1,0 +1,92 @@
+"""The other replicas of a topic, and what each is known to have (sections 9.2 and 9.4).
+
+The lines of the paper's replica-sequence tables, one for each event, are in the store, where sync points
+and repairs look them up. Since every replica stores each stream in order, what a replica has and lacks is
+known from one number a stream; that is kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from overlay.contact import Contact
+from overlay.errors import UsageError
+from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.store.changes import ForgetReplica, Note
+
+PEER = "peer/"
+MOST_PEERS = 64
+
+
+@dataclass(slots=True)
+class Peer:
+    """Another replica."""
+
+    id: bytes
+    contact: Contact
+    frontier: Frontier = field(default_factory=Frontier)
+    """What it has on stable storage, as far as it told."""
+    sent: Frontier = field(default_factory=Frontier)
+    """What it was sent and may be about to store."""
+    sent_at: float = 0.0
+    heard_at: float | None = None
+    count: int = 0
+    is_ready: bool = False
+    updates: int = 0
+    """The number of the last of its entity updates that came."""
+    asked_at: float = 0.0
+    """When it was last asked for what is missing here."""
+
+
+class ReplicaTable:
+    """Every replica that was ever met and has not left."""
+
+    def __init__(self, world: ArchiveWorld) -> None:
+        self._world = world
+        self.peers: dict[bytes, Peer] = {}
+        for key, packed in world.store.notes(world.topic, PEER).items():
+            try:
+                replica = bytes.fromhex(key.removeprefix(PEER))
+                self.peers[replica] = Peer(replica, Contact.unpack(packed))
+            except (ValueError, UsageError):
+                world.count_drop("unreadable_peer")
+
+    def __len__(self) -> int:
+        return len(self.peers)
+
+    def met(self, replica: bytes, contact: Contact) -> tuple[Peer, bool]:
+        """A replica that gave a sign of life, and whether it is a new one."""
+        peer = self.peers.get(replica)
+        is_new = peer is None
+        if peer is None:
+            peer = self.peers[replica] = Peer(replica, contact)
+        if is_new or peer.contact != contact:
+            peer.contact = contact
+            note = Note(self._world.topic, PEER + replica.hex(), contact.packed())
+            self._world.commit([note], lambda: None)
+        peer.heard_at = self._world.context.now()
+        return peer, is_new
+
+    def has_room_for(self, replica: bytes) -> bool:
+        return replica in self.peers or len(self.peers) < MOST_PEERS
+
+    def forget(self, replica: bytes) -> None:
+        """A replica has left for good."""
+        if self.peers.pop(replica, None) is not None:
+            topic = self._world.topic
+            gone = (ForgetReplica(topic, replica), Note(topic, PEER + replica.hex(), None))
+            self._world.commit(gone, lambda: None)
+
+    def live(self) -> Iterator[Peer]:
+        """Those heard of lately."""
+        since = self._world.context.now() - self._world.config.patience
+        for peer in self.peers.values():
+            if peer.heard_at is not None and peer.heard_at > since:
+                yield peer
+
+    def safe(self, stream: bytes, here: int) -> tuple[int, ...]:
+        """How far a stream is safe on one replica, on two, and so on."""
+        marks = [here, *(peer.frontier.get(stream) for peer in self.peers.values())]
+        return tuple(sorted(marks, reverse=True))

@@ -1,0 +1,352 @@
+"""Replicas of an archive (section 9): none is the first, and each decides for itself.
+
+Whoever gets an event from its publisher stores it, then sends it to the others; each of them stores it
+under a number of its own and tells all the others (table 1: stored events, invoices, replica information;
+entity updates are in `pubsub.archive.protocol.entity_exchange`). Losses show: in a stream's numbers when
+its next event comes, and otherwise in the digest that every sign of life carries. Then the one that lacks
+something says what it has, and is sent the rest.
+
+A replica that is new, or was away, first catches up with the one that has most, and answers publishers and
+subscribers only then; when nobody is there to catch up with, it serves with what it has. A replica that
+leaves makes sure first that another one has everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from overlay.contact import Contact
+from overlay.context import Timer
+from pubsub.archive.protocol.archived_event import id_of
+from pubsub.archive.protocol.batches import batches
+from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.inventory import Inventory
+from pubsub.archive.protocol.messages import ReplicaInfo, ReplicaInvoice, StoredEvents
+from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
+from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.store.changes import Append, ReplicaStored, StoredEvent
+from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+
+Row = tuple[bytes, int, int, float, bytes, int]
+
+
+class Replication:
+    """What one replica of one topic says to the others, and makes of what they say; a core."""
+
+    def __init__(
+        self,
+        world: ArchiveWorld,
+        inventory: Inventory,
+        here: Frontier,
+        *,
+        take: Callable[[Contact, bytes, list[Row]], None],
+        on_safe: Callable[[Iterable[bytes]], None],
+        on_ready: Callable[[], None],
+        updates: Callable[[], int],
+        on_info: Callable[[Peer, ReplicaInfo, bool], None],
+        destinations: Callable[[bytes], tuple[str, ...]],
+    ) -> None:
+        """`take` stores another replica's events as far as they are next in their streams. `on_safe`: these
+        streams are safe on more replicas than before. `on_info`: a sign of life came."""
+        self._world = world
+        self._inventory = inventory
+        self._here = here
+        self._take = take
+        self._on_safe = on_safe
+        self._on_ready = on_ready
+        self._updates = updates
+        self._on_info = on_info
+        self._destinations = destinations
+        self.table = ReplicaTable(world)
+        self.is_ready = False
+        self._leaving: Callable[[], None] | None = None
+        self._target: Frontier | None = None
+        self._started_at = 0.0
+        self._fresh: list[StoredEvent] = []
+        self._timer: Timer | None = None
+
+    # Coming and going.
+
+    def start(self, alone: bool) -> None:
+        """`alone`: as far as anybody knows, there is no other replica."""
+        self._started_at = self._world.context.now()
+        if alone and not self.table.peers:
+            self._become_ready()
+        for peer in self.table.peers.values():
+            self.greet(peer.contact)
+        self._beat()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def greet(self, contact: Contact) -> None:
+        """Give a sign of life to a node that is, or may be, another replica."""
+        if contact.id != self._world.context.contact.id:
+            self._world.context.send(contact, self.info("alive"))
+
+    def info(self, kind: str) -> ReplicaInfo:
+        world = self._world
+        return ReplicaInfo(
+            world.topic,
+            world.replica,
+            kind,
+            world.store.count(world.topic),
+            self._here.digest(),
+            self._updates(),
+            self.is_ready and self._leaving is None,
+        )
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Leave once another replica has everything; `left` is called then."""
+        self._leaving = left
+        self._check_leaving()
+
+    def _beat(self) -> None:
+        self._timer = self._world.context.call_later(self._world.config.heartbeat, self._overdue)
+
+    def _overdue(self) -> None:
+        for peer in list(self.table.peers.values()):
+            self.greet(peer.contact)
+        self._ask_for_repair()
+        self._check_ready()
+        self._check_leaving()
+        self._beat()
+
+    def _check_ready(self) -> None:
+        """Ready when this replica has all that the one it catches up with had; or nobody is there."""
+        if self.is_ready:
+            return
+        if self._target is not None and self._here.includes(self._target):
+            self._become_ready()
+            return
+        live = list(self.table.live())
+        waited = self._world.context.now() - self._started_at
+        if not live and waited >= self._world.config.patience:
+            self._become_ready()
+        elif live:
+            ready = [peer for peer in live if peer.is_ready]
+            if not ready and waited >= 2 * self._world.config.patience:
+                self._become_ready()
+            else:
+                self._want(max(ready or live, key=lambda peer: (peer.count, peer.id)))
+
+    def _become_ready(self) -> None:
+        self.is_ready = True
+        self._target = None
+        self._on_ready()
+
+    def _check_leaving(self) -> None:
+        if self._leaving is None:
+            return
+        if any(peer.is_ready and peer.frontier.includes(self._here) for peer in self.table.live()):
+            for peer in self.table.peers.values():
+                self._world.context.send(peer.contact, self.info("leaving"))
+            left, self._leaving = self._leaving, None
+            left()
+
+    # Signs of life.
+
+    def receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
+        if info.replica == self._world.replica or not self.table.has_room_for(info.replica):
+            return
+        if info.kind == "leaving":
+            self.table.forget(info.replica)
+            return
+        peer, is_new = self.table.met(info.replica, sender)
+        peer.count, peer.is_ready = info.count, info.ready
+        if is_new:
+            self.greet(sender)
+        if info.digest != self._here.digest():
+            self._want(peer)
+        elif not self.is_ready and info.ready:
+            self._become_ready()
+        self._on_info(peer, info, is_new)
+
+    def _want(self, peer: Peer) -> None:
+        """Tell a replica everything that is here, and ask for the rest; not more often than it can answer."""
+        now = self._world.context.now()
+        if now - peer.asked_at >= self._world.config.heartbeat / 2:
+            peer.asked_at = now
+            have = self._here.marks()
+            self._invoice(peer, have, full=True, want=True)
+
+    def _invoice(
+        self,
+        peer: Peer,
+        have: tuple[tuple[bytes, int], ...],
+        *,
+        stored: tuple[tuple[bytes, int], ...] = (),
+        full: bool = False,
+        want: bool = False,
+        repair: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        world = self._world
+        invoice = ReplicaInvoice(world.topic, world.replica, have, stored, full, want, repair)
+        world.context.send(peer.contact, invoice)
+
+    # Events that are stored here.
+
+    def stored(self, events: list[StoredEvent], bases: dict[bytes, int], origin: bool) -> None:
+        """Events are safe here: `origin`, if they came from their publishers and not from a replica."""
+        peers = list(self.table.live())
+        if not peers:
+            return
+        touched = {event.publisher: event.catenation for event in events}
+        lines = tuple((event.id, event.sequence) for event in events)
+        for peer in peers:
+            if origin:
+                fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
+                self._send(peer, [_row(event, bases.get(event.publisher, 0)) for event in fresh])
+            self._invoice(peer, tuple(touched.items()), stored=lines)
+
+    def _send(self, peer: Peer, rows: list[Row]) -> None:
+        world = self._world
+        for part in batches(rows, lambda row: len(row[4]), world.config):
+            message = StoredEvents(world.topic, world.replica, tuple(part), False)
+            world.context.send(peer.contact, message)
+            for stream, _, catenation, *_ in part:
+                peer.sent.raise_to(stream, catenation)
+        if rows:
+            peer.sent_at = world.context.now()
+
+    # Events and invoices of others.
+
+    def receive_events(self, sender: Contact, message: StoredEvents) -> None:
+        if message.replica not in self.table.peers:
+            self.greet(sender)
+            return
+        if message.repaired:
+            self._repair(message.events)
+            return
+        self._take(sender, message.replica, list(message.events))
+
+    def acknowledge(self, replica: bytes, streams: Iterable[bytes]) -> None:
+        """Tell a replica that sent nothing new how far these streams are here."""
+        peer = self.table.peers.get(replica)
+        if peer is not None:
+            self._invoice(peer, tuple((stream, self._here.get(stream)) for stream in streams))
+
+    def missing(self, replica: bytes, stream: bytes, have: int) -> None:
+        """An event of a stream came from a replica before the one that is next."""
+        peer = self.table.peers.get(replica)
+        if peer is not None:
+            self._invoice(peer, ((stream, have),), want=True)
+
+    def receive_invoice(self, sender: Contact, invoice: ReplicaInvoice) -> None:
+        peer = self.table.peers.get(invoice.replica)
+        if peer is None:
+            self.greet(sender)
+            return
+        peer.heard_at = self._world.context.now()
+        if invoice.stored:
+            line = ReplicaStored(self._world.topic, peer.id, invoice.stored)
+            self._world.commit([line], lambda: None)
+        if not invoice.want or invoice.full:
+            news = [stream for stream, mark in invoice.have if peer.frontier.raise_to(stream, mark)]
+            if news:
+                self._on_safe(news)
+        if invoice.full and self._target is None and not self.is_ready:
+            self._target = Frontier(invoice.have)
+        if invoice.full and not self._here.includes(Frontier(invoice.have)):
+            self._want(peer)
+        if invoice.want:
+            self._fill(peer, invoice)
+        if invoice.repair:
+            self._send_repairs(peer, invoice.repair)
+        self._check_ready()
+        self._check_leaving()
+
+    def _fill(self, peer: Peer, invoice: ReplicaInvoice) -> None:
+        """Send a replica what it lacks, a window at a time: its next invoice asks for more."""
+        now = self._world.context.now()
+        if invoice.full and now - peer.sent_at < self._world.config.retry:
+            return
+        streams = dict(invoice.have)
+        if invoice.full:
+            self._answer_full(peer, Frontier(invoice.have))
+            streams = {stream: streams.get(stream, 0) for stream, _ in self._here}
+        room = self._world.config.window
+        rows: list[Row] = []
+        for stream, have in streams.items():
+            if room > len(rows) and have < self._here.get(stream):
+                rows += self._next_rows(stream, have, room - len(rows))
+        self._send(peer, rows)
+
+    def _answer_full(self, peer: Peer, theirs: Frontier) -> None:
+        """A replica that catches up learns what there is to have."""
+        if not theirs.includes(self._here) or not peer.is_ready:
+            self._invoice(peer, self._here.marks(), full=True)
+
+    def _next_rows(self, stream: bytes, have: int, most: int) -> list[Row]:
+        """Events of a stream after a number. What is not here any more is left out, unless it is damaged."""
+        topic, store = self._world.topic, self._world.store
+        events = store.by_catenation(topic, stream, Span(have + 1, have + most))
+        if not events and have + most < self._here.get(stream) and not self._inventory.damaged():
+            events = store.by_catenation(topic, stream, Span(have + 1, self._here.get(stream)))
+        rows: list[Row] = []
+        before = have
+        for event in events[:most]:
+            gap = event.catenation != before + 1
+            if gap and self._inventory.damaged():
+                break
+            rows.append(_row(event, event.catenation - 1 if gap else have))
+            before = event.catenation
+        return rows
+
+    # Repair.
+
+    def _ask_for_repair(self) -> None:
+        damaged = self._inventory.damaged()
+        live = list(self.table.live())
+        if damaged and live:
+            peer = live[self._world.context.random.randrange(0, len(live))]
+            spans = tuple((span.first, span.last) for span in damaged)
+            self._invoice(peer, (), repair=spans)
+
+    def _send_repairs(self, peer: Peer, spans: Iterable[tuple[int, int]]) -> None:
+        """Find the events that a replica has under these numbers, as it told, and send them."""
+        topic, store = self._world.topic, self._world.store
+        numbers: dict[bytes, int] = {}
+        for first, last in spans:
+            for number, id in store.replica_ids(topic, peer.id, Span(first, last)).items():
+                numbers[id] = number
+        here = store.sequences(topic, numbers)
+        events = store.read(topic, sorted(here.values()))
+        rows = [_row(event, 0, numbers[event.id]) for event in events]
+        for part in batches(rows, lambda row: len(row[4]), self._world.config):
+            message = StoredEvents(topic, self._world.replica, tuple(part), True)
+            self._world.context.send(peer.contact, message)
+
+    def _repair(self, rows: Iterable[Row]) -> None:
+        damaged = SequenceRanges(self._inventory.damaged())
+        repairs = [
+            Append(
+                StoredEvent(
+                    self._world.topic,
+                    number,
+                    id_of(event),
+                    stream,
+                    catenation,
+                    time,
+                    event,
+                    self._destinations(event),
+                )
+            )
+            for stream, _, catenation, time, event, number in rows
+            if number in damaged
+        ]
+        if repairs:
+            repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")
+            self._world.commit(repairs, lambda: repaired.add(len(repairs)))
+
+
+def _row(event: StoredEvent, base: int, number: int | None = None) -> Row:
+    return (
+        event.publisher,
+        base,
+        event.catenation,
+        event.time,
+        event.body,
+        event.sequence if number is None else number,
+    )
