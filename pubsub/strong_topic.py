@@ -72,6 +72,7 @@ class Handlers:
     view_changed: Callable[[TopicView], None] | None
     stable: Callable[[StableView], None] | None
     direct: Callable[[PeerId, bytes], None] | None
+    participant: Callable[[Participant], None] | None = None
 
 
 class StrongTopic:
@@ -330,6 +331,7 @@ class StrongTopic:
 
     def participant_changed(self, before: Entry | None, now: Entry) -> None:
         self.room()
+        self._call("participant", self._handlers.participant, _participant(now))
 
     def room(self) -> None:
         """Wake whoever waits for room, for a message to be settled, or to leave."""

@@ -31,7 +31,7 @@ from overlay.topic_name import check_topic_name
 from pubsub.strong_log import SqliteTopicLog
 from pubsub.strong_topic import Handlers, OnDeliver, StrongTopic, TopicConfig
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
-from pubsub.topic_broadcast.delivery import Gap, Order
+from pubsub.topic_broadcast.delivery import Gap, Order, Participant
 from pubsub.topic_broadcast.messages import Aside, Cast, Received
 from pubsub.topic_broadcast.topic_log import NoLog, TopicLog
 from pubsub.topic_membership.context import Outcome
@@ -84,6 +84,7 @@ class StrongTopics:
         on_view_changed: Callable[[TopicView], None] | None = None,
         on_stable: Callable[[StableView], None] | None = None,
         on_direct: Callable[[PeerId, bytes], None] | None = None,
+        on_participant: Callable[[Participant], None] | None = None,
         log: str | Path | None = None,
         config: TopicConfig | None = None,
         known: tuple[Contact, ...] = (),
@@ -91,12 +92,15 @@ class StrongTopics:
         """Take part in a topic: subscribe through a participant that the directory names, or begin it.
 
         `on_deliver` gets each message; if it returns an awaitable, the next message waits for it, and the
-        message is acknowledged after it. `filter` is text that all participants see. `log` is a file that
+        message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
+        `filter` is text that all participants see. `log` is a file that
         is this participant's alone: with it, a restart under the same identity continues where it was.
         `known`: participants to try before the directory.
         """
         self._check(topic, filter, order)
-        handlers = Handlers(on_deliver, on_gap, on_view_changed, on_stable, on_direct)
+        handlers = Handlers(
+            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant
+        )
         config = config or TopicConfig()
         boot = int(time.time() * 1000)
         context = _TopicContext(self._runtime)
