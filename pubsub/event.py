@@ -106,6 +106,10 @@ class Gossip(NamedTuple):
     signature: bytes
 
 
+NewEvent = tuple[Gossip, EventBody]
+"""An event that a process has for the first time."""
+
+
 @message(0x40)
 @dataclass(frozen=True, slots=True)
 class Copies:
@@ -152,6 +156,9 @@ _BODY_LENGTH = 1 + len(EventBody._fields)
 _BODY_PREFIX = bytes((0x90 + _BODY_LENGTH, BODY_CODE, 0xC4, ID_BYTES))
 """How every body begins: an array, the code, and 16 bytes of id."""
 
+_UP_TO_255_BYTES, _UP_TO_65535_BYTES = 0xC4, 0xC5
+"""How msgpack begins bytes; their number is next."""
+
 ID_PLACE = slice(len(_BODY_PREFIX), len(_BODY_PREFIX) + ID_BYTES)
 """Where the id is in the bytes of a body."""
 
@@ -174,6 +181,12 @@ def pack_data(data: Any) -> bytes:
 
 def unpack_data(packed: bytes) -> Any:
     """The data that `pack_data` gave, tuples as lists; `WireError` for anything else."""
+    head = packed[:3]
+    if len(head) == 3:  # bytes are what is most often sent where speed matters
+        if head[0] == _UP_TO_255_BYTES and len(packed) == 2 + head[1]:
+            return packed[2:]
+        if head[0] == _UP_TO_65535_BYTES and len(packed) == 3 + (head[1] << 8 | head[2]):
+            return packed[3:]
     try:
         return limited_msgpack.unpack_data(packed)
     except WireError:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 
 from overlay.contact import Contact, PeerId
 from pubsub.attachment import Attachment
 from pubsub.event import Copies, Gossip
-from pubsub.receipt import Receipt
+from pubsub.receipt import Receipt, settle
 
 EVENTS_A_TURN = 64
 """Events that publishers may publish before others on the loop get a turn, and before they are paced."""
@@ -26,7 +25,7 @@ BYTES_A_TURN = 256 * 1024
 
 _BYTES_AROUND_A_COPY = 16
 
-Batch = tuple[Copies, list[Receipt]]
+Batch = tuple[Copies, Sequence[Receipt]]
 
 
 class EventLink:
@@ -48,21 +47,18 @@ class EventLink:
         self._published_to: dict[PeerId, Contact] = {}
         self._held_back = 0
 
-    @contextmanager
-    def counting(self, receipt: Receipt) -> Iterator[None]:
-        """Count the copies of an event that is published in this block, for as long as any is open."""
+    def open(self, receipt: Receipt) -> None:
+        """Count the copies of an event that is about to be published, for as long as any is open."""
         self._receipts[receipt.id] = receipt
-        try:
-            yield
-        finally:
-            receipt.complete = True
-            self._close_if_done(receipt)
 
-    def accepted(self, gossip: Gossip, copies: int) -> None:
-        if self._receipts:
-            receipt = self._receipts.get(gossip.id)
-            if receipt is not None:
-                receipt.copies += copies
+    def completed(self, receipt: Receipt) -> None:
+        """All copies of the event have been decided on, unless one fails."""
+        receipt.complete = True
+        self._close_if_done(receipt)
+
+    def accepted(self, gossips: Sequence[Gossip], copies: int) -> None:
+        for receipt in self._receipts_of(gossips):
+            receipt.copies += copies
 
     def refused(self, gossip: Gossip) -> None:
         receipt = self._receipts.get(gossip.id)
@@ -70,34 +66,36 @@ class EventLink:
             receipt.copy_refused()
             self._close_if_done(receipt)
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
         gathered = self._gathered
         for contact in to:
             waiting = gathered.get(contact.id)
             if waiting is None:
-                gathered[contact.id] = (contact, [gossip])
+                gathered[contact.id] = (contact, [*gossips])
             else:
-                waiting[1].append(gossip)
-        if self._receipts:
-            receipt = self._receipts.get(gossip.id)
-            if receipt is not None:
-                receipt.copies_sent(len(to))
-        self._gathered_bytes += len(to) * len(gossip.body)
+                waiting[1].extend(gossips)
+        for receipt in self._receipts_of(gossips):
+            receipt.copies_sent(len(to))
+        for gossip in gossips:
+            self._gathered_bytes += len(to) * len(gossip.body)
         if self._gathered_bytes > BYTES_A_TURN:
             self.flush()
         elif not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush_in_time, context=self._context)
 
-    async def pace(self) -> None:
-        """Give others a turn now and then, and wait while too much waits for those published to."""
+    @property
+    def is_pace_due(self) -> bool:
+        """Whether a publisher is to call `pace` after its event."""
         self._published += 1
-        if (
-            self._published < EVENTS_A_TURN
-            and self._gathered_bytes < BYTES_A_TURN // 2
-            and not self._held_back
-        ):
-            return
+        return (
+            self._published >= EVENTS_A_TURN
+            or self._gathered_bytes > BYTES_A_TURN // 2
+            or self._held_back > 0
+        )
+
+    async def pace(self) -> None:
+        """Give others a turn, and wait while too much waits for those published to."""
         self._published = 0
         self.flush()
         to, self._published_to = self._published_to, {}
@@ -116,7 +114,8 @@ class EventLink:
         for contact, gossips in gathered.values():
             if gossips != alike:
                 alike = gossips
-                batches = [self._batch(part) for part in split(gossips, self._room)]
+                parts = split(gossips, self._room)
+                batches = [(Copies.of(part), self._receipts_of(part)) for part in parts]
             for copies, receipts in batches:
                 self._hand_over(contact, copies, receipts)
 
@@ -125,14 +124,17 @@ class EventLink:
         if self._gathered:
             self.flush()
 
-    def _batch(self, gossips: Sequence[Gossip]) -> Batch:
-        receipts: list[Receipt] = []
-        if self._receipts:
-            found = map(self._receipts.get, [gossip.id for gossip in gossips])
-            receipts = [receipt for receipt in found if receipt is not None]
-        return Copies.of(gossips), receipts
+    def _receipts_of(self, gossips: Sequence[Gossip]) -> Sequence[Receipt]:
+        """Those of own events that are not settled yet."""
+        if not self._receipts:
+            return ()
+        if len(gossips) == 1:
+            receipt = self._receipts.get(gossips[0].id)
+            return () if receipt is None else (receipt,)
+        found = [self._receipts.get(gossip.id) for gossip in gossips]
+        return [receipt for receipt in found if receipt is not None]
 
-    def _hand_over(self, contact: Contact, copies: Copies, receipts: list[Receipt]) -> None:
+    def _hand_over(self, contact: Contact, copies: Copies, receipts: Sequence[Receipt]) -> None:
         if receipts:
             self._published_to[contact.id] = contact
             if self._acknowledged:
@@ -142,11 +144,9 @@ class EventLink:
                 self._close_if_done(receipt)
         self._attachment.send_copies(contact, copies, None)
 
-    def _settled(self, receipts: list[Receipt], arrived: bool) -> None:
-        for receipt in receipts:
-            receipt.copy_settled(arrived)
-            if receipt.complete and receipt.is_settled:
-                self._receipts.pop(receipt.id, None)
+    def _settled(self, receipts: Sequence[Receipt], arrived: bool) -> None:
+        for receipt in settle(receipts, arrived):
+            self._receipts.pop(receipt.id, None)
 
     def _close_if_done(self, receipt: Receipt) -> None:
         done = receipt.is_settled if self._acknowledged else receipt.all_sent

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.community import Community
 from pubsub.camcast.observer import Observer
-from pubsub.event import Event, EventBody, Gossip, unpack_data
+from pubsub.event import Event, NewEvent, unpack_data
 from pubsub.subscription import Subscription
 
 
@@ -39,22 +40,30 @@ class JoinedTopic:
         if not self.ready.done():
             self.ready.set_result(None)
 
-    def deliver(self, gossip: Gossip, body: EventBody) -> None:
-        """Hand a new event of the community to every subscription; none of them can hold it up."""
+    def deliver(self, new: Sequence[NewEvent]) -> None:
+        """Hand new events of the community to every subscription; none of them can hold them up."""
         if not self.subscriptions:
             return
-        try:
-            data = unpack_data(body.data)
-        except WireError as error:
-            self._drops.add(error.reason)
-            return
-        event = Event(
-            body.topic, data, body.publisher, body.sequence, gossip.hops, gossip.id, self._signed
-        )
+        events: list[Event] = []
+        for gossip, body in new:
+            try:
+                data = unpack_data(body.data)
+            except WireError as error:
+                self._drops.add(error.reason)
+                continue
+            _, topic, _, publisher, sequence, _, _, _ = body
+            events.append(
+                Event(topic, data, publisher, sequence, gossip.hops, gossip.id, self._signed)
+            )
         for subscription in self.subscriptions:
-            subscription.offer(event)
-        self._delivered.value += len(self.subscriptions)
+            subscription.offer(events)
+        self._delivered.value += len(events) * len(self.subscriptions)
         if self._observer is not None:
+            self._record(events)
+
+    def _record(self, events: Sequence[Event]) -> None:
+        assert self._observer is not None
+        for event in events:
             for subscription in self.subscriptions:
                 self._observer.record(
                     "deliver",

@@ -60,6 +60,7 @@ class Node:
         self._attachment: Attachment | None = None
         self._trace: Trace | None = None
         self._published = 0
+        self._has_blocking = False
         self._durability: Durability | None = None
         self.manages: Callable[[str], bool] = lambda topic: False
         """Whether an archive on this node manages a topic; set by the archive."""
@@ -86,6 +87,7 @@ class Node:
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
         self._run = entropy().randbytes(RUN_BYTES)
+        self._id = attachment.contact.id
         self._link = EventLink(attachment, acknowledged=config.links == "channel")
         services = Services(
             control=attachment.control,
@@ -198,6 +200,7 @@ class Node:
     async def _open_subscription(self, subscription: Subscription) -> None:
         joined = self._join(subscription.pattern.topic)
         joined.subscriptions.append(subscription)
+        self._has_blocking = self._has_blocking or subscription.blocks
         try:
             await self._ready(joined)
         except BaseException:
@@ -259,11 +262,13 @@ class Node:
             joined.publishing = True
         if not joined.ready.done():
             await self._ready(joined)
-        await self._wait_for_local_space(topic)
+        if self._has_blocking:
+            await self._wait_for_local_space(topic)
         receipt, gossip = self._disseminate(joined, topic, packed, upward, eager, joined_now)
         if publishing is not None:
             receipt.durable = publishing.add(gossip.body, gossip.signature, copies)
-        await self._link.pace()
+        if self._link.is_pace_due:
+            await self._link.pace()
         if wait == "acked":
             await receipt.wait_settled()
         elif not receipt.all_sent:
@@ -292,7 +297,7 @@ class Node:
         joined.sequence += 1
         event_id = self._run + self._published.to_bytes(8, "big")
         body = EventBody(
-            event_id, topic.name, topic.lineage, self.id, joined.sequence, upward, packed, eager
+            event_id, topic.name, topic.lineage, self._id, joined.sequence, upward, packed, eager
         )
         encoded = pack_body(body)
         signature = b""
@@ -300,8 +305,9 @@ class Node:
             signature = sign_body(self._attached().identity, encoded)
         receipt = Receipt(event_id, topic.name, joined.sequence, joined_now)
         gossip = Gossip(event_id, topic.name, 0, False, encoded, signature)
-        with self._link.counting(receipt):
-            spread = joined.community.publish(gossip, body)
+        self._link.open(receipt)
+        spread = joined.community.publish(gossip, body)
+        self._link.completed(receipt)
         receipt.targets = len(spread.members)
         receipt.upward = len(spread.upward)
         return receipt, gossip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -110,3 +111,18 @@ class Receipt:
         waiter, self._waiter = self._waiter, None
         if not waiter.done():
             waiter.set_result(None)
+
+
+def settle(receipts: Iterable[Receipt], arrived: bool) -> list[Receipt]:
+    """A copy of each of these has arrived, or never will; those that are settled with it."""
+    settled = []
+    for receipt in receipts:
+        if arrived:
+            receipt.acknowledged += 1
+        else:
+            receipt.failed += 1
+        if receipt._waiter is not None:
+            receipt._wake()
+        if receipt.complete and receipt.acknowledged + receipt.failed >= receipt.copies:
+            settled.append(receipt)
+    return settled

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -74,7 +74,7 @@ class Subscription:
         self._open = False
         self._ended = False
         self._fifo: FifoOrder | None = None
-        self._push: Callable[[Event], None] = self._enqueue
+        self._push: Callable[[Sequence[Event]], None] = self._enqueue
 
     async def __aenter__(self) -> Self:
         """Join the community. From here on, events of members that know of this process arrive."""
@@ -82,8 +82,8 @@ class Subscription:
             raise SubscriptionError("a subscription is entered once; call subscribe again")
         if self._order == "fifo":
             loop = asyncio.get_running_loop()
-            self._fifo = FifoOrder(self._enqueue, loop.call_later, self._drops)
-            self._push = self._fifo.push
+            self._fifo = FifoOrder(self._enqueue_one, loop.call_later, self._drops)
+            self._push = self._order_them
         self._open = True
         try:
             await self._node._open_subscription(self)
@@ -115,12 +115,13 @@ class Subscription:
         self._space.set()
         self._wake()
 
-    def offer(self, event: Event) -> None:
-        """Take an event of the community if the pattern matches it; never blocks."""
+    def offer(self, events: Sequence[Event]) -> None:
+        """Take those events of the community that the pattern matches; never blocks."""
         if self._ended:
             return
-        if self.pattern.matches(event.topic):
-            self._push(event)
+        if self.pattern.levels is not None:
+            events = [event for event in events if self.pattern.matches(event.topic)]
+        self._push(events)
 
     def __len__(self) -> int:
         """How many events wait."""
@@ -151,20 +152,34 @@ class Subscription:
             self._space.set()
         return event
 
+    @property
+    def blocks(self) -> bool:
+        """Whether publishers on the same node wait for it."""
+        return self._overflow == "block"
+
     async def wait_for_space(self) -> None:
         """With `block`, wait until the queue has room; publishers on the same node do."""
         if self._overflow == "block":
             await self._space.wait()
 
-    def _enqueue(self, event: Event) -> None:
+    def _order_them(self, events: Sequence[Event]) -> None:
+        assert self._fifo is not None
+        for event in events:
+            self._fifo.push(event)
+
+    def _enqueue_one(self, event: Event) -> None:
+        self._enqueue((event,))
+
+    def _enqueue(self, events: Sequence[Event]) -> None:
         queue = self._queue
-        if len(queue) >= self._limit:
-            self.dropped += 1
-            self._drops.add("queue_full")
-            if self._overflow != "drop_oldest":
-                return
-            queue.popleft()
-        queue.append(event)
+        queue.extend(events)
+        excess = len(queue) - self._limit
+        if excess > 0:
+            self.dropped += excess
+            self._drops.add("queue_full", excess)
+            drop = queue.popleft if self._overflow == "drop_oldest" else queue.pop
+            for _ in range(excess):
+                drop()
         if len(queue) >= self._room and not self._ended:
             self._space.clear()
         if self._arrival is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pubsub.event import Event
@@ -21,6 +21,7 @@ class LiveFeed(Subscription):
         super().__init__(node, pattern, drops, "none", "drop_oldest", 1)
         self._heard = heard
 
-    def offer(self, event: Event) -> None:
-        if self.pattern.matches(event.topic):
-            self._heard(event)
+    def offer(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self.pattern.matches(event.topic):
+                self._heard(event)

@@ -16,7 +16,7 @@ from overlay.membership.interface import Membership, MembershipListener
 from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
-from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip, draw_upward
+from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import (
@@ -30,12 +30,13 @@ from pubsub.camcast.messages import (
 from pubsub.camcast.observer import Observer
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.reception import HeardEvents
-from pubsub.camcast.tables import SuperTable, SuperTables
-from pubsub.event import ID_PLACE, Copies, EventBody, Gossip, unpack_body
+from pubsub.camcast.tables import SuperTables
+from pubsub.camcast.upward import Upward
+from pubsub.event import ID_PLACE, Copies, EventBody, Gossip, NewEvent, unpack_body
 from pubsub.topic import Topic
 
-Deliver = Callable[[Gossip, EventBody], None]
-"""Takes an event that is new in the community; the gossip's hops are those it has come."""
+Deliver = Callable[[Sequence[NewEvent]], None]
+"""Takes events that are new in the community; the gossip's hops are those it has come."""
 
 MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
@@ -104,13 +105,13 @@ class Community:
         )
         self.membership = services.make_membership(self.name, parameters, self)
         self._dissemination = services.dissemination(self)
+        self._upward = Upward(self, self.super_tables, leases)
         self._waiting: list[Callable[[], None]] = []
         self._joined = self._warmed = self._searched = self._stopped = False
         self._size, self._fanout, self._size_until = 1.0, 0, 0.0
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
-        self._upward = metrics.counter("events_upward", "Copies sent to a super-community.")
         self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
 
     # What the parts of this community see of it.
@@ -155,7 +156,7 @@ class Community:
         return self._fanout
 
     @property
-    def _steady_size(self) -> float:
+    def steady_size(self) -> float:
         """The size as of the last second: an estimate that every event need not draw anew."""
         if self._context.now() >= self._size_until:
             self._look_at_size()
@@ -169,7 +170,7 @@ class Community:
     # Joining and leaving.
 
     def start(self) -> None:
-        self._record("join")
+        self.record("join")
         self.links.start()
         self.membership.start()
 
@@ -183,7 +184,7 @@ class Community:
         self.links.stop()
         self.search.stop()
         self.membership.stop()
-        self._record("leave")
+        self.record("leave")
 
     @property
     def is_ready(self) -> bool:
@@ -218,18 +219,18 @@ class Community:
 
     def member_added(self, contact: Contact) -> None:
         self._size_until = 0.0
-        self._record("table", peer=contact.id, detail="added")
+        self.record("table", peer=contact.id, detail="added")
         self._services.watch(contact)
         self._leases.warm(contact, self.name, _ignore)
 
     def member_removed(self, contact: Contact) -> None:
         self._size_until = 0.0
-        self._record("table", peer=contact.id, detail="removed")
+        self.record("table", peer=contact.id, detail="removed")
         if not self._stopped:
             self._services.unwatch(contact)
 
     def super_table_changed(self, super_topic: str) -> None:
-        self._record("table", detail=f"super {super_topic}")
+        self.record("table", detail=f"super {super_topic}")
 
     def gone(self, peer: PeerId, topic: str | None = None) -> None:
         """A process is not in `topic`, or in no topic at all (it is believed to have crashed)."""
@@ -246,11 +247,12 @@ class Community:
 
     # Events.
 
-    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def forward(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
         if self._observer is not None:
-            for member in to:
-                self._record("send", event=gossip.id, peer=member.id, hops=gossip.hops)
-        self._leases.send(to, gossip)
+            for gossip in gossips:
+                for member in to:
+                    self.record("send", event=gossip.id, peer=member.id, hops=gossip.hops)
+        self._leases.send(to, gossips)
 
     def tell(self, member: Contact, message: object) -> None:
         """Send a message that names events, as soon as the member is known to be one."""
@@ -269,7 +271,7 @@ class Community:
 
     def give_up(self, event_id: bytes, reason: str) -> None:
         self._drops.add(reason)
-        self._record("drop", event=event_id, detail=reason)
+        self.record("drop", event=event_id, detail=reason)
 
     def receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         """What another process's dissemination strategy says to this one's."""
@@ -277,104 +279,74 @@ class Community:
 
     def publish(self, gossip: Gossip, body: EventBody) -> Spread:
         """Disseminate an event of this process's own."""
-        self._record("publish", event=gossip.id)
-        return self._take(gossip, body, None, from_outside=True)
+        self.record("publish", event=gossip.id)
+        self._heard.add(gossip.id, self._context.now())
+        return self._take([(gossip, body)], None, from_outside=True)
 
     def receive(self, sender: Contact, copies: Copies) -> None:
         """Copies of events: each is taken the first time (figure 7)."""
         if not copies.is_well_formed:
             self._drops.add("malformed_event", len(copies.bodies))
             return
-        heard, known = self._heard, 0
+        known_ids, now = self._heard.ids, self._context.now()
+        new: list[NewEvent] = []
+        known = 0
         for place, body in enumerate(copies.bodies):
-            if body[ID_PLACE] in heard:
+            if body[ID_PLACE] in known_ids:
                 known += 1
                 self._receive_again(sender, copies.gossip(place))
             else:
-                self._receive_new(sender, copies.gossip(place))
+                event = self._read(sender, copies.gossip(place))
+                if event is not None:
+                    self._heard.add(event[0].id, now)
+                    new.append(event)
         self._received.value += len(copies.bodies)
         self._duplicates.value += known
+        if new:
+            self._take(new, sender, from_outside=copies.upward)
 
     def _receive_again(self, sender: Contact, gossip: Gossip) -> None:
         if self._observer is not None:
-            self._record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
+            self.record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
         self._dissemination.heard_again(gossip, sender)
 
-    def _receive_new(self, sender: Contact, gossip: Gossip) -> None:
+    def _read(self, sender: Contact, gossip: Gossip) -> NewEvent | None:
+        """The event in a copy, or None, and counted, when it is not to be taken."""
         try:
             body = unpack_body(gossip)
         except WireError as error:
-            self._drop(gossip, error.reason)
-            return
+            self.give_up(gossip.id, error.reason)
+            return None
         if self._services.verify is not None and not self._services.verify(gossip, body):
-            self._drop(gossip, "bad_signature")
-            return
+            self.give_up(gossip.id, "bad_signature")
+            return None
         if self._observer is not None:
-            self._record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
-        self._take(gossip, body, sender, from_outside=gossip.upward)
+            self.record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
+        return gossip, body
 
-    def receive_own(self, gossip: Gossip, body: EventBody) -> None:
-        """An event that reached this process in a subtopic's community: it is its own link."""
-        if gossip.id not in self._heard:
-            self._take(gossip, body, None, from_outside=True)
+    def receive_own(self, events: Sequence[NewEvent]) -> None:
+        """Events that reached this process in a subtopic's community: it is its own link."""
+        new = [event for event in events if event[0].id not in self._heard]
+        now = self._context.now()
+        for gossip, _ in new:
+            self._heard.add(gossip.id, now)
+        if new:
+            self._take(new, None, from_outside=True)
 
     def _take(
-        self, gossip: Gossip, body: EventBody, sender: Contact | None, from_outside: bool
+        self, events: Sequence[NewEvent], sender: Contact | None, from_outside: bool
     ) -> Spread:
-        self._heard.add(gossip.id, self._context.now())
-        onward = Gossip(gossip.id, self.name, gossip.hops + 1, False, gossip.body, gossip.signature)
-        upward = self._send_upward(onward, body, from_outside)
-        members = self._dissemination.spread(onward, body, sender)
-        self.deliver(gossip, body)
-        self._hand_up(gossip, body)
+        """Pass on and deliver events that are new here; where the last one went."""
+        name = self.name
+        onward = [
+            (Gossip(event_id, name, hops + 1, False, encoded, signature), body)
+            for (event_id, _, hops, _, encoded, signature), body in events
+        ]
+        upward = self._upward.send(onward, from_outside)
+        members = self._dissemination.spread(onward, sender)
+        self.deliver(events)
+        self._hand_up(events)
         return Spread(members, upward)
-
-    def _send_upward(
-        self, onward: Gossip, body: EventBody, from_outside: bool
-    ) -> list[tuple[str, Contact]]:
-        sent: list[tuple[str, Contact]] = []
-        for table in self.super_tables.linked():
-            drawn = draw_upward(
-                table.contacts,
-                self._parameters,
-                self._steady_size,
-                self.random,
-                from_outside=from_outside,
-                probability=body.upward,
-            )
-            if not drawn:
-                continue
-            up = Gossip(
-                onward.id, table.topic.name, onward.hops, True, onward.body, onward.signature
-            )
-            tried = {contact.id: None for contact in drawn}
-            for contact in drawn:
-                self._send_to_super(contact, up, table, tried)
-                sent.append((table.topic.name, contact))
-        return sent
-
-    def _send_to_super(
-        self, to: Contact, up: Gossip, table: SuperTable, tried: dict[PeerId, None]
-    ) -> None:
-        """Send an upward message; if the super-process turns out to be gone, to another one instead."""
-
-        def confirmed(alive: bool) -> None:
-            if alive or self._stopped:
-                return
-            others = [contact for contact in table.contacts if contact.id not in tried]
-            if not others:
-                self._drop(up, "no_super_process")
-                return
-            other = self.random.choice(others)
-            tried[other.id] = None
-            self._send_to_super(other, up, table, tried)
-
-        self._upward.value += 1
-        self._record("upward", event=up.id, peer=to.id, hops=up.hops, detail=up.community)
-        self._leases.send_surely(to, up, confirmed)
-
-    def _drop(self, gossip: Gossip, reason: str) -> None:
-        self.give_up(gossip.id, reason)
 
     def _start_search(self) -> None:
         if self._joined:
@@ -390,7 +362,11 @@ class Community:
             for action in waiting:
                 action()
 
-    def _record(
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped
+
+    def record(
         self,
         kind: str,
         *,

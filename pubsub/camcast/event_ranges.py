@@ -6,7 +6,7 @@ another is a few ranges, however many events it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pubsub.event import ID_BYTES, RUN_BYTES
 
@@ -17,8 +17,13 @@ _NUMBER_BYTES = ID_BYTES - RUN_BYTES
 _NUMBERS = 1 << 8 * _NUMBER_BYTES
 
 
-def number_of(event_id: bytes) -> int:
-    return int.from_bytes(event_id[RUN_BYTES:], "big")
+def stretches_of(event_ids: Sequence[bytes]) -> list[range]:
+    """The numbers of some events of a run, in order, as ranges."""
+    numbers = [int.from_bytes(event_id[RUN_BYTES:], "big") for event_id in event_ids]
+    whole = range(numbers[0], numbers[0] + len(numbers))
+    if numbers == list(whole):
+        return [whole]
+    return [range(number, number + 1) for number in numbers]
 
 
 def event_id_of(run: bytes, number: int) -> bytes:
@@ -51,6 +56,17 @@ class Ranges:
             self._parts[-1] += (number, 1)
             self._count += 1
         self._next = number + 1
+
+    def add_range(self, numbers: range) -> None:
+        """Add numbers that follow each other."""
+        room = MOST_NUMBERS - self._count
+        if numbers.start == self._next and len(numbers) <= room:
+            self._parts[-1][-1] += len(numbers)
+            self._count += len(numbers)
+            self._next = numbers.stop
+        else:
+            for number in numbers:
+                self.add(number)
 
     def parts(self) -> list[tuple[int, ...]]:
         return [tuple(part) for part in self._parts]

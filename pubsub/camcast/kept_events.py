@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pubsub.event import Gossip
 
 _BYTES_AROUND_AN_EVENT = 256
@@ -25,13 +27,16 @@ class KeptEvents:
     def __len__(self) -> int:
         return len(self._new) + len(self._old)
 
-    def add(self, gossip: Gossip, now: float) -> None:
+    def add(self, gossips: Sequence[Gossip], now: float) -> None:
         if self._bytes > self._half or now > self._since + self._seconds:
             self._old, self._new = self._new, {}
             self._bytes = 0
             self._since = now
-        self._new[gossip.id] = gossip
-        self._bytes += len(gossip.body) + len(gossip.signature) + _BYTES_AROUND_AN_EVENT
+        kept, size = self._new, 0
+        for gossip in gossips:
+            kept[gossip.id] = gossip
+            size += len(gossip.body) + len(gossip.signature) + _BYTES_AROUND_AN_EVENT
+        self._bytes += size
 
     def get(self, event_id: bytes) -> Gossip | None:
         return self._new.get(event_id) or self._old.get(event_id)

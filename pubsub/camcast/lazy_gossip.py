@@ -22,16 +22,16 @@ publisher asked for it, an event is gossiped eagerly. All processes of a communi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.dissemination import EagerGossip, Neighbourhood
-from pubsub.camcast.event_ranges import Ranges, event_id_of, number_of, read_ranges
+from pubsub.camcast.event_ranges import Ranges, event_id_of, read_ranges, stretches_of
 from pubsub.camcast.kept_events import KeptEvents
 from pubsub.camcast.messages import Announce, Fetch, Prune
 from pubsub.camcast.missing_events import MissingEvents
-from pubsub.event import RUN_BYTES, EventBody, Gossip
+from pubsub.event import RUN_BYTES, Gossip, NewEvent
 
 RUNS = 1024
 """Publishers' runs that are followed at a time in a community; the one silent for longest is forgotten."""
@@ -74,12 +74,13 @@ class _Run:
         self.oldest, self.newest = 0, -1
         """Every event with a number between these, both included, has been heard of."""
 
-    def heard(self, number: int, now: float) -> None:
+    def heard(self, numbers: Iterable[range], now: float) -> None:
         self.heard_at = now
-        if number == self.newest + 1:
-            self.newest = number
-        elif number > self.newest:
-            self.oldest = self.newest = number
+        for stretch in numbers:
+            if stretch.start == self.newest + 1:
+                self.newest = stretch.stop - 1
+            elif stretch.start > self.newest:
+                self.oldest, self.newest = stretch.start, stretch.stop - 1
 
 
 class LazyGossip:
@@ -93,13 +94,7 @@ class LazyGossip:
         self._runs: dict[bytes, _Run] = {}
         parameters = neighbourhood.parameters
         self._kept = KeptEvents(parameters.keep_bytes, parameters.keep_seconds)
-        self._missing = MissingEvents(
-            self._topic,
-            self._context,
-            lambda: neighbourhood.parameters.fetch_delay,
-            self._is_coming,
-            neighbourhood.give_up,
-        )
+        self._missing = MissingEvents(neighbourhood, self._is_coming)
         self._news: list[tuple[bytes, _Route]] = []
         self._timer: Timer | None = None
         metrics = neighbourhood.metrics
@@ -108,27 +103,50 @@ class LazyGossip:
         self._not_kept = metrics.counter("events_not_kept", "Events asked for and kept no longer.")
         self._pruned = metrics.counter("links_pruned", "Times that a member asked only to be told.")
 
-    def spread(self, gossip: Gossip, body: EventBody, sender: Contact | None) -> Sequence[Contact]:
-        if body.eager or body.topic != self._topic:
-            return self._eager.spread(gossip, body, sender)
+    def spread(self, events: Sequence[NewEvent], sender: Contact | None) -> Sequence[Contact]:
+        gossip, body = events[0]
+        if len(events) == 1 and not body.eager and body.topic == self._topic:
+            return self._spread(gossip.id[:RUN_BYTES], [gossip], body.publisher, sender)
+        eager: list[NewEvent] = []
+        lazy: dict[bytes, list[Gossip]] = {}
+        publishers: dict[bytes, PeerId] = {}
+        for event in events:
+            gossip, body = event
+            if body.eager or body.topic != self._topic:
+                eager.append(event)
+            else:
+                run_id = gossip.id[:RUN_BYTES]
+                if run_id in lazy:
+                    lazy[run_id].append(gossip)
+                else:
+                    lazy[run_id] = [gossip]
+                    publishers[run_id] = body.publisher
+        sent: Sequence[Contact] = self._eager.spread(eager, sender) if eager else ()
+        for run_id, gossips in lazy.items():
+            sent = self._spread(run_id, gossips, publishers[run_id], sender)
+        return sent
+
+    def _spread(
+        self, run_id: bytes, gossips: list[Gossip], publisher: PeerId, sender: Contact | None
+    ) -> Sequence[Contact]:
         now = self._context.now()
-        run_id = gossip.id[:RUN_BYTES]
         run = self._runs.get(run_id) or self._new_run(run_id)
-        number = number_of(gossip.id)
-        run.heard(number, now)
+        stretches = stretches_of([gossip.id for gossip in gossips])
+        run.heard(stretches, now)
         if sender is not None:
-            self._came_from(run, gossip, sender)
-        self._kept.add(gossip, now)
-        route = self._route(run, body.publisher, sender)
+            self._came_from(run, gossips, sender)
+        self._kept.add(gossips, now)
+        route = self._route(run, publisher, sender)
         if route.announced:
             if not route.news:
                 self._news.append((run_id, route))
                 if self._timer is None:
                     delay = self._neighbourhood.parameters.announce_delay
                     self._timer = self._context.call_later(delay, self._announce)
-            route.news.add(number)
+            for stretch in stretches:
+                route.news.add_range(stretch)
         if route.sent:
-            self._neighbourhood.forward(route.sent, gossip)
+            self._neighbourhood.forward(route.sent, gossips)
         return route.sent
 
     def heard_again(self, gossip: Gossip, sender: Contact) -> None:
@@ -176,9 +194,13 @@ class LazyGossip:
         run = self._runs[run_id] = _Run()
         return run
 
-    def _came_from(self, run: _Run, gossip: Gossip, sender: Contact) -> None:
-        asked = self._missing.came(gossip.id) if self._missing else None
-        if run.parent is None or gossip.hops == 2 or (asked is not None and asked.id == sender.id):
+    def _came_from(self, run: _Run, gossips: list[Gossip], sender: Contact) -> None:
+        """Settle who is the parent: the publisher itself, else the first to send, or whoever was asked."""
+        was_asked = False
+        if self._missing.are_asked_for:
+            for gossip in gossips:
+                was_asked = self._missing.came(gossip.id) == sender or was_asked
+        if run.parent is None or was_asked or gossips[0].hops == 2:
             run.parent = sender.id
             run.prunes.pop(sender.id, None)
 
@@ -228,26 +250,21 @@ class LazyGossip:
 
     def _receive_announcement(self, sender: Contact, run_id: bytes, numbers: range) -> None:
         run = self._runs.get(run_id)
-        if run is not None and run.oldest <= numbers[0] and numbers[-1] <= run.newest:
-            return
-        has_heard = self._neighbourhood.has_heard
-        missing = [number for number in numbers if not has_heard(event_id_of(run_id, number))]
-        if missing:
-            self._missing.announced(run_id, missing, sender)
+        if run is None or numbers.start < run.oldest or numbers.stop - 1 > run.newest:
+            self._missing.announced(run_id, numbers, sender)
 
-    def _is_coming(self, event_id: bytes, since: float) -> bool:
-        run = self._runs.get(event_id[:RUN_BYTES])
-        return run is not None and run.heard_at > since and run.newest < number_of(event_id)
+    def _is_coming(self, run_id: bytes, number: int, since: float) -> bool:
+        run = self._runs.get(run_id)
+        return run is not None and run.heard_at > since and run.newest < number
 
     def _receive_fetch(self, sender: Contact, run_id: bytes, numbers: range) -> None:
         run = self._runs.get(run_id)
         if run is not None and not run.wants.get(sender.id):
             run.wants[sender.id] = True
             run.route = None
-        for number in numbers:
-            gossip = self._kept.get(event_id_of(run_id, number))
-            if gossip is None:
-                self._not_kept.value += 1
-            else:
-                self._fetched.value += 1
-                self._neighbourhood.forward((sender,), gossip)
+        found = [self._kept.get(event_id_of(run_id, number)) for number in numbers]
+        kept = [gossip for gossip in found if gossip is not None]
+        self._not_kept.value += len(numbers) - len(kept)
+        self._fetched.value += len(kept)
+        if kept:
+            self._neighbourhood.forward((sender,), kept)

@@ -7,7 +7,7 @@ lease, the process counts as a member (see `pubsub.camcast.leases`), takes event
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
@@ -28,7 +28,7 @@ from pubsub.camcast.messages import (
     SuperFound,
 )
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Copies, EventBody, Gossip
+from pubsub.event import Copies, NewEvent
 from pubsub.topic import Topic, included
 
 QUESTIONS_REMEMBERED = 1024
@@ -97,7 +97,7 @@ class Process:
             self.leases,
             self.communities.__contains__,
             deliver,
-            lambda gossip, body: self._hand_up(topic.name, gossip, body),
+            lambda events: self._hand_up(topic.name, events),
         )
         for other in self.communities.values():
             other.super_tables.prune()
@@ -154,12 +154,14 @@ class Process:
         for community in list(self.communities.values()):
             community.gone(contact.id, topic)
 
-    def _hand_up(self, topic: str, gossip: Gossip, body: EventBody) -> None:
+    def _hand_up(self, topic: str, events: Sequence[NewEvent]) -> None:
         if len(self.communities) == 1:
             return
         for name, community in list(self.communities.items()):
-            if name != topic and included(name, body.topic, body.lineage):
-                community.receive_own(gossip, body)
+            if name != topic:
+                own = [new for new in events if included(name, new[1].topic, new[1].lineage)]
+                if own:
+                    community.receive_own(own)
 
     def receive_copies(self, sender: Contact, copies: Copies) -> None:
         """Copies of events; what `receive` does with them, without a detour."""

@@ -7,6 +7,8 @@ for a new event: it would be delivered, and gossiped, a second time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class HeardEvents:
     """The ids of the events that one community has brought to this process, for a bounded time and memory."""
@@ -18,6 +20,11 @@ class HeardEvents:
         self._capacity = capacity
         self._expiry: dict[bytes, float] = {}
         self._oldest_expiry = 0.0
+
+    @property
+    def ids(self) -> Mapping[bytes, float]:
+        """The ids, to look them up without a detour."""
+        return self._expiry
 
     def __len__(self) -> int:
         return len(self._expiry)

@@ -194,7 +194,7 @@ def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted() -> 
             (altered, Identity(bytes(32)).public_key + Identity(bytes(32)).sign(altered)),
         ):
             new_id = altered.replace(genuine.id, bytes(16))
-            link.send((to,), Gossip(bytes(16), "/a", 1, False, new_id, signature))
+            link.send((to,), [Gossip(bytes(16), "/a", 1, False, new_id, signature)])
             assert body
         await asyncio.sleep(1)
         assert len(events) == 0

@@ -47,7 +47,7 @@ def test_a_full_queue_does_what_its_policy_says(
     async def main() -> None:
         async with subscription(overflow=overflow) as events:
             for number in range(1, 6):
-                events.offer(event(number))
+                events.offer([event(number)])
             assert events.dropped == dropped
             assert await numbers(events) == kept
 
@@ -58,7 +58,7 @@ def test_block_is_bounded_too_and_lets_publishers_wait_for_room() -> None:
     async def main() -> None:
         async with subscription(overflow="block") as events:
             for number in range(60):
-                events.offer(event(number))
+                events.offer([event(number)])
             assert (len(events), events.dropped) == (48, 12)
             waiter = asyncio.create_task(events.wait_for_space())
             for _ in range(45):
@@ -75,7 +75,7 @@ def test_only_what_matches_the_pattern_is_taken() -> None:
     async def main() -> None:
         async with subscription("/a/*") as events:
             for number, topic in enumerate(["/a", "/a/b", "/a/b/c", "/a/c"]):
-                events.offer(event(number, topic))
+                events.offer([event(number, topic)])
             assert await numbers(events) == [1, 3]
 
     asyncio.run(main())
@@ -92,8 +92,8 @@ def test_events_wake_a_waiting_iterator_and_the_end_ends_it() -> None:
 
             consumer = asyncio.create_task(consume())
             await asyncio.sleep(0)
-            events.offer(event(1))
-            events.offer(event(2))
+            events.offer([event(1)])
+            events.offer([event(2)])
             await asyncio.sleep(0)
             assert got == [1, 2]
             events.end()
@@ -106,7 +106,7 @@ def test_fifo_orders_what_one_publisher_sent() -> None:
     async def main() -> None:
         async with subscription(order="fifo", queue=10) as events:
             for number in (1, 3, 2, 5):
-                events.offer(event(number))
+                events.offer([event(number)])
             assert len(events) == 3
             assert await numbers(events) == [1, 2, 3, 5]
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.virtual.stage import numbered_contact
-from pubsub.camcast.dissemination import draw_upward
 from pubsub.camcast.parameters import ParameterError, Parameters
 from pubsub.camcast.reception import HeardEvents
 from pubsub.camcast.tables import SuperTable, SuperTables
+from pubsub.camcast.upward import draw_upward
 from pubsub.topic import Topic
 
 CONTACTS = tuple(numbered_contact(number) for number in range(10))

@@ -20,7 +20,7 @@ from pubsub.camcast.membership import membership_config
 from pubsub.camcast.messages import Announce
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
-from pubsub.event import Copies, EventBody, Gossip, pack_body, pack_data, unpack_body
+from pubsub.event import Copies, EventBody, Gossip, NewEvent, pack_body, pack_data, unpack_body
 from pubsub.topic import Topic
 
 REDRAW = 4.0
@@ -33,14 +33,15 @@ class StageCarrier:
         self._context = context
         self._loss = loss
 
-    def accepted(self, gossip: Gossip, copies: int) -> None: ...
+    def accepted(self, gossips: Sequence[Gossip], copies: int) -> None: ...
 
     def refused(self, gossip: Gossip) -> None: ...
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
         for contact in to:
-            if self._context.random.random() >= self._loss:
-                self._context.send(contact, Copies.of([gossip]))
+            for gossip in gossips:
+                if self._context.random.random() >= self._loss:
+                    self._context.send(contact, Copies.of([gossip]))
 
 
 class OracleDirectory:
@@ -195,9 +196,10 @@ class Actor:
         topic = Topic.of(topic)
         received = self.delivered.setdefault(topic.name, [])
 
-        def deliver(gossip: Gossip, body: EventBody) -> None:
-            received.append(gossip.id)
-            self.hops[gossip.id] = gossip.hops
+        def deliver(events: Sequence[NewEvent]) -> None:
+            for gossip, _ in events:
+                received.append(gossip.id)
+                self.hops[gossip.id] = gossip.hops
 
         return self.process.join(topic, deliver, parameters)
 
