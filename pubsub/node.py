@@ -31,6 +31,7 @@ from pubsub.camcast.community import Services
 from pubsub.camcast.lazy_gossip import LazyGossip
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
+from pubsub.collections.node_collections import C, NodeCollections
 from pubsub.config import DisseminationKind, NodeConfig
 from pubsub.event import RUN_BYTES, EventBody, Gossip, pack_body, pack_data
 from pubsub.event_link import EventLink
@@ -62,6 +63,7 @@ class Node:
         self._published = 0
         self._has_blocking = False
         self._durability: Durability | None = None
+        self._collections = NodeCollections(self)
         self.manages: Callable[[str], bool] = lambda topic: False
         """Whether an archive on this node manages a topic; set by the archive."""
 
@@ -118,6 +120,7 @@ class Node:
         attachment, self._attachment = self._attachment, None
         if attachment is None:
             return
+        await self._collections.close()
         if self._durability is not None:
             self._durability.close()
         for joined in self._topics.values():
@@ -212,6 +215,10 @@ class Node:
         if joined is not None and subscription in joined.subscriptions:
             joined.subscriptions.remove(subscription)
             self._leave_if_unneeded(joined)
+
+    def collection(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
+        """The topic as a collection (see `pubsub.collections`), open inside `async with`."""
+        return self._collections.make(kind, topic, **options)
 
     # Publishing.
 

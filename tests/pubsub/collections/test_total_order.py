@@ -97,16 +97,16 @@ def is_caught(check: Callable[[], None]) -> bool:
 
 @pytest.mark.parametrize(
     ("broken", "seeds"),
-    [
-        (DeliversAtOnce, (0, 1)),
-        (CatchesUpWithNobody, range(6)),
-        (BelievesOldAnnouncements, (77, 98)),
-        (PromisesTooMuch, range(6)),
-    ],
+    [(DeliversAtOnce, (0, 1)), (CatchesUpWithNobody, range(6)), (PromisesTooMuch, range(6))],
 )
 def test_a_broken_order_is_caught(broken: type[TotalOrder], seeds: Iterable[int]) -> None:
     runs = (OrderRun(seed, broken) for seed in seeds)
     assert any(is_caught(run.check_one_order_for_all) for run in runs)
+
+
+def test_believing_what_was_announced_in_another_stay_is_caught() -> None:
+    runs = (OrderRun(seed, BelievesOldAnnouncements, partitions=True) for seed in (29, 124))
+    assert any(is_caught(run.check_one_order_in_every_view) for run in runs)
 
 
 def test_publishing_before_the_view_is_settled_is_caught() -> None:

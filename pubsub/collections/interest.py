@@ -1,0 +1,227 @@
+"""An interest in elements to come: iterate over them, or have a callback called for each.
+
+    async with collection.contains(filter="price > 10") as elements:
+        async for element in elements:
+            ...
+    interest = await collection.contains(notify)       # calls notify(element), plain or async
+
+Elements wait in a queue. In a weak collection a full queue drops its oldest element, and counts it; in a
+strong one nothing is dropped: while an interest has no room, its node acknowledges nothing, and
+publishers wait in the end. An interest that takes (`remove`) is done with an element when the next one is
+asked for, when its callback has returned, or when its `async with` block ends without an exception; else
+the element goes to another taker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from overlay.errors import ClosedError, UsageError
+from pubsub.collections.element import Element
+from pubsub.filters import Filter
+
+if TYPE_CHECKING:
+    from pubsub.collections.dac import DAC
+
+Predicate = Callable[[Any], bool]
+Notify = Callable[[Element], Awaitable[None] | None]
+Finish = Callable[[bool], None]
+"""Called once with whether the application is done with an element; otherwise it is given back."""
+
+CALLS_A_TURN = 16
+"""Elements that a plain callback may be called for before others on the loop get a turn."""
+
+_log = logging.getLogger(__name__)
+
+
+class Interest:
+    """Made by `contains`, `contains_all` and `remove`; it begins when entered, awaited or iterated."""
+
+    def __init__(
+        self,
+        collection: DAC,
+        notify: Notify | None,
+        filter: str | Filter | Predicate | None,
+        *,
+        below: bool = False,
+        takes: bool = False,
+    ) -> None:
+        self.below = below
+        """Subtopics' elements are wanted too."""
+        self.takes = takes
+        """Elements are wanted for this interest alone."""
+        self.filter: Filter | None = None
+        """The expression, which publishers may apply for this node."""
+        self.dropped = 0
+        """Elements that were dropped because the queue was full."""
+        self._predicate: Predicate | None = None
+        if isinstance(filter, str | Filter):
+            self.filter = Filter.parse(filter) if isinstance(filter, str) else filter
+            self._predicate = self.filter.matches
+        elif filter is not None:
+            self._predicate = filter
+        if takes and filter is not None and self.filter is None:
+            raise UsageError(
+                "remove() takes an expression: others cannot call a Python function to choose"
+            )
+        self._collection = collection
+        self._notify = notify
+        self._queue: deque[tuple[Element, Finish | None]] = deque()
+        self._finish: Finish | None = None
+        self._is_busy = False
+        self._arrival: asyncio.Event = asyncio.Event()
+        self._change: asyncio.Event = asyncio.Event()
+        self._worker: asyncio.Task[None] | None = None
+        self._begun = False
+        self._ended = False
+
+    # Beginning and ending.
+
+    async def __aenter__(self) -> Self:
+        await self._begin()
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._settle(kind is None)
+        await self.close()
+
+    async def close(self) -> None:
+        """Unsubscribe. Elements in hand that the application is not done with go to other takers."""
+        if not self._ended:
+            self.end()
+            await self._collection._end_interest(self)
+
+    def end(self) -> None:
+        """No element comes any more; for the collection, which tells others."""
+        self._ended = True
+        if self._worker is not None and self._worker is not asyncio.current_task():
+            self._worker.cancel()
+        self._settle(False)
+        if self.takes:
+            for _, finish in self._queue:
+                if finish is not None:
+                    finish(False)
+            self._queue.clear()
+        self._arrival.set()
+        self._change.set()
+
+    async def _begin(self) -> None:
+        if self._begun:
+            return
+        if self._ended:
+            raise ClosedError("this interest has ended: ask the collection again")
+        self._begun = True
+        if self._notify is not None:
+            self._worker = asyncio.ensure_future(self._work(self._notify))
+        try:
+            await self._collection._begin_interest(self)
+        except BaseException:
+            self.end()
+            raise
+
+    # Elements.
+
+    def matches(self, element: Element) -> bool:
+        """Whether it is one of those asked for; a predicate that fails counts as no."""
+        if not self.below and element.topic != self._collection.topic:
+            return False
+        try:
+            return self._predicate is None or bool(self._predicate(element.data))
+        except Exception:
+            self._collection._count_error("filter")
+            _log.exception("a filter of %s failed", self._collection.topic)
+            return False
+
+    def offer(self, element: Element, finish: Finish | None = None) -> None:
+        """Take an element that matches; a weak collection's queue is bounded."""
+        if self._ended:
+            if finish is not None:
+                finish(False)
+            return
+        if not self._collection.is_strong and len(self._queue) >= self._collection.queue:
+            self._queue.popleft()
+            self.dropped += 1
+            self._collection._count_drop("queue_full")
+        self._queue.append((element, finish))
+        self._arrival.set()
+
+    @property
+    def has_room(self) -> bool:
+        return self._ended or len(self._queue) < self._collection.queue
+
+    @property
+    def is_idle(self) -> bool:
+        """The application is done with all that came."""
+        return self._ended or not (self._queue or self._is_busy)
+
+    async def changed(self) -> None:
+        """Wait until an element has been taken from the queue, or is done with."""
+        self._change.clear()
+        await self._change.wait()
+
+    def __len__(self) -> int:
+        """How many elements wait."""
+        return len(self._queue)
+
+    def __aiter__(self) -> Self:
+        if self._notify is not None:
+            raise UsageError("this interest calls its callback: iterate over one without")
+        return self
+
+    async def __anext__(self) -> Element:
+        await self._begin()
+        self._settle(True)
+        while not self._queue:
+            if self._ended:
+                raise StopAsyncIteration
+            self._arrival.clear()
+            await self._arrival.wait()
+        element, self._finish = self._queue.popleft()
+        self._is_busy = True
+        self._change.set()
+        return element
+
+    def _settle(self, is_done: bool) -> None:
+        """The application is done with the element that it got last, or will never be."""
+        finish, self._finish = self._finish, None
+        self._is_busy = False
+        self._change.set()
+        if finish is not None:
+            finish(is_done)
+
+    async def _work(self, notify: Notify) -> None:
+        for calls in itertools.count(1):
+            if calls % CALLS_A_TURN == 0:
+                await asyncio.sleep(0)
+            while not self._queue:
+                if self._ended:
+                    return
+                self._arrival.clear()
+                await self._arrival.wait()
+            element, self._finish = self._queue.popleft()
+            self._is_busy = True
+            is_done = False
+            try:
+                result = notify(element)
+                if inspect.isawaitable(result):
+                    await result
+                is_done = True
+            except Exception:
+                self._collection._count_error("notify")
+                _log.exception("a callback of %s failed", self._collection.topic)
+            self._settle(is_done)

@@ -1,0 +1,135 @@
+"""All collections of one node."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from overlay.errors import ClosedError
+from pubsub.collections.dac import DAC, CollectionError
+from pubsub.collections.strong import StrongCollection
+from pubsub.collections.strong_hub import StrongHub
+from pubsub.strong_topics import StrongTopics
+from pubsub.topic import Topic
+
+if TYPE_CHECKING:
+    from pubsub.node import Node
+
+C = TypeVar("C", bound=DAC)
+
+
+class NodeCollections:
+    """What collections share on their node: its topics, and one participant of each strong topic."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        metrics = node.metrics
+        self.drops = metrics.family(
+            "collection_dropped", "reason", "Elements and messages of collections that were dropped"
+        )
+        self.errors = metrics.family(
+            "collection_errors", "handler", "Exceptions of the application's callbacks and filters"
+        )
+        self._strong_topics: StrongTopics | None = None
+        self._hubs: dict[str, StrongHub] = {}
+        self._super_hubs: dict[str, StrongHub] = {}
+        """Those in which this node only publishes what is added to subtopics."""
+        self._joining: dict[str, asyncio.Lock] = {}
+        self._open: dict[DAC, None] = {}
+        self._is_closed = False
+
+    @property
+    def strong_topics(self) -> StrongTopics:
+        if self._strong_topics is None:
+            attachment = self.node.attachment
+            self._strong_topics = StrongTopics(attachment.runtime, attachment.directory)
+        return self._strong_topics
+
+    def make(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
+        """A collection of the class, to be entered; `CollectionError` when it cannot be."""
+        if not (isinstance(kind, type) and issubclass(kind, DAC)) or inspect.isabstract(kind):
+            raise CollectionError(
+                f"{kind!r} is no class of collections: use one such as DAStrongSet"
+            )
+        if not self.node.is_running:
+            raise ClosedError("the node is not running: use it inside `async with`")
+        try:
+            return kind(self, Topic.of(topic), **options)
+        except TypeError as error:
+            raise CollectionError(f"{kind.__name__}: {error}") from None
+
+    def opened(self, collection: DAC) -> None:
+        self._open[collection] = None
+
+    def closed(self, collection: DAC) -> None:
+        self._open.pop(collection, None)
+
+    async def close(self) -> None:
+        """Close every collection and leave every topic; more than once is fine."""
+        self._is_closed = True
+        for collection in list(self._open):
+            await collection.close()
+        for hub in list(self._hubs.values()):
+            await self._leave(hub)
+        if self._strong_topics is not None:
+            await self._strong_topics.close()
+
+    # One participant a topic.
+
+    async def enter_hub(self, collection: StrongCollection) -> StrongHub:
+        """Have the collection take part in its topic."""
+        async with self._lock(collection.topic):
+            hub = self._hubs.get(collection.topic)
+            if hub is not None and collection.log is not None and collection.log != hub.log:
+                raise CollectionError(
+                    f"{collection.topic} is open on this node without this log: open it with it first"
+                )
+            hub = await self._hub(collection.topic, collection)
+            self.opened(collection)
+        return hub
+
+    async def leave_hub(self, collection: StrongCollection, hub: StrongHub) -> None:
+        self.closed(collection)
+        async with self._lock(hub.topic):
+            hub.members.remove(collection)
+            if not await self._is_left(hub) and not self._is_closed:
+                await hub.refresh()
+
+    async def super_hub(self, topic: str) -> StrongHub:
+        """This node as a publisher in a super-topic; it stays until the node closes."""
+        hub = self._super_hubs.get(topic)
+        if hub is None:
+            async with self._lock(topic):
+                hub = self._super_hubs[topic] = await self._hub(topic, None)
+        return hub
+
+    async def _hub(self, topic: str, collection: StrongCollection | None) -> StrongHub:
+        if self._is_closed:
+            raise ClosedError("the node is closing")
+        hub = self._hubs.get(topic)
+        is_new = hub is None
+        if hub is None:
+            hub = StrongHub(topic, self)
+        if collection is not None:
+            hub.members.append(collection)
+        if is_new:
+            await hub.join(collection.log if collection is not None else None)
+            self._hubs[topic] = hub
+        elif collection is not None:
+            await hub.refresh()
+        return hub
+
+    async def _is_left(self, hub: StrongHub) -> bool:
+        if hub.members or self._super_hubs.get(hub.topic) is hub:
+            return False
+        await self._leave(hub)
+        return True
+
+    async def _leave(self, hub: StrongHub) -> None:
+        self._hubs.pop(hub.topic, None)
+        self._super_hubs.pop(hub.topic, None)
+        await hub.leave()
+
+    def _lock(self, topic: str) -> asyncio.Lock:
+        return self._joining.setdefault(topic, asyncio.Lock())

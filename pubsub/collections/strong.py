@@ -1,0 +1,106 @@
+"""Strong collections: every element reaches every subscriber in the end, on topic reliable broadcast.
+
+A subscriber gets every element that is added after it has joined, once, though it, the publisher or the
+network between them is down for a while. One that stays away too long is told that it has a gap
+(`on_gap`). With a `log`, a file of its own, it goes on after a crash where its application was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pubsub.collections.dac import DAC, CollectionError
+from pubsub.collections.interest import Interest
+from pubsub.collections.wishes import Wishes, either
+from pubsub.filters import Filter
+from pubsub.strong_topic import Gap
+from pubsub.topic import Topic
+
+if TYPE_CHECKING:
+    from pubsub.collections.node_collections import NodeCollections
+    from pubsub.collections.strong_hub import StrongHub
+
+
+class StrongCollection(DAC):
+    is_strong: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        collections: NodeCollections,
+        topic: Topic,
+        *,
+        log: str | Path | None = None,
+        on_gap: Callable[[Gap], None] | None = None,
+        **options: Any,
+    ) -> None:
+        """`log`: a file of this node's part in the topic, for recovery. `on_gap` is called when elements
+        are lost to this node because it stayed away for too long."""
+        super().__init__(collections, topic, **options)
+        if log is not None and self.order == "total":
+            raise CollectionError("a log does not go with total order: use a set, bag or sequence")
+        self.log = log
+        self.on_gap = on_gap
+        self._hub: StrongHub | None = None
+
+    async def _open(self) -> None:
+        self._hub = await self._collections.enter_hub(self)
+
+    async def _close(self) -> None:
+        if self._hub is not None:
+            await self._collections.leave_hub(self, self._hub)
+
+    async def _publish(self, data: Any, packed: bytes) -> None:
+        assert self._hub is not None
+        await self._hub.add(self.topic, data, packed)
+        for topic in self._topic.ancestors():
+            if not topic.is_root:
+                hub = await self._collections.super_hub(topic.name)
+                await hub.add(self.topic, data, packed)
+
+    async def _begin_interest(self, interest: Interest) -> None:
+        if interest.below and self._topic.is_root:
+            raise CollectionError(
+                "contains_all on / would make every publisher of the network a participant: name a topic"
+            )
+        await super()._begin_interest(interest)
+        await self._wishes_changed()
+
+    async def _end_interest(self, interest: Interest) -> None:
+        await super()._end_interest(interest)
+        if self._is_open:
+            await self._wishes_changed()
+
+    async def _wishes_changed(self) -> None:
+        assert self._hub is not None
+        await self._hub.refresh()
+
+    @property
+    def wishes(self) -> Wishes:
+        """What this collection, by itself, wants of the topic."""
+        watching = [interest for interest in self.interests if not interest.takes]
+        taking = [interest.filter for interest in self.interests if interest.takes]
+        below = any(interest.below for interest in watching)
+        wanted: list[Filter | None] = [interest.filter for interest in watching]
+        if self.keep:
+            wanted.append(None)
+        if self.filter is not None and (None in wanted or not wanted):
+            wanted = [self.filter]
+        return Wishes(
+            own=bool(wanted),
+            below=below,
+            filter=either(wanted),
+            ordered=self.order == "total",
+            takes=bool(taking),
+            take_filter=either(taking),
+        )
+
+    def take(self, element: Any, finish: Callable[[bool], None]) -> None:
+        """Give an element to one of the interests that take, each in turn."""
+        willing = [i for i in self.interests if i.takes and i.matches(element)]
+        if not willing:
+            finish(False)
+            return
+        self._next_remover += 1
+        willing[self._next_remover % len(willing)].offer(element, finish)
