@@ -1,0 +1,58 @@
+"""`camcast receive`: receive the files that are sent to a topic."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+from pubsub.cli.options import add_command as add
+from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.progress_bar import ProgressBar, megabytes, receiving
+from pubsub.cli.runner import run
+from pubsub.files import FileSharing
+
+
+def add_command(commands: Any) -> None:
+    parser = add(
+        commands,
+        "receive",
+        "receive the files that are sent to a topic, into a directory",
+        "camcast receive /videos downloads --count 1 --bootstrap 127.0.0.1:4000",
+    )
+    parser.add_argument("topic")
+    parser.add_argument("directory")
+    parser.add_argument("--count", type=int, metavar="N", help="end after N files")
+    parser.add_argument(
+        "--durable", metavar="NAME", help="hear of files sent meanwhile, from an archive"
+    )
+    add_node_options(parser)
+    parser.set_defaults(action=lambda arguments: run(receive(arguments)))
+
+
+async def receive(arguments: argparse.Namespace) -> int:
+    left = arguments.count
+    subscribing = {"durable": arguments.durable} if arguments.durable else {}
+    async with make_node(arguments) as node, FileSharing(node) as files:
+        bar = ProgressBar(files, receiving)
+        drawing = asyncio.create_task(bar.run())
+        arrivals = files.receive(arguments.topic, arguments.directory, **subscribing)
+        try:
+            async with aclosing(arrivals):
+                async for path in arrivals:
+                    bar.clear()
+                    print(_line(files, path), flush=True)
+                    left = None if left is None else left - 1
+                    if left is not None and left <= 0:
+                        break
+        finally:
+            drawing.cancel()
+            bar.clear()
+    return 0
+
+
+def _line(files: FileSharing, path: Path) -> str:
+    transfer = next(one for one in files.transfers if one.path == path)
+    return f"{path}  {megabytes(transfer.size)}  sha256 {transfer.manifest.digest.hex()}"

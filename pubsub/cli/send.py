@@ -1,0 +1,55 @@
+"""`camcast send`: send a file to the subscribers of a topic."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+from pubsub.cli.options import add_command as add
+from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.progress_bar import ProgressBar, megabytes, sending
+from pubsub.cli.runner import run
+from pubsub.files import FileSharing
+
+
+def add_command(commands: Any) -> None:
+    parser = add(
+        commands,
+        "send",
+        "send a file to everyone who receives the topic's files",
+        "camcast send match.mp4 /videos --receivers 3 --bootstrap 127.0.0.1:4000",
+    )
+    parser.add_argument("file")
+    parser.add_argument("topic")
+    parser.add_argument(
+        "--receivers", type=int, default=1, metavar="N", help="end when N have it (default: 1)"
+    )
+    parser.add_argument(
+        "--durable", action="store_true", help="have an archive keep the announcement"
+    )
+    add_node_options(parser)
+    parser.set_defaults(action=lambda arguments: run(send(arguments)))
+
+
+async def send(arguments: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    async with make_node(arguments) as node, FileSharing(node) as files:
+        bar = ProgressBar(files, sending)
+        drawing = asyncio.create_task(bar.run())
+        publishing = {"durable": True} if arguments.durable else {}
+        try:
+            transfer = await files.send(
+                arguments.file, arguments.topic, receivers=arguments.receivers, **publishing
+            )
+        finally:
+            drawing.cancel()
+            bar.clear()
+        seconds = time.monotonic() - begun
+        print(
+            f"{transfer.name}  {megabytes(transfer.size)}  sha256 {transfer.manifest.digest.hex()}"
+            f"  {transfer.finished_peers} have it, {megabytes(transfer.given)} sent in {seconds:.1f} s",
+            flush=True,
+        )
+    return 0

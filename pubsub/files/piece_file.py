@@ -1,0 +1,89 @@
+"""A file read and written by pieces, and described by its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from overlay.errors import UsageError
+from pubsub.files.errors import FileError
+from pubsub.files.manifest import PIECE_BYTES, Manifest
+from pubsub.files.protocol.hash_list import HashList
+from pubsub.files.protocol.piece_set import PieceSet
+
+
+class PieceFile:
+    """An open file; `FileError` when the disk fails. Calls block for as long as the disk takes."""
+
+    def __init__(self, path: Path, manifest: Manifest, *, write: bool = False) -> None:
+        self.path = path
+        self._manifest = manifest
+        try:
+            flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+            if write:
+                os.ftruncate(self._descriptor, manifest.size)
+        except OSError as error:
+            raise FileError(f"{path} cannot be opened: {error.strerror}") from None
+
+    def read(self, index: int) -> bytes:
+        try:
+            return os.pread(
+                self._descriptor, self._manifest.length(index), index * self._manifest.piece_size
+            )
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be read: {error.strerror}") from None
+
+    def write(self, index: int, data: bytes) -> None:
+        rest, place = memoryview(data), index * self._manifest.piece_size
+        try:
+            while rest:
+                written = os.pwrite(self._descriptor, rest, place)
+                rest, place = rest[written:], place + written
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be written: {error.strerror}") from None
+
+    def scan(self, hashes: HashList) -> PieceSet:
+        """The pieces that are there and agree with their checksums."""
+        found = PieceSet(self._manifest.pieces)
+        for index in range(self._manifest.pieces):
+            if hashes.agrees(index, self.read(index)):
+                found.add(index)
+        return found
+
+    def has_digest(self) -> bool:
+        """Whether the whole content has the manifest's checksum; synced to the disk before it is read."""
+        os.fsync(self._descriptor)
+        whole = hashlib.sha256()
+        for index in range(self._manifest.pieces):
+            whole.update(self.read(index))
+        return whole.digest() == self._manifest.digest
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, HashList]:
+    """Read a file once, and make its manifest and the checksums of its pieces."""
+    whole, hashes, size = hashlib.sha256(), bytearray(), 0
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while piece := _read_fully(file.fileno(), piece_size):
+                whole.update(piece)
+                hashes += hashlib.sha256(piece).digest()
+                size += len(piece)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    pieces_digest = hashlib.sha256(hashes).digest()
+    manifest = Manifest(path.name, size, piece_size, whole.digest(), pieces_digest)
+    return manifest, HashList(manifest, bytes(hashes))
+
+
+def _read_fully(descriptor: int, size: int) -> bytes:
+    """So many bytes, or fewer at the end of the file."""
+    parts = []
+    while size and (part := os.read(descriptor, size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
