@@ -63,6 +63,9 @@ class Aggregates:
 
     def __init__(self, rows: Iterable[Aggregate]) -> None:
         self._rows = sorted(rows, key=_order)
+        self._by_metric: dict[object, list[Aggregate]] = {}
+        for row in self._rows:
+            self._by_metric.setdefault(row.metric, []).append(row)
 
     @classmethod
     def read(cls, directory: Path) -> Aggregates:
@@ -87,11 +90,8 @@ class Aggregates:
 
     def select(self, **wanted: object) -> list[Aggregate]:
         """The rows whose fields equal `wanted`, in a fixed order."""
-        return [
-            row
-            for row in self._rows
-            if all(getattr(row, name) == value for name, value in wanted.items())
-        ]
+        rows = self._by_metric.get(wanted["metric"], []) if "metric" in wanted else self._rows
+        return [row for row in rows if all(getattr(row, name) == wanted[name] for name in wanted)]
 
     def suites(self) -> list[str]:
         return list(dict.fromkeys(row.suite for row in self._rows))

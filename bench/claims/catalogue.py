@@ -70,6 +70,13 @@ CLAIMS: tuple[Claim, ...] = (
         simulated.parasites_of_table_2,
     ),
     Claim(
+        "reliability",
+        "An event reaches everyone in each community with the probability of the formula, or more.",
+        "section 4.5",
+        "the formula",
+        implemented.reliable_as_the_formula,
+    ),
+    Claim(
         "converge",
         "All three modes converge to a reception probability of 100 %.",
         "section 6.2.2, figures 19 and 20",

@@ -22,6 +22,34 @@ def reliable_with_seven_percent(aggregates: Aggregates) -> Verdict:
     return Verdict(holds, ours, "" if holds else "no mode reached everyone in every run at 7 %")
 
 
+def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
+    """Reliability of real nodes with repaired tables, in every community, mode and share of crashes."""
+    shared = {"metric": "reliability", "failure": "repaired", "protocol": "camcast"}
+    formula = {_place(row): row.value for row in aggregates.select(tier="model", **shared)}
+    rows = [
+        row
+        for row in aggregates.select(tier="emulate", **shared)
+        if row.community != WHOLE and _place(row) in formula
+    ]
+    if not rows:
+        return NOT_MEASURED
+    short = [row for row in rows if row.high < formula[_place(row)]]
+    least = min(row.value - formula[_place(row)] for row in rows)
+    ours = (
+        f"{len(rows) - len(short)} of {len(rows)} settings, {100 * least:+.1f} points at the least"
+    )
+    because = "; ".join(
+        f"{row.mode}, {row.size} processes, {100 * row.failed:.0f} % crashed: "
+        f"{_percent(row)} against {100 * formula[_place(row)]:.1f} %"
+        for row in short
+    )
+    return Verdict(not short, ours, because)
+
+
+def _place(row: Aggregate) -> tuple[object, ...]:
+    return row.figure, row.sizes, row.failed, row.community
+
+
 def every_mode_converges(aggregates: Aggregates) -> Verdict:
     """Reception in every community when every process is a link (p_sel = 1)."""
     rows = [

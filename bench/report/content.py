@@ -11,7 +11,8 @@ from bench.claims import CLAIMS, Claim, Verdict, decide
 from bench.report.figures import figures
 from bench.report.plot import Figure
 from bench.report.provenance import Provenance, provenance
-from bench.report.tables import Table, tables
+from bench.report.table import Table, in_words
+from bench.report.tables import tables
 from bench.suites.settings import MODES
 
 
@@ -98,16 +99,8 @@ def _modes(aggregates: Aggregates) -> Table:
             x = getattr(next(iter(found.values())), field)
             question = words.format(x=x if field == "p_sel" else 100 * x)
             share = metric == "reception"
-            rows.append((question, *(_value(found.get(mode), share) for mode in MODES)))
+            rows.append((question, *(in_words(found.get(mode), share=share) for mode in MODES)))
     return Table("", ("emulated", *MODES), tuple(rows))
-
-
-def _value(row: Aggregate | None, share: bool) -> str:
-    if row is None:
-        return "-"
-    if share:
-        return f"{100 * row.value:.1f} % [{100 * row.low:.1f}, {100 * row.high:.1f}]"
-    return f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]"
 
 
 def _extreme(aggregates: Aggregates, figure: str, field: str, metric: str) -> dict[str, Aggregate]:

@@ -11,7 +11,7 @@ from bench.report.content import Content
 from bench.report.plot import Figure, Series
 from bench.report.provenance import Provenance
 from bench.report.svg import STYLE, draw
-from bench.report.tables import Table
+from bench.report.table import Table
 
 VERDICT_WORDS = {True: "holds", False: "does not hold", None: "undecided"}
 VERDICT_CLASSES = {True: "yes", False: "no", None: "open"}

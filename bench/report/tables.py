@@ -1,23 +1,13 @@
-"""The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives."""
+"""The tables of the report: tables 1 and 2 beside the paper's numbers, the alternatives, the real nodes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bench.aggregate import WHOLE
-from bench.aggregates import Aggregate, Aggregates
+from bench.aggregates import Aggregates
 from bench.model.published import TABLE_1, TABLE_2, PublishedRow
-from bench.report.scale import short
+from bench.report.real_nodes import real_node_tables
+from bench.report.table import Table, in_words, short_number
 from bench.suites.settings import TOPOLOGIES
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A title, the heads of the columns, and rows of text."""
-
-    title: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
 
 
 def tables(aggregates: Aggregates) -> list[Table]:
@@ -42,6 +32,7 @@ def tables(aggregates: Aggregates) -> list[Table]:
             for sizes in TOPOLOGIES
             for level in (0, len(sizes) - 1)
         ),
+        *real_node_tables(aggregates),
     ]
     return [table for table in found if table.rows]
 
@@ -65,7 +56,7 @@ def _paper_table(
             if found:
                 word = "formula" if tier == "model" else "simulated"
                 rows.append(
-                    (f"{protocol}, {word}", *(_cell(found.get(sizes)) for sizes in TOPOLOGIES))
+                    (f"{protocol}, {word}", *(in_words(found.get(sizes)) for sizes in TOPOLOGIES))
                 )
     if rows:
         for protocol in ("camcast", "broadcast", "pmcast"):
@@ -100,7 +91,7 @@ def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) ->
             if found:
                 word = "formula" if tier == "model" else "simulated"
                 rows.append(
-                    (f"{protocol}, {word}", *(_cell(found.get(metric)) for metric in metrics))
+                    (f"{protocol}, {word}", *(in_words(found.get(metric)) for metric in metrics))
                 )
     where = "the bottom community" if level == 0 else "the root"
     heads = (
@@ -113,23 +104,6 @@ def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) ->
         "contacts a process",
     )
     return Table(f"An event published in {where} of {_sizes(sizes)}", heads, tuple(rows))
-
-
-def _cell(row: Aggregate | None) -> str:
-    if row is None:
-        return "-"
-    if row.low == row.high:
-        return short_number(row.value)
-    return f"{short_number(row.value)} [{short_number(row.low)}, {short_number(row.high)}]"
-
-
-def short_number(value: float) -> str:
-    """Four digits, and numbers from a thousand to ten million in full."""
-    if abs(value) >= 1e7:
-        return short(value)
-    if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
 
 
 def _sizes(sizes: tuple[int, ...]) -> str:

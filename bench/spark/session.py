@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 LOCAL = "local[*]"
 MASTER_SECONDS = 10.0
 """How long a master may take to accept a connection."""
+WORKER_SECONDS = 60.0
+"""How long a cluster may take to give the first executor: Spark itself would wait for ever."""
 
 
 class SparkError(CamcastError):
@@ -56,6 +59,7 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
             ) from None
     try:
         if not local:
+            _wait_for_a_worker(session, master)
             session.sparkContext.addPyFile(str(code_archive(workdir)))
         yield session
     finally:
@@ -78,6 +82,19 @@ def _check_master(master: str) -> None:
     raise SparkError(
         f"the master {master} does not answer: is it running, and reachable from here?"
     )
+
+
+def _wait_for_a_worker(session: SparkSession, master: str) -> None:
+    """`SparkError` when the master has no worker that takes the session."""
+    context = session.sparkContext._jsc.sc()
+    end = time.monotonic() + WORKER_SECONDS
+    while context.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
+        if time.monotonic() > end:
+            raise SparkError(
+                f"the master {master} gave no executor within {WORKER_SECONDS:g} s: "
+                "are its workers running, with a free core and 1 GiB of memory?"
+            )
+        time.sleep(0.2)
 
 
 def _settings(workdir: Path, local: bool) -> dict[str, str]:

@@ -11,7 +11,7 @@ NAME = "paper"
 
 def suite() -> Suite:
     experiments = simulation(NAME, repetitions=1000) + tables(NAME, repetitions=1000)
-    experiments += implementation(NAME, p_sel=P_SEL, networks=3, repetitions=10, live=P_SEL)
+    experiments += implementation(NAME, p_sel=P_SEL, networks=2, repetitions=10, live=P_SEL)
     experiments += crashes(NAME, (0.0, 0.1, 0.3, 0.5), networks=2, repetitions=10)
     experiments += crashes(
         NAME,

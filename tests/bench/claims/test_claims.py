@@ -91,6 +91,19 @@ def test_messages_are_held_against_the_bound(factor: float, holds: bool) -> None
     assert verdict("messages", *rows) is holds
 
 
+@pytest.mark.parametrize(
+    ("ours", "holds"), [(0.97, True), (0.94, True), (0.90, False), (0.99, True)]
+)
+def test_reliability_is_held_against_the_formula_in_each_community(
+    ours: float, holds: bool
+) -> None:
+    shared = {"figure": "crashes", "metric": "reliability", "failure": "repaired", "community": 1}
+    formula = row(0.95, tier="model", **shared)
+    found = row(ours, 0.02, tier="emulate", mode="structured", **shared)
+    elsewhere = row(0.1, tier="emulate", mode="structured", **{**shared, "failed": 0.5})
+    assert verdict("reliability", formula, found, elsewhere) is holds
+
+
 def emulated(mode: str, value: float, spread: float = 0.0, **fields: Any) -> Aggregate:
     shared = {"figure": "figures-19-28", "tier": "emulate", "sizes": (84, 27, 7), "p_sel": 0.07}
     return row(value, spread, **{**shared, "mode": mode, **fields})

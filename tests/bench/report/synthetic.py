@@ -33,8 +33,9 @@ def _rows() -> tuple[Aggregate, ...]:
 
 def _made_up() -> Iterator[Aggregate]:
     seen: set[tuple[object, ...]] = set()
-    for name in ("quick", "churn"):
-        for experiment in _points(name):
+    large = [point for point in _points("paper") if point.figure == "crashes-large"]
+    for points in (_points("quick"), _points("churn"), large):
+        for experiment in points:
             setting = dataclasses.asdict(experiment)
             for gone in ("seed", "repetitions", *SERIES):
                 del setting[gone]

@@ -83,6 +83,14 @@ execute.JOB_SECONDS_PER_CORE = 0
 sys.exit(cli.main())
 """
 
+LITTLE_PATIENCE = """
+import sys
+from bench import cli
+from bench.spark import session
+session.WORKER_SECONDS = 2
+sys.exit(cli.main())
+"""
+
 LOGGING = """rootLogger.level = info
 rootLogger.appenderRef.stdout.ref = console
 appender.console.type = Console
@@ -92,14 +100,15 @@ appender.console.layout.pattern = %m%n
 """
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(params=[2])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A master and two workers, or as many as the test asks for."""
     daemons: list[Daemon] = []
     local = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     try:
         daemons.append(Daemon(tmp_path, "master.Master", *local))
         master = daemons[0].says(r"Starting Spark master at (spark://\S+)")
-        for number in (1, 2):
+        for number in range(request.param):
             size = ("--cores", "1", "--memory", "512m", "--work-dir", str(tmp_path / str(number)))
             daemons.append(Daemon(tmp_path, f"worker.Worker-{number}", *local, *size, master))
         for worker in daemons[1:]:
@@ -125,6 +134,17 @@ def test_a_standalone_cluster_gives_the_same_results_bit_for_bit(
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert stored(out / "results") == by_a_plain_loop(find_suite(str(suite)).experiments)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("cluster", [0], indirect=True)
+def test_a_master_without_workers_is_given_up(cluster: str, tmp_path: Path) -> None:
+    arguments = ["bench", "run", "quick", "--master", cluster, "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-c", LITTLE_PATIENCE, *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 1
+    assert f"the master {cluster} gave no executor within 2 s" in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.sweep
