@@ -155,7 +155,8 @@ class TopicMembership:
                 replace(self.participants[self.me], left=True, before=()), self._context.now()
             )
             self._spreading.changed(Item(Kind.ENTRY, self.me))
-            self._tell_all()
+            for entry in self.participants.values():
+                self._spreading.tell(entry.contact)  # even if its channel seems to be closed
         self.stop()
 
     def stop(self) -> None:
@@ -189,8 +190,12 @@ class TopicMembership:
         was_closed = peer in self._suspected or peer in self._unheard
         self._suspected.pop(peer, None)
         self._unheard.pop(peer, None)
+        if was_closed:
+            self._channel_is_open(peer)
+
+    def _channel_is_open(self, peer: PeerId) -> None:
         entry = self.participants.get(peer)
-        if was_closed and entry is not None and self.is_joined:
+        if entry is not None and self.is_joined:
             self._renew_row()
             self._spreading.tell(entry.contact, asks=True)
             self._listener.met(entry.contact)
@@ -243,8 +248,8 @@ class TopicMembership:
 
     def heard(self, peer: PeerId) -> None:
         """A participant has sent something: to one that has just begun, its channel is open now."""
-        if peer in self._unheard:
-            self.opened(peer)
+        if self._unheard.pop(peer, self) is None and peer not in self._suspected:
+            self._channel_is_open(peer)
 
     def _take_entries(self, sender: PeerId, entries: tuple[Entry, ...]) -> bool:
         """Take others' entries, then look at what is said of this one; True when it was just announced."""

@@ -228,6 +228,10 @@ class Troupe:
         self._starts = 0
         self._sides: dict[int, int] | None = None
         self._waiting: list[Waiting] = []
+        self.holds_back: Callable[[int, int, object], bool] = lambda sender, receiver, message: (
+            False
+        )
+        """Which messages wait as if their channel were cut, until the next partition or heal."""
         self._numbers = {contact.id: number for number, contact in enumerate(self.contacts)}
         self._last_bytes: tuple[object, object] = (None, None)
 
@@ -372,7 +376,9 @@ class Troupe:
         if receiver is None or not receiver.alive:
             if outcome is not None:
                 sender.call_later(1.0, lambda: outcome(False))
-        elif self.together(sender.number, receiver.number):
+        elif self.together(sender.number, receiver.number) and not self.holds_back(
+            sender.number, receiver.number, message
+        ):
             self._transmit(sender, receiver, message, outcome)
         elif waits:
             self._waiting.append(Waiting(sender, receiver, message, outcome))

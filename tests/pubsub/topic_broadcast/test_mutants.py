@@ -1,0 +1,141 @@
+"""Broken versions of the protocol, one for each property: the checkers see that they are broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from overlay.contact import PeerId
+from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
+from pubsub.topic_broadcast.broadcast import TopicBroadcast
+from pubsub.topic_broadcast.check_and_forward import CheckAndForward
+from pubsub.topic_broadcast.collecting import Collecting
+from pubsub.topic_broadcast.messages import Item
+from pubsub.topic_broadcast.numbers import Numbers
+from pubsub.topic_membership.matrix import Matrix
+from pubsub.topic_membership.membership import TopicMembership
+from pubsub.topic_membership.messages import Row
+from pubsub.topic_membership.stable_views import StableView
+from tests.pubsub.topic_broadcast.checks import violations
+from tests.pubsub.topic_broadcast.troupe import MemoryLog
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+SEEDS = 40
+"""Within so many runs each mutant must be seen."""
+
+
+def reaches_a_view_that_others_do_not_see_yet(patch: pytest.MonkeyPatch) -> None:
+    look_again = TopicMembership._look_again
+
+    def reach(self: TopicMembership) -> None:
+        look_again(self)
+        seen = self._knowledge.view_fingerprint
+        if self.is_joined and (self.stable_view is None or self.stable_view.id != seen):
+            boots = tuple(self.participants[member].boot for member in self.view.members)
+            self.stable_view = StableView(seen, self.view.members, boots)
+            self._listener.stable(self.stable_view)
+
+    patch.setattr(TopicMembership, "_look_again", reach)
+
+
+def keeps_the_oldest_row_as_printed_in_line_50(patch: pytest.MonkeyPatch) -> None:
+    take = Matrix.merge
+
+    def merge(self: Matrix, row: Row) -> bool:
+        known = self.rows.get(row.owner)
+        if known is not None and (row.boot, row.version) >= (known.boot, known.version):
+            return False
+        return take(self, row)
+
+    patch.setattr(Matrix, "merge", merge)
+
+
+def takes_closed_channels_for_open(patch: pytest.MonkeyPatch) -> None:
+    def is_open(self: Matrix, one: PeerId, other: PeerId) -> bool:
+        return one in self.rows and other in self.rows
+
+    patch.setattr(Matrix, "is_open", is_open)
+
+
+def leaves_itself_out_of_its_view(patch: pytest.MonkeyPatch) -> None:
+    reachable = Matrix.reachable
+
+    def without_me(self: Matrix, start: PeerId) -> tuple[PeerId, ...]:
+        found = reachable(self, start)
+        return tuple(peer for peer in found if peer != start) if len(found) > 1 else found
+
+    patch.setattr(Matrix, "reachable", without_me)
+
+
+def does_not_deliver_its_own_messages(patch: pytest.MonkeyPatch) -> None:
+    hand_over = TopicBroadcast._hand_over
+
+    def only_those_of_others(self: TopicBroadcast, source: bytes) -> None:
+        if source != self._state.own_source:
+            hand_over(self, source)
+
+    patch.setattr(TopicBroadcast, "_hand_over", only_those_of_others)
+
+
+def never_forwards(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CheckAndForward, "check", lambda self: None)
+
+
+def forgets_without_waiting_for_those_who_are_away(patch: pytest.MonkeyPatch) -> None:
+    def rows(self: Collecting) -> list[AcknowledgedBy]:
+        view = self._state.membership.view.members
+        known = self._state.acknowledged.rows
+        return [known[peer] for peer in view if peer in known]
+
+    patch.setattr(Collecting, "_rows_that_count", rows)
+
+
+def takes_again_what_it_has_taken(patch: pytest.MonkeyPatch) -> None:
+    def receive(self: TopicBroadcast, sender: PeerId, item: Item) -> None:
+        if item.source != self._state.own_source:
+            self._state.taken[item.source] = Numbers()
+            self._take(item, sender)
+
+    patch.setattr(TopicBroadcast, "_receive_item", receive)
+
+
+def acknowledges_before_it_is_on_the_disk(patch: pytest.MonkeyPatch) -> None:
+    sync = MemoryLog.sync
+    count = iter(range(10**9))
+
+    def sometimes(self: MemoryLog, received: Any) -> None:
+        if next(count) % 9 == 0:
+            sync(self, received)
+
+    patch.setattr(MemoryLog, "sync", sometimes)
+
+
+def never_tells_what_everybody_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Collecting, "collect", lambda self: False)
+
+
+MUTANTS: list[tuple[str, Break, bool]] = [
+    ("TM1", reaches_a_view_that_others_do_not_see_yet, True),
+    ("TM2", keeps_the_oldest_row_as_printed_in_line_50, False),
+    ("TM3", takes_closed_channels_for_open, False),
+    ("TM4", leaves_itself_out_of_its_view, True),
+    ("validity", does_not_deliver_its_own_messages, True),
+    ("agreement", never_forwards, True),
+    ("agreement", forgets_without_waiting_for_those_who_are_away, True),
+    ("uniform integrity", takes_again_what_it_has_taken, True),
+    ("agreement", acknowledges_before_it_is_on_the_disk, True),
+    ("nothing held", never_tells_what_everybody_has, True),
+]
+
+
+@pytest.mark.parametrize(
+    ("broken", "mutate", "heal"), MUTANTS, ids=[mutate.__name__ for _, mutate, _ in MUTANTS]
+)
+def test_a_protocol_that_does_this_is_found_out(
+    broken: str, mutate: Break, heal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutate(monkeypatch)
+    assert any(broken in violations(seed, heal=heal) for seed in range(SEEDS)), broken
