@@ -119,6 +119,7 @@ class DAC(abc.ABC):
             self._is_closed = True
             for interest in self.interests:
                 interest.end()
+                await interest.stopped()
             await self._close()
             self.interests.clear()
 

@@ -104,6 +104,7 @@ class Interest:
         """Unsubscribe. Elements in hand that the application is not done with go to other takers."""
         if not self._ended:
             self.end()
+            await self.stopped()
             await self._collection._end_interest(self)
 
     def end(self) -> None:
@@ -119,6 +120,11 @@ class Interest:
             self._queue.clear()
         self._arrival.set()
         self._change.set()
+
+    async def stopped(self) -> None:
+        """Wait until the callback is not running any more, unless it is who waits."""
+        if self._worker is not None and self._worker is not asyncio.current_task():
+            await asyncio.gather(self._worker, return_exceptions=True)
 
     async def _begin(self) -> None:
         if self._begun:

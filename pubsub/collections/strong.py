@@ -85,7 +85,7 @@ class StrongCollection(DAC):
         wanted: list[Filter | None] = [interest.filter for interest in watching]
         if self.keep:
             wanted.append(None)
-        if self.filter is not None and (None in wanted or not wanted):
+        if None in wanted:
             wanted = [self.filter]
         return Wishes(
             own=bool(wanted),

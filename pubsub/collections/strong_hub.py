@@ -37,6 +37,9 @@ from pubsub.strong_topic import Delivery, Gap, Participant, StableView, StrongTo
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
 
+LINGER_SECONDS = 1.0
+"""How long offers and answers have to arrive when the topic is left."""
+
 TRY_AGAIN_SECONDS = 0.5
 """After which a message that did not reach a participant in the view is sent again."""
 
@@ -56,13 +59,14 @@ class StrongHub:
         self._adding = asyncio.Lock()
         self._settled = asyncio.Event()
         self._is_ordering = False
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], Direct] = {}
+        """Messages on their way."""
         self._hands = Hands(self._send, self._offered)
         self._giver = Giver(entropy().getrandbits(62), self._send, count=collections.drops.add)
         self._order = TotalOrder(
             collections.node.id,
             self._send,
-            asyncio.get_running_loop().call_later,
+            collections.node.attachment.runtime.call_later,
             self._ordered,
             on_settled=self._settled.set,
         )
@@ -96,10 +100,17 @@ class StrongHub:
         self._participants_changed()
 
     async def leave(self) -> None:
+        """Leave the topic; offers and answers have a moment to arrive."""
         self._order.close()
+        urgent = [
+            task for task, message in self._tasks.items() if isinstance(message, Offer | Answer)
+        ]
+        if urgent:
+            await asyncio.wait(urgent, timeout=LINGER_SECONDS)
         await self._strong.leave()
-        for task in list(self._tasks):
+        for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def refresh(self) -> None:
         """Tell the others when the collections here want something else than before."""
@@ -139,7 +150,7 @@ class StrongHub:
         while self._is_ordering and not self._order.is_settled:
             self._settled.clear()
             await self._settled.wait()
-        is_own = topic == self.topic
+        is_own, to_all = topic == self.topic, self._is_ordering
 
         def wants(participant: Participant) -> bool:
             return parse_wishes(participant.filter).wants(is_own, data)
@@ -147,10 +158,12 @@ class StrongHub:
         clock = self._order.stamp()
         payload = encode(Addition(topic, clock, packed))
         try:
-            await self._strong.broadcast(payload, to=None if self._is_ordering else wants)
-        finally:
-            if not self._is_ordering:
-                self._order.unstamp(clock)
+            await self._strong.broadcast(payload, to=None if to_all else wants)
+        except BaseException:
+            self._order.unstamp(clock)
+            raise
+        if not to_all:
+            self._order.unstamp(clock)  # it may not be among those that come here
 
     def _is_wanted(self, is_own: bool, data: Any) -> bool:
         return any(
@@ -197,10 +210,7 @@ class StrongHub:
             await busy[0].changed()
 
     def _gap(self, gap: Gap) -> None:
-        if gap.publisher is None:
-            self._order.forget_the_past()
-        else:
-            self._order.skip((gap.publisher, gap.life), gap.last)
+        self._order.skip(gap.publisher, gap.life, gap.last)
         for collection in self.members:
             if collection.on_gap is not None:
                 collection.on_gap(gap)
@@ -257,7 +267,7 @@ class StrongHub:
 
     def _send(self, to: PeerId, message: Direct) -> None:
         task = asyncio.ensure_future(self._try_to_send(to, message))
-        self._tasks[task] = None
+        self._tasks[task] = message
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _try_to_send(self, to: PeerId, message: Direct) -> None:

@@ -113,7 +113,7 @@ class TotalOrder:
         self._config = config or OrderConfig()
         self._on_settled = on_settled
         self._seen: dict[Source, int] = {}
-        self._excused: dict[Source, int] = {}
+        self._excused: dict[tuple[PeerId | None, int], int] = {}
         """Numbers up to which additions are not waited for: they were published before this member came."""
         self._is_new = True
         self._heard_now: dict[Source, None] = {}
@@ -178,13 +178,7 @@ class TotalOrder:
 
     def begin_to_order(self) -> None:
         """From the next time that this member is settled, it delivers in order."""
-        if not self.orders:
-            self.orders = True
-            self.forget_the_past()
-
-    def forget_the_past(self) -> None:
-        """Do not wait for additions that others have now: this member may never get them."""
-        self._is_new = True
+        self.orders = True
 
     # Additions.
 
@@ -234,9 +228,9 @@ class TotalOrder:
             heapq.heappush(self._heap, (clock, *source, number, item))
         self._saw(source, number)
 
-    def skip(self, source: Source, last: int) -> None:
-        """The source's additions up to this number will not come."""
-        self._excused[source] = max(last, self._excused.get(source, 0))
+    def skip(self, publisher: PeerId | None, life: int, last: int) -> None:
+        """The source's additions up to this number will not come; None if only its life is known."""
+        self._excused[publisher, life] = max(last, self._excused.get((publisher, life), 0))
         self._advance()
 
     def _saw(self, source: Source, number: int) -> None:
@@ -288,8 +282,7 @@ class TotalOrder:
 
     def _excuse(self, announcement: Announcement) -> None:
         for publisher, life, number in announcement.counts:
-            source = (publisher, life)
-            self._excused[source] = max(number, self._excused.get(source, 0))
+            self._excused[publisher, life] = max(number, self._excused.get((publisher, life), 0))
 
     def _claim(self, announcement: Announcement) -> None:
         for publisher, life, number in announcement.counts:
@@ -389,6 +382,10 @@ class TotalOrder:
         seen, excused = self._seen, self._excused
         for publisher, life, number in announcement.counts:
             source = (publisher, life)
-            if seen.get(source, 0) < number and excused.get(source, 0) < number:
+            if (
+                seen.get(source, 0) < number
+                and excused.get(source, 0) < number
+                and excused.get((None, life), 0) < number
+            ):
                 return False
         return True

@@ -31,6 +31,7 @@ class WeakCollection(DAC):
 
     async def _close(self) -> None:
         self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
         self._collections.closed(self)
         await self._subscription.close()
 
