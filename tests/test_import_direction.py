@@ -55,6 +55,8 @@ CORES = [
     "pubsub/files/manifest.py",
     "pubsub/files/protocol",
     "pubsub/topic.py",
+    "pubsub/topic_broadcast",
+    "pubsub/topic_membership",
     "overlay/membership",
 ]
 """Files and folders that hold protocol cores."""
