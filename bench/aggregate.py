@@ -79,17 +79,9 @@ COLUMNS = (
     "alive",
     "reached",
     "everyone",
-    "messages_inside",
-    "messages_upward",
     "useful",
     "duplicates",
-    "parasites",
-    "rounds",
-    "seconds",
-    "table_entries",
-    "largest_table",
-    "table_deviation",
-    "upward_peak",
+    *(name for name in METRICS if name not in DERIVED),
 )
 """The columns of the results that the aggregates are made from."""
 

@@ -125,12 +125,17 @@ class LivePopulation:
             )
         return found
 
-    def wait_for_full_tables(self, quiet: float, at_most: float) -> None:
-        """Wait until the tables of every community are full on average and unchanged for `quiet` seconds."""
+    def wait_for_tables(self, quiet: float, at_most: float) -> None:
+        """Wait until tables that are drawn are full on average; gossiped ones, unchanged for `quiet` seconds.
+
+        A gossiped table has no size at which it is full, and drawn ones are drawn anew all the time.
+        """
+        if self._experiment.mode != "structured":
+            _wait_for_rest(self._tables, quiet, at_most)
+            return
         end = time.monotonic() + at_most
         while not self._are_full(self._tables()) and time.monotonic() < end:
             time.sleep(LOOK_SECONDS)
-        _wait_for_rest(self._tables, quiet, max(0.0, end - time.monotonic()))
 
     def _are_full(self, tables: dict[int, list[str]]) -> bool:
         held = [0] * len(self.topics)

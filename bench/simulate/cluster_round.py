@@ -12,20 +12,19 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from bench.simulate.addressing import address
 from bench.simulate.compiled import compiled
 from bench.simulate.outbox import Queue, State, drop
 from bench.simulate.randomness import (
     LOSSES,
-    SELECTIONS,
     SUPER_TABLES,
     SUSPICIONS,
-    TABLES,
     UPWARD_LOSSES,
     UPWARD_SUSPICIONS,
     Keys,
     signed,
 )
-from bench.simulate.rows import Block, draw_row, select_row
+from bench.simulate.rows import Block, draw_row
 from bench.simulate.tables import TopicTables
 
 SENT: Final = 0
@@ -66,12 +65,7 @@ def gossip_among_all(
         sender = queue[place : place + 1]
         who = signed(sender[0])
         first, size, larger = _cluster(who, nowhere, clusters)
-        if tables.starts.size > 0:
-            view = tables.views[tables.starts[who] : tables.starts[who + 1]]
-            drawn = select_row(block, 0, fanouts[larger], keys[SELECTIONS], who, view, tables.room)
-        else:
-            start, fanout = who - first + 1, fanouts[larger]
-            drawn = draw_row(block, 0, fanout, keys[TABLES], who, start, size - 1, size)
+        drawn = address(block, 0, fanouts[larger], keys, who, first, size, tables)
         for entry in range(drawn):
             block[entry, 0] += np.uint32(first)
         doubt, lost = keys[SUSPICIONS], keys[LOSSES]

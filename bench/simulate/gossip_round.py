@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.simulate.addressing import address
 from bench.simulate.compiled import compiled
 from bench.simulate.outbox import (
     Queue,
@@ -24,7 +25,6 @@ from bench.simulate.randomness import (
     GOLDEN,
     LINKS,
     LOSSES,
-    SELECTIONS,
     SUPER_TABLES,
     SUSPICIONS,
     TABLES,
@@ -35,7 +35,7 @@ from bench.simulate.randomness import (
     sequence,
     signed,
 )
-from bench.simulate.rows import LANES, Block, draw_row, select_row, slice_width
+from bench.simulate.rows import LANES, Block, draw_row, slice_width
 from bench.simulate.tables import TopicTables
 
 
@@ -92,11 +92,7 @@ def _address(
     """Fill the block with the senders' targets, and with nowhere where a table is too small."""
     for lane in range(senders.size):
         who = signed(senders[lane])
-        if tables.starts.size > 0:
-            view = tables.views[tables.starts[who] : tables.starts[who + 1]]
-            drawn = select_row(block, lane, fanout, keys[SELECTIONS], who, view, tables.room)
-        else:
-            drawn = draw_row(block, lane, fanout, keys[TABLES], who, who + 1, size - 1, size)
+        drawn = address(block, lane, fanout, keys, who, 0, size, tables)
         for entry in range(drawn, fanout):
             block[entry, lane] = size
 

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from bench.simulate.addressing import address
 from bench.simulate.bits import (
     ALL,
     Planes,
@@ -27,17 +28,15 @@ from bench.simulate.randomness import (
     ENTRIES,
     LINKS,
     LOSSES,
-    SELECTIONS,
     SUPER_TABLES,
     SUSPICIONS,
-    TABLES,
     UPWARD_LOSSES,
     UPWARD_SUSPICIONS,
     Keys,
     sequence,
     signed,
 )
-from bench.simulate.rows import Block, draw_row, select_row
+from bench.simulate.rows import Block, draw_row
 from bench.simulate.tables import TopicTables
 
 INBOX: Final = 0
@@ -94,11 +93,7 @@ def gossip_words(
         fresh = group[who, FRESH]
         if fresh == _NONE:
             continue
-        if tables.starts.size > 0:
-            view = tables.views[tables.starts[who] : tables.starts[who + 1]]
-            drawn = select_row(block, 0, fanout, keys[SELECTIONS], who, view, tables.room)
-        else:
-            drawn = draw_row(block, 0, fanout, keys[TABLES], who, who + 1, size - 1, size)
+        drawn = address(block, 0, fanout, keys, who, 0, size, tables)
         at = sequence(keys[SUSPICIONS] ^ fresh, np.uint64(who))
         _doubt(row, drawn, fresh, at, suspicion, planes[SENT], masks, states)
         draw_masks(masks, drawn, sequence(keys[LOSSES] ^ fresh, np.uint64(who)), loss, states)

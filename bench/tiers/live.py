@@ -20,7 +20,7 @@ from bench.traces import CommunityMembers, Observation, histories, read_trace, r
 SETTLE_SECONDS = 25.0
 """The most that tables may take to fill after the last join, and to be repaired after a crash."""
 STEADY_SECONDS = 2.0
-"""Full tables that have not changed for so long have come to rest."""
+"""Gossiped tables that have not changed for so long have come to rest."""
 SPREAD_SECONDS = 10.0
 """The most that an event may take to spread before the next one is published."""
 SILENT_SECONDS = 0.75
@@ -50,7 +50,7 @@ def run(experiment: Experiment) -> list[list[CommunityResult]]:
 def _events(
     experiment: Experiment, population: LivePopulation, chance: random.Random
 ) -> list[list[CommunityMembers]]:
-    population.wait_for_full_tables(STEADY_SECONDS, SETTLE_SECONDS)
+    population.wait_for_tables(STEADY_SECONDS, SETTLE_SECONDS)
     if experiment.failed:
         population.crash()
         population.wait_for_repaired_tables(SETTLE_SECONDS)

@@ -31,4 +31,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.delenv("JAVA_HOME", raising=False)
         patch.setenv("PATH", str(path_without_java(tmp_path_factory.mktemp("bin"))))
         with spark_session(tmp_path_factory.mktemp("spark"), "local[2]") as session:
+            session.conf.set("spark.sql.shuffle.partitions", "2")  # there are only a few rows
             yield session

@@ -58,15 +58,52 @@ def test_one_seed_gives_one_result() -> None:
     assert run(emulated) == run(emulated)
 
 
-def emulated_as_simulated(mode: str, seeds: range) -> None:
+def test_events_of_a_series_share_one_network_on_which_more_and_more_crash() -> None:
+    series = dataclasses.replace(
+        SETTING,
+        tier="emulate",
+        mode="unstructured",
+        sizes=(10, 4),
+        failure="repaired",
+        failed_series=(0.0, 0.5),
+        p_sel_series=(0.1, 1.0),
+        repetitions=2,
+    )
+    found = tiers.run(series)
+    assert [(point.failed, point.p_sel) for point, _ in found] == [
+        (0.0, 0.1),
+        (0.0, 1.0),
+        (0.5, 0.1),
+        (0.5, 1.0),
+    ]
+    for point, results in found:
+        assert [(r.repetition, r.community, r.processes) for r in results] == [
+            (0, 0, 10),
+            (0, 1, 4),
+            (1, 0, 10),
+            (1, 1, 4),
+        ]
+        assert {r.alive for r in results if r.community == 0} == {10 - 10 * point.failed}
+    sent = [sum(r.messages_upward or 0 for r in results) for _, results in found]
+    assert sent[0] < sent[1]
+    assert sent[2] < sent[3]
+
+
+def test_with_repaired_tables_the_living_are_the_whole_system() -> None:
+    for tier in ("model", "simulate"):
+        crashed = dataclasses.replace(SETTING, tier=tier, failure="repaired", failed=0.5)
+        alone = dataclasses.replace(SETTING, tier=tier, sizes=(20, 6, 3))
+        for ours, theirs, size in zip(run(crashed), run(alone), SETTING.sizes * 400, strict=False):
+            assert dataclasses.replace(ours, processes=theirs.processes) == theirs
+            assert ours.processes == size
+
+
+def emulated_as_simulated(mode: str, repetitions: int) -> None:
     """Reception in the bottom community, and messages by whoever has the event, of real nodes."""
     simulated = run(SETTING)
-    emulated: list[CommunityResult] = []
-    for seed in seeds:
-        experiment = dataclasses.replace(
-            SETTING, tier="emulate", mode=mode, repetitions=10, seed=seed
-        )
-        emulated += run(experiment)
+    emulated = run(
+        dataclasses.replace(SETTING, tier="emulate", mode=mode, repetitions=repetitions, seed=1)
+    )
     ours = bootstrap_mean(shares(emulated, 0), seed=1)
     theirs = bootstrap_mean(shares(simulated, 0), seed=1)
     # Real nodes leave out those they know to have the event, so they may do a little better.
@@ -79,10 +116,10 @@ def emulated_as_simulated(mode: str, seeds: range) -> None:
 
 
 def test_real_nodes_do_what_the_simulator_does() -> None:
-    emulated_as_simulated("unstructured", range(2))
+    emulated_as_simulated("unstructured", repetitions=20)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["semi-structured", "structured"])
 def test_real_nodes_do_what_the_simulator_does_in_the_modes_with_a_dht(mode: str) -> None:
-    emulated_as_simulated(mode, range(2, 3))
+    emulated_as_simulated(mode, repetitions=10)
