@@ -41,8 +41,11 @@ class SqliteTopicLog:
         except sqlite3.Error as error:
             raise UsageError(f"{path} cannot be used as a log: {error}") from None
 
+        self._changes: list[tuple[str, tuple[Any, ...]]] = []
+        """What the next `sync` writes, in one transaction."""
+
     def close(self) -> None:
-        self._file.commit()
+        self._write()
         self._file.close()
 
     def restore(self) -> Restored:
@@ -68,12 +71,15 @@ class SqliteTopicLog:
         return tuple(decode(item) for (item,) in rows)
 
     def began(self, boot: int, life: int) -> None:
-        self._file.execute("REPLACE INTO participant VALUES (1, ?, ?)", (boot, life))
+        self._change("REPLACE INTO participant VALUES (1, ?, ?)", boot, life)
 
     def took(self, item: Item, unfinished: bool) -> None:
-        self._file.execute(
+        self._change(
             "INSERT OR IGNORE INTO items (source, number, item, unfinished) VALUES (?, ?, ?, ?)",
-            (item.source, item.number, encode(item), unfinished),
+            item.source,
+            item.number,
+            encode(item),
+            unfinished,
         )
 
     def finished(self, item: Item) -> None:
@@ -83,23 +89,30 @@ class SqliteTopicLog:
         self._note("held", item)
 
     def _note(self, column: str, item: Item) -> None:
-        key: tuple[Any, ...] = (item.source, item.number)
-        self._file.execute(f"UPDATE items SET {column} = 0 WHERE source = ? AND number = ?", key)
-        self._file.execute(
-            "DELETE FROM items WHERE source = ? AND number = ? AND NOT held AND NOT unfinished", key
+        these = "WHERE source = ? AND number = ?"
+        self._change(f"UPDATE items SET {column} = 0 {these}", item.source, item.number)
+        self._change(
+            f"DELETE FROM items {these} AND NOT held AND NOT unfinished", item.source, item.number
         )
 
     def knows(self, entry: Entry) -> None:
         if entry.left:
-            self._file.execute("DELETE FROM participants WHERE id = ?", (entry.id,))
+            self._change("DELETE FROM participants WHERE id = ?", entry.id)
         else:
-            self._file.execute("REPLACE INTO participants VALUES (?, ?)", (entry.id, encode(entry)))
+            self._change("REPLACE INTO participants VALUES (?, ?)", entry.id, encode(entry))
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
-        self._file.executemany(
-            "REPLACE INTO numbers VALUES (?, ?, ?)",
-            [(source, mark, _pack(above)) for source, mark, above in received],
-        )
+        for source, mark, above in received:
+            self._change("REPLACE INTO numbers VALUES (?, ?, ?)", source, mark, _pack(above))
+        self._write()
+
+    def _change(self, statement: str, *values: Any) -> None:
+        self._changes.append((statement, values))
+
+    def _write(self) -> None:
+        for statement, values in self._changes:
+            self._file.execute(statement, values)
+        self._changes.clear()
         self._file.commit()
 
 

@@ -2,6 +2,6 @@
 
 `broadcast` is the whole as a pure object. Below it: `numbers` and `acknowledgements` (who has received what),
 `first_participant` and `check_and_forward` (who sends a message to whom), `garbage` and `collecting` (what
-everybody has), `held_messages` (what somebody still lacks), `aside` (best-effort, stubborn, point to point),
-`topic_log` (what must survive a crash) and `messages`.
+everybody has), `held_messages` (what somebody still lacks), `upkeep` (what is done now and then), `aside`
+(best-effort, stubborn, point to point), `topic_log` (what must survive a crash) and `messages`.
 """

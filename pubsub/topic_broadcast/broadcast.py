@@ -18,11 +18,9 @@ new: a message is new when it is above the highest collected number or awaited (
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
 from pubsub.topic_broadcast.acknowledging import Acknowledging
 from pubsub.topic_broadcast.check_and_forward import CheckAndForward
 from pubsub.topic_broadcast.collecting import Collecting
@@ -32,6 +30,7 @@ from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers, TopicLog
+from pubsub.topic_broadcast.upkeep import Upkeep
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.membership import TopicMembership
@@ -94,6 +93,13 @@ class TopicBroadcast:
         self._forwarding = CheckAndForward(self._state)
         self._acknowledging = Acknowledging(self._state, self._synced)
         self._collecting = Collecting(self._state, self._skipped)
+        self._upkeep = Upkeep(
+            self._state,
+            self._forwarding,
+            self._acknowledging,
+            self._collecting,
+            application.room,
+        )
         self._senders: dict[tuple[bytes, int], PeerId] = {}
         """From whom the messages came that are not acknowledged yet."""
         self._early: dict[bytes, dict[int, Item]] = {}
@@ -102,8 +108,6 @@ class TopicBroadcast:
         self._unsynced: dict[bytes, None] = {}
         """With a log: sources of messages that are delivered once they are on the disk."""
         self._number = 0
-        self._told = 0
-        self._timers: dict[str, Timer] = {}
         self._stopped = False
         self._restore(restored)
 
@@ -117,12 +121,7 @@ class TopicBroadcast:
     @property
     def is_full(self) -> bool:
         """Whether this publisher has to wait."""
-        config, source = self._state.config, self._state.own_source
-        return (
-            len(self._state.held.of(source)) >= config.window_messages
-            or self._state.held.bytes_of(source) >= config.window_bytes
-            or self._state.held.bytes >= config.most_held_bytes
-        )
+        return self._state.is_full
 
     @property
     def held(self) -> int:
@@ -170,8 +169,7 @@ class TopicBroadcast:
         self._stopped = True
         self.membership.stop()
         self._acknowledging.stop()
-        for timer in self._timers.values():
-            timer.cancel()
+        self._upkeep.stop()
 
     # Messages.
 
@@ -185,8 +183,8 @@ class TopicBroadcast:
         if held is not None:
             self._forwarding.publish(held)
         if self._forwarding.has_stubs:
-            self._later("stubs", self._state.config.ack_delay, self._forwarding.send_stubs)
-        self._collect_later()
+            self._upkeep.later("stubs", self._state.config.ack_delay, self._forwarding.send_stubs)
+        self._upkeep.collect_soon()
         return self._number
 
     def finished(self, item: Item) -> None:
@@ -196,7 +194,7 @@ class TopicBroadcast:
             return
         self._acknowledging.finish(item)
         if state.log.is_durable:
-            self._later("sync", SYNC_DELAY, self._acknowledging.sync)
+            self._upkeep.later("sync", SYNC_DELAY, self._acknowledging.sync)
         else:
             self._acknowledge(item)
 
@@ -222,22 +220,22 @@ class TopicBroadcast:
                 self._heard_statement_of(sender.id)
         if message.again:
             state.held.unsend(sender.id)
-            self._check_later(state.config.forward_delay)
+            self._upkeep.check_soon()
         self._hear_garbage(message)
         if message.asks:
             sources = [s for statement in message.statements for s, _, _ in statement[4]]
             self._acknowledging.answer(sender, list(dict.fromkeys(sources)))
         if news:
-            self._collect_later()
+            self._upkeep.collect_soon()
 
     def _heard_statement_of(self, peer: PeerId) -> None:
         if peer not in self._forwarding.spoken and peer in self.membership.participants:
             self._forwarding.spoken[peer] = self._state.context.now()
-            self._check_later(self._state.config.forward_delay)
+            self._upkeep.check_soon()
 
     def _hear_garbage(self, message: Cast | Received) -> None:
         if self._collecting.told(message.garbage, message.digest):
-            self._after_collecting()
+            self._upkeep.after_collecting()
 
     def _receive_item(self, sender: PeerId, item: Item) -> None:
         state = self._state
@@ -251,7 +249,7 @@ class TopicBroadcast:
         elif state.held.bytes >= state.config.most_held_bytes:
             state.counts["refused"] += 1
             self._acknowledging.refuse()
-            self._check_later(state.config.check_interval)
+            self._upkeep.look_after_later()
         else:
             self._take(item, sender)
 
@@ -275,10 +273,10 @@ class TopicBroadcast:
             self._early.setdefault(source, {})[item.number] = item
         if state.log.is_durable:
             self._unsynced[source] = None
-            self._later("sync", SYNC_DELAY, self._acknowledging.sync)
+            self._upkeep.later("sync", SYNC_DELAY, self._acknowledging.sync)
         else:
             self._hand_over(source)
-        self._check_later(state.config.check_interval)
+        self._upkeep.look_after_later()
 
     def _synced(self) -> None:
         sources, self._unsynced = self._unsynced, {}
@@ -302,7 +300,7 @@ class TopicBroadcast:
         sender = self._senders.pop((item.source, item.number), item.publisher)
         self._acknowledging.acknowledge(item, sender)
         if item.publisher == self._state.me:
-            self._collect_later()
+            self._upkeep.collect_soon()
 
     def _skipped(self, source: bytes, first: int, last: int) -> None:
         """What never came here is gone everywhere."""
@@ -316,70 +314,6 @@ class TopicBroadcast:
             if source_of(entry.id, entry.life) == source:
                 return entry.id, entry.life
         return self._state.sources.get(source, (None, 0))
-
-    # What is done later.
-
-    def _later(self, name: str, delay: float, action: Callable[[], None]) -> None:
-        if name in self._timers or self._stopped:
-            return
-
-        def ring() -> None:
-            del self._timers[name]
-            if not self._stopped:
-                action()
-
-        self._timers[name] = self._state.context.call_later(delay, ring)
-
-    def _check_later(self, delay: float) -> None:
-        name = "check" if delay >= self._state.config.check_interval else "check soon"
-        self._later(name, delay, self._look_after if name == "check" else self._forwarding.check)
-
-    def _collect_later(self) -> None:
-        self._later("collect", self._state.config.ack_delay / 2, self._collect)
-
-    def _collect(self) -> None:
-        if self._collecting.collect():
-            self._after_collecting()
-
-    def _after_collecting(self) -> None:
-        garbage = self._state.garbage.get(self._state.own_source)
-        if garbage is not None and garbage.highest > self._told:
-            self._later("tell", self._state.config.tell_delay, self._tell_garbage)
-        self._acknowledging.ask_again_if_refused()
-        self._application.room()
-
-    def _tell_garbage(self) -> None:
-        self._told = self._state.garbage_of(self._state.own_source).highest
-        self._acknowledging.tell_garbage()
-
-    def _look_after(self) -> None:
-        """Now and then while anything is held."""
-        state = self._state
-        self._forwarding.check()
-        self._acknowledging.ask_again_if_refused()
-        old = state.held.older_than(state.context.now() - state.config.patience)
-        if old:
-            self._acknowledging.gossip(old)
-            self._expel_those_who_stay_away()
-        self._collect()
-        if len(state.held):
-            self._check_later(state.config.check_interval)
-
-    def _expel_those_who_stay_away(self) -> None:
-        state, now = self._state, self._state.context.now()
-        config = state.config
-        full = self.is_full or state.held.bytes >= config.most_held_bytes
-        wait = config.stay_away_when_full if full else config.stay_away
-        for peer in list(self.membership.participants):
-            row = state.acknowledged.rows.get(peer)
-            if peer == state.me or row is None or now - row.grew_at < wait:
-                continue
-            if any(
-                now - held.since >= wait and not row.has(held.item.source, held.item.number)
-                for held in state.held
-            ):
-                state.counts["expelled"] += 1
-                self.membership.expel(peer)
 
     # Recovery.
 
@@ -412,7 +346,7 @@ class TopicBroadcast:
         for item in unfinished:
             self._application.deliver(item)
         if len(state.held):
-            self._check_later(state.config.check_interval)
+            self._upkeep.look_after_later()
 
     def changed(self, before: Entry | None, now: Entry) -> None:
         state = self._state
@@ -424,20 +358,20 @@ class TopicBroadcast:
                 state.acknowledged.begin(now, state.context.now())
         self._acknowledging.know(now)
         self._application.participant_changed(before, now)
-        self._collect_later()
+        self._upkeep.collect_soon()
 
     def met(self, peer: Contact) -> None:
         again = peer.id not in self._met  # what came before this participant had joined was dropped
         self._met[peer.id] = None
         self._acknowledging.state_to(peer, again=again)
-        self._check_later(self._state.config.forward_delay)
+        self._upkeep.check_soon()
 
     def parted(self, peer: PeerId) -> None:
         self._forwarding.spoken.pop(peer, None)
-        self._check_later(self._state.config.forward_delay)
+        self._upkeep.check_soon()
 
     def view_changed(self, view: TopicView) -> None:
-        self._check_later(self._state.config.forward_delay)
+        self._upkeep.check_soon()
         self._application.view_changed(view)
 
     def stable(self, view: StableView) -> None:

@@ -53,6 +53,23 @@ class BroadcastState:
         """What this participant has acknowledged."""
         return self.acknowledged.rows[self.me]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether this publisher has to wait."""
+        config, source = self.config, self.own_source
+        return (
+            len(self.held.of(source)) >= config.window_messages
+            or self.held.bytes_of(source) >= config.window_bytes
+            or self.held.bytes >= config.most_held_bytes
+        )
+
+    def forget(self, source: bytes) -> None:
+        """Forget all of a source; should one of its messages come again, it would be taken for new."""
+        for by_source in (self.taken, self.garbage, self.sources):
+            by_source.pop(source, None)
+        for row in self.acknowledged.rows.values():
+            row.numbers.pop(source, None)
+
     def taken_of(self, source: bytes) -> Numbers:
         numbers = self.taken.get(source)
         if numbers is None:
