@@ -14,20 +14,33 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from overlay.contact import Contact
+from overlay.contact import Address, Contact
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
+from overlay.topic_name import check_topic_name
 from pubsub.archive.directory_names import archives_of
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.finder import MOST_ASKED
 from pubsub.archive.protocol.managed_topic import ManagedTopic
-from pubsub.archive.protocol.messages import Companion, Discover, Invoice, Register
+from pubsub.archive.protocol.messages import (
+    Companion,
+    Discover,
+    EntityUpdates,
+    Invoice,
+    Register,
+    ReplicaInfo,
+    ReplicaInvoice,
+    StoredEvents,
+)
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store import (
     Change,
+    ForgetTopic,
     GroupCommit,
     Note,
     Retention,
@@ -39,8 +52,17 @@ from pubsub.archive.store.opening import open_store
 from pubsub.node import Node
 from pubsub.topic import Topic
 
+T = TypeVar("T")
+
 REPLICA = "replica"
 REPLICA_BYTES = 16
+ANY_TOPIC = ""
+"""Under which every archive is announced, whatever it manages."""
+
+READY_SECONDS = 0.25
+MEETING_SECONDS = 10.0
+"""How often an archive looks for other replicas of its topics."""
+
 RETENTION_SECONDS = 5.0
 """How often an archive looks for what it may forget."""
 
@@ -66,6 +88,7 @@ class Archive:
             raise DurableUsageError("give the archive a node or the settings of one, not both")
         self._names = [Topic.of(topic).name for topic in topics]
         self.topics: dict[str, ManagedTopic] = {}
+        self._ready: dict[str, asyncio.Event] = {}
         self._store_given = store
         self._given = node
         self.node = node or Node(**settings)
@@ -74,6 +97,7 @@ class Archive:
         self._store: Store | None = None
         self._failure: asyncio.Future[StoreError] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._taking_over: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
     # Opening and closing.
@@ -94,7 +118,9 @@ class Archive:
             self.node.manages = self.topics.__contains__
             for name in self._names:
                 await self.manage(name)
-            self._tasks.append(asyncio.create_task(self._forget_old()))
+            self._directory.announce(archives_of(ANY_TOPIC))
+            for work in (self._forget_old(), self._meet_others()):
+                self._tasks.append(asyncio.create_task(work))
         except BaseException:
             await self.close()
             raise
@@ -113,14 +139,18 @@ class Archive:
         if self._closed:
             return
         self._closed = True
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._taking_over.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for name, topic in self.topics.items():
+            topic.farewell()
             topic.close()
             self._directory.withdraw(archives_of(name))
         if self._store is not None:
-            for kind in self._handlers():
+            self._directory.withdraw(archives_of(ANY_TOPIC))
+        if self._store is not None:
+            for kind in (*self._handlers(), ReplicaInfo):
                 self._runtime.off(kind)
             await self._writer.close()
             if isinstance(self._store_given, str):
@@ -138,7 +168,7 @@ class Archive:
     # Topics.
 
     async def manage(self, topic: str | type | Topic) -> None:
-        """Manage one more topic, from here on."""
+        """Manage one more topic from here on, as a replica of those who do already."""
         name = Topic.of(topic).name
         if name in self.topics:
             return
@@ -147,19 +177,87 @@ class Archive:
         if replica is None:
             replica = entropy().randbytes(REPLICA_BYTES)
             await self._writer.commit([Note(name, REPLICA, replica)])
-        self.topics[name] = ManagedTopic(
-            ArchiveWorld(
-                self._runtime.context("channel"),
-                name,
-                replica,
-                self._store,
-                self._commit,
-                _wall_clock(),
-                self._config,
-                self._runtime.metrics,
-            )
+        world = ArchiveWorld(
+            self._runtime.context("channel"),
+            name,
+            replica,
+            self._store,
+            self._commit,
+            _wall_clock(),
+            self._config,
+            self._runtime.metrics,
         )
-        self._directory.announce(archives_of(name))
+        others = await self._others(name)
+        ready = self._ready[name] = asyncio.Event()
+
+        def on_ready() -> None:
+            self._directory.announce(archives_of(name))
+            ready.set()
+
+        core = self.topics[name] = ManagedTopic(world, on_ready)
+        core.start(alone=not others)
+        for contact in others:
+            core.replication.greet(contact)
+
+    async def ready(self, topic: str | type | Topic) -> None:
+        """Wait until this archive has caught up with the topic's other replicas, and serves it."""
+        await self._ready[self._managed(topic).topic].wait()
+
+    async def remove(self, topic: str | type | Topic) -> None:
+        """Stop managing a topic for good, once another replica has everything; what is here is deleted.
+
+        `ArchiveError` when this archive is the only one of the topic."""
+        core = self._managed(topic)
+        if not len(core.replication.table):
+            raise ArchiveError(f"this is the only archive of {core.topic}: add a replica first")
+        self._directory.withdraw(archives_of(core.topic))
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        core.replication.leave(partial(_settle, left, None))
+        await left
+        core.farewell()
+        core.close()
+        del self.topics[core.topic]
+        await self._writer.commit([ForgetTopic(core.topic)])
+
+    async def hand_over(self, topic: str | type | Topic, to: str | tuple[str, int]) -> None:
+        """Hand a topic's management to the archive at this address, while publishers and subscribers go
+        on."""
+        core = self._managed(topic)
+        address = Address.of(to)
+        archives = await self._contacts(ANY_TOPIC)
+        contact = next((one for one in archives if one.address == address), None)
+        if contact is None:
+            raise ArchiveError(f"there is no archive at {address}: start one there first")
+        while not any(
+            peer.contact.id == contact.id and peer.is_ready
+            for peer in core.replication.table.live()
+        ):
+            self._runtime.send(contact, core.replication.info("manage"))
+            await asyncio.sleep(READY_SECONDS)
+        await self.remove(topic)
+
+    def _managed(self, topic: str | type | Topic) -> ManagedTopic:
+        core = self.topics.get(Topic.of(topic).name)
+        if core is None:
+            raise DurableUsageError(f"this archive does not manage {Topic.of(topic)}")
+        return core
+
+    async def _others(self, topic: str) -> list[Contact]:
+        return [one for one in await self._contacts(topic) if one.id != self.node.id]
+
+    async def _contacts(self, topic: str) -> list[Contact]:
+        """The archives of a topic that the directory names."""
+        answer: asyncio.Future[tuple[Contact, ...]] = asyncio.get_running_loop().create_future()
+        self._directory.contacts(archives_of(topic), MOST_ASKED, partial(_settle, answer))
+        return list(await answer)
+
+    async def _meet_others(self) -> None:
+        """Replicas that were started at the same time, or came back elsewhere, find each other in the end."""
+        while True:
+            await asyncio.sleep(MEETING_SECONDS)
+            for name, core in list(self.topics.items()):
+                for contact in await self._others(name):
+                    core.replication.greet(contact)
 
     def status(self) -> dict[str, Any]:
         """By topic: events, bytes, durable subscribers and how far they are."""
@@ -172,6 +270,8 @@ class Archive:
                 "first": store.first_sequence(name),
                 "last": store.last_sequence(name),
                 "load": topic.load,
+                "ready": topic.replication.is_ready,
+                "replicas": [str(peer.contact) for peer in topic.replication.table.live()],
                 "subscribers": {
                     entity.name: {
                         "sync": entity.sync,
@@ -192,11 +292,34 @@ class Archive:
             Companion: lambda topic: topic.receive_companion,
             Register: lambda topic: topic.entities.receive_register,
             Invoice: lambda topic: topic.entities.receive_invoice,
+            StoredEvents: lambda topic: topic.replication.receive_events,
+            ReplicaInvoice: lambda topic: topic.replication.receive_invoice,
+            EntityUpdates: lambda topic: topic.exchange.receive,
         }
 
     def _serve(self) -> None:
         for kind, handler in self._handlers().items():
             self._runtime.on(kind, self._dispatch(handler))
+        self._runtime.on(ReplicaInfo, self._receive_info)
+
+    def _receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
+        topic = self.topics.get(info.topic)
+        if self._closed or self._has_failed:
+            return
+        if topic is not None:
+            topic.replication.receive_info(sender, info)
+        elif info.kind == "manage" and info.topic not in self._taking_over:
+            self._taking_over[info.topic] = asyncio.create_task(self._take_over(info.topic))
+
+    async def _take_over(self, topic: str) -> None:
+        try:
+            await self.manage(check_topic_name(topic))
+        except UsageError:
+            self._runtime.metrics.family(
+                "archive_dropped", "reason", "Messages to the archive that were dropped, by reason."
+            ).add("no_topic")
+        finally:
+            self._taking_over.pop(topic, None)
 
     def _dispatch(
         self, handler: Callable[[ManagedTopic], Callable[[Contact, Any], None]]
@@ -247,6 +370,11 @@ class Archive:
                     drop = plan_drop(self._store, topic.topic, self._retention, now())
                     if drop is not None:
                         self._commit([drop], lambda: None)
+
+
+def _settle(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
 
 
 def _wall_clock() -> Callable[[], float]:

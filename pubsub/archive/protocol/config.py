@@ -30,6 +30,12 @@ class DurableConfig:
     buffer: int = 10_000
     """Events that a publisher keeps until they are safe; beyond, publishing waits."""
 
+    spare: int = 1_024
+    """Events that a publisher keeps on though they are safe, until all of several replicas have them."""
+
+    spare_bytes: int = 16 * 1024 * 1024
+    """The most bytes that a publisher keeps before it keeps only what is not safe."""
+
     window: int = 1_024
     """Events that may be on their way to one archive or one subscriber without an answer."""
 
@@ -46,7 +52,7 @@ class DurableConfig:
         for name in ("retry", "patience", "heartbeat", "listen", "grace"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
-        for name in ("buffer", "window", "unread", "batch", "batch_bytes"):
+        for name in ("buffer", "spare", "spare_bytes", "window", "unread", "batch", "batch_bytes"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
         if self.patience <= self.heartbeat:

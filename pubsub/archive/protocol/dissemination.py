@@ -108,8 +108,8 @@ class Dissemination:
     def begin_session(
         self, id: bytes, contact: Contact, ordered: bool, highest: int, now: float, shared: bool
     ) -> Session:
-        """The subscriber is there, in a life that has nothing of the one before. `shared`: another replica may
-        have served it meanwhile, so that nothing that is archived already is certain to be new to it."""
+        """The subscriber is there, in a life that has nothing of the one before. `shared`: another replica
+        may have served it meanwhile: nothing that is archived already is certain to be new to it."""
         self.session = Session(
             id,
             contact,

@@ -22,6 +22,7 @@ from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import (
     DEREGISTERED,
+    MOVED,
     REGISTER_AGAIN,
     AckResponse,
     Invoice,
@@ -267,11 +268,19 @@ class Entities:
         self._world.commit([AdvanceSync(topic, entity.name, entity.done), note], safe)
 
     def _refuse(self, sender: Contact, asked: Register | Invoice, why: str) -> None:
+        self._send_refusal(sender, asked.entity, asked.session, why)
+
+    def _send_refusal(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
-        refusal = AckResponse(
-            world.topic, asked.entity, asked.session, world.replica, 0, 0, 0, (), (), why
-        )
-        world.context.send(sender, refusal)
+        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, 0, (), (), why)
+        world.context.send(to, refusal)
+
+    def farewell(self) -> None:
+        """Send everybody who is here to another archive."""
+        for entity in self.all.values():
+            session, entity.session = entity.session, None
+            if session is not None:
+                self._send_refusal(session.contact, entity.name, session.id, MOVED)
 
     # Notifying.
 

@@ -81,6 +81,14 @@ class ManagedTopic:
         self.replication.start(alone)
         self._settle()
 
+    def farewell(self) -> None:
+        """Send publishers and subscribers to another archive."""
+        self.replication.is_ready = False
+        self.entities.farewell()
+        for stream, publisher in self._publishers.items():
+            self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, ()))
+        self._publishers.clear()
+
     def close(self) -> None:
         for timer in (self._flush_timer, self._settle_timer):
             if timer is not None:

@@ -23,6 +23,9 @@ REGISTER_AGAIN = "register again"
 """The archive does not know the session: it was started anew, or another life of the subscriber came
 after."""
 
+MOVED = "moved"
+"""The archive no longer manages the topic, or stops: find another one."""
+
 DEREGISTERED = "deregistered"
 """The entity is forgotten, as it asked."""
 
@@ -76,7 +79,7 @@ class Negotiation:
     safe: tuple[int, ...]
     """All events up to safe[k] are on stable storage at k + 1 replicas or more."""
     replicas: int
-    """How many replicas there are, this one included."""
+    """How many replicas there are, this one included; 0 when this one serves no more: find another one."""
     missing: Spans
 
 
@@ -120,7 +123,7 @@ class AckResponse:
     gaps: Spans
     """What retention removed before the subscriber had it."""
     refused: str
-    """Why there is no registration; empty otherwise. See `REGISTER_AGAIN` and `DEREGISTERED`."""
+    """Why there is no registration; empty otherwise. See `REGISTER_AGAIN`, `MOVED`, `DEREGISTERED`."""
 
 
 @message(0x76)

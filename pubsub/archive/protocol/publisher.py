@@ -6,10 +6,10 @@ that is sent again. An archive that stays silent is reported, and everything tha
 the next one. The companion carries the event itself, since it goes to one place only and gossip may miss
 the archive.
 
-An event that is safe is kept on while there is room, until every replica has it: should the archive fail
-then, the publisher itself fills what its replacement lacks. Where it cannot any more (the replacement asks
-for an event that is no longer kept), the rest continues as a new stream, so that no archive ever waits for
-an event that only a failed one has; the failed one brings it when it comes back.
+An event that is safe no longer counts, but is kept on while there is room, until several replicas have it:
+should the archive fail, the publisher itself fills what its replacement lacks. Where it cannot any more
+(the replacement asks for an event that is no longer kept), the rest continues as a new stream, so that no
+archive ever waits for an event that only a failed one has; the failed one brings it when it comes back.
 
 Promised: an event that was reported safe on k replicas is on the stable storage of k archives. A number is
 never used twice in a stream.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
@@ -64,6 +65,7 @@ class Publisher:
         self._base: int | None = None
         self._next = 1
         self._kept: dict[int, _Kept] = {}
+        self._kept_bytes = 0
         self._owed_from = 1
         """Everything below is safe on as many replicas as its publisher wanted."""
         self._safe: tuple[int, ...] = ()
@@ -98,8 +100,8 @@ class Publisher:
         catenation = self._next
         self._next += 1
         self._kept[catenation] = _Kept(event, copies)
-        while len(self._kept) > self._config.buffer and next(iter(self._kept)) < self._owed_from:
-            del self._kept[next(iter(self._kept))]
+        self._kept_bytes += len(event)
+        self._release_spare()
         if self._flush_timer is None:
             self._flush_timer = self._context.call_later(0, self._flush)
         return catenation
@@ -129,7 +131,7 @@ class Publisher:
         self._safe = ()
         self._answered_at = self._context.now()
         self._retry = self._config.retry
-        self._sent = min(self._kept, default=self._next) - 1
+        self._sent = self._owed_from - 1
         self._flush()
         if self._sent < self._owed_from:
             self._ask()
@@ -141,7 +143,11 @@ class Publisher:
         if negotiation.stream != self.stream:
             return
         self._answered_at = self._context.now()
-        self.replicas = max(negotiation.replicas, 1)
+        if negotiation.replicas == 0:
+            self.archive = None
+            self._on_silent()
+            return
+        self.replicas = negotiation.replicas
         if negotiation.missing:
             self._send_again(negotiation.missing)
         if self._take(negotiation.safe):
@@ -163,13 +169,21 @@ class Publisher:
             self._owed_from, self._kept[self._owed_from].copies
         ):
             self._owed_from += 1
-        everywhere = self._safe[self.replicas - 1] if len(self._safe) >= self.replicas else 0
-        for catenation in list(self._kept):
-            if catenation > everywhere or catenation >= self._owed_from:
-                break
-            del self._kept[catenation]
+        self._release_spare()
         self._sent = max(self._sent, self._safe[0] if self._safe else 0)
         return True
+
+    def _release_spare(self) -> None:
+        """Forget events that are not owed: those that all of several replicas have, and the oldest of others
+        where there are too many."""
+        everywhere = self._safe[-1] if len(self._safe) > 1 else 0
+        spare = self._owed_from - min(self._kept, default=self._next)
+        for catenation in list(islice(self._kept, max(spare, 0))):
+            is_surplus = spare > self._config.spare or self._kept_bytes > self._config.spare_bytes
+            if catenation > everywhere and not is_surplus:
+                break
+            self._kept_bytes -= len(self._kept.pop(catenation).event)
+            spare -= 1
 
     def _send_again(self, missing: tuple[tuple[int, int], ...]) -> None:
         oldest = min(self._kept, default=self._next)
@@ -199,8 +213,7 @@ class Publisher:
             self._flush_timer = None
         if self.archive is None:
             return
-        released = min(self._kept, default=self._next) - 1
-        safe = max(self._safe[0], released) if self._safe else released
+        safe = max(self._safe[0] if self._safe else 0, self._owed_from - 1)
         last = min(self._next - 1, safe + self._config.window)
         if self._sent < last:
             first, self._sent = self._sent + 1, last

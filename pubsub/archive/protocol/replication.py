@@ -59,6 +59,7 @@ class Replication:
         self._destinations = destinations
         self.table = ReplicaTable(world)
         self.is_ready = False
+        self.has_left = False
         self._leaving: Callable[[], None] | None = None
         self._target: Frontier | None = None
         self._started_at = 0.0
@@ -82,7 +83,7 @@ class Replication:
 
     def greet(self, contact: Contact) -> None:
         """Give a sign of life to a node that is, or may be, another replica."""
-        if contact.id != self._world.context.contact.id:
+        if contact.id != self._world.context.contact.id and not self.has_left:
             self._world.context.send(contact, self.info("alive"))
 
     def info(self, kind: str) -> ReplicaInfo:
@@ -111,7 +112,8 @@ class Replication:
         self._ask_for_repair()
         self._check_ready()
         self._check_leaving()
-        self._beat()
+        if not self.has_left:
+            self._beat()
 
     def _check_ready(self) -> None:
         """Ready when this replica has all that the one it catches up with had; or nobody is there."""
@@ -142,13 +144,18 @@ class Replication:
         if any(peer.is_ready and peer.frontier.includes(self._here) for peer in self.table.live()):
             for peer in self.table.peers.values():
                 self._world.context.send(peer.contact, self.info("leaving"))
+            self.has_left, self.is_ready = True, False
+            self.close()
             left, self._leaving = self._leaving, None
             left()
 
     # Signs of life.
 
     def receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
-        if info.replica == self._world.replica or not self.table.has_room_for(info.replica):
+        if info.replica == self._world.replica or self.has_left:
+            return
+        if not self.table.has_room_for(info.replica):
+            self._world.count_drop("too_many_replicas")
             return
         if info.kind == "leaving":
             self.table.forget(info.replica)
@@ -213,7 +220,7 @@ class Replication:
     # Events and invoices of others.
 
     def receive_events(self, sender: Contact, message: StoredEvents) -> None:
-        if message.replica not in self.table.peers:
+        if message.replica not in self.table.peers or self.has_left:
             self.greet(sender)
             return
         if message.repaired:
@@ -235,7 +242,7 @@ class Replication:
 
     def receive_invoice(self, sender: Contact, invoice: ReplicaInvoice) -> None:
         peer = self.table.peers.get(invoice.replica)
-        if peer is None:
+        if peer is None or self.has_left:
             self.greet(sender)
             return
         peer.heard_at = self._world.context.now()

@@ -21,6 +21,7 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.messages import (
     DEREGISTERED,
+    MOVED,
     REGISTER_AGAIN,
     AckResponse,
     Invoice,
@@ -169,15 +170,18 @@ class Subscriber:
         if self._closed or self.archive is None:
             return
         if self._context.now() - self._answered_at >= self._config.patience:
-            self.archive = None
-            self.is_registered = False
-            self._on_silent()
+            self._give_up()
             return
         if self.is_registered and not self._leaving:
             self._send_invoice()
         else:
             self._register()
         self._beat()
+
+    def _give_up(self) -> None:
+        self.archive = None
+        self.is_registered = False
+        self._on_silent()
 
     # What the archive says.
 
@@ -195,6 +199,9 @@ class Subscriber:
         self._answered_at = self._context.now()
         if response.refused == REGISTER_AGAIN:
             self._begin_session()
+            return
+        if response.refused == MOVED:
+            self._give_up()
             return
         if response.refused:
             self.close()

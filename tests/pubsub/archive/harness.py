@@ -75,6 +75,8 @@ class StageCommit:
 
     def _end(self, batch: list[tuple[Sequence[Change], Callable[[], None]]]) -> None:
         self._store.sync()
+        if self._context._actor.life != self._context._life:
+            return  # killed within the sync
         self._busy = False
         for _, then in batch:
             then()

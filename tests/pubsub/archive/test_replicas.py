@@ -1,0 +1,211 @@
+"""Replicas of an archive: none is the first, and all but one may fail at any step."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.contact import Contact
+from tests.pubsub.archive.checkers import lost, verdict
+from tests.pubsub.archive.harness import (
+    TOPIC,
+    ArchiveActor,
+    PublisherActor,
+    Simulation,
+    SubscriberActor,
+)
+from tests.pubsub.archive.schedules import run_schedule
+from tests.pubsub.archive.test_faults import assert_kept
+
+
+def subscribe(sim: Simulation, name: str = "exact", number: int = 120) -> SubscriberActor:
+    actor = SubscriberActor(sim, number, name, ordered=True, remembers=True)
+    sim.subscribers.append(actor)
+    return actor
+
+
+def publish(sim: Simulation, events: int, *, copies: int = 1) -> PublisherActor:
+    """A publisher, and its events from now on, one every 20 ms."""
+    publisher = PublisherActor(sim, 110 + len(sim.publishers), copies)
+    sim.publishers.append(publisher)
+    for number in range(events):
+        sim.stage.call_at(sim.stage.now + 1 + number * 0.02, publisher.publish)
+    return publisher
+
+
+def has_all(sim: Simulation, archive: ArchiveActor) -> bool:
+    ids = list(sim.history.acknowledged)
+    return len(archive.store.sequences(TOPIC, ids)) == len(ids)
+
+
+def check(sim: Simulation) -> None:
+    for subscriber in sim.subscribers:
+        wrong = verdict(sim.history, subscriber.name, ordered=True)
+        assert not wrong, f"seed {sim.stage.seed}, {subscriber.name}: {wrong}"
+
+
+# All but one fail.
+
+
+class Steps:
+    """Counts messages that archives handle and commits that they finish, and kills all but one of them, for
+    good, just before a given one."""
+
+    def __init__(self, sim: Simulation, kill_at: int | None, survivor: int) -> None:
+        self.sim = sim
+        self.kill_at = kill_at
+        self.survivor = survivor
+        self.count = 0
+        for archive in sim.archives:
+            self._watch(archive)
+
+    def _watch(self, archive: ArchiveActor) -> None:
+        receive, sync = archive._receive, archive.store.sync
+
+        def counted(sender: Contact, message: object) -> None:
+            if self._goes_on(archive):
+                receive(sender, message)
+
+        def counted_sync() -> None:
+            if self._goes_on(archive):
+                sync()
+
+        self.sim.stage.attach(archive.contact, counted)
+        archive.store.sync = counted_sync  # type: ignore[method-assign]
+
+    def _goes_on(self, archive: ArchiveActor) -> bool:
+        self.count += 1
+        if self.count == self.kill_at:
+            for number, victim in enumerate(self.sim.archives):
+                if number != self.survivor:
+                    victim.crash()
+        return self.sim.stage.is_up(archive.contact)
+
+
+def run_kill(replicas: int, kill_at: int | None, survivor: int) -> tuple[Simulation, int]:
+    sim = Simulation(replicas, archives=replicas)
+    steps = Steps(sim, kill_at, survivor)
+    sim.stage.run(6)
+    subscribe(sim)
+    publish(sim, 5, copies=replicas)
+    sim.stage.run(40 if kill_at else 12)
+    return sim, steps.count
+
+
+def kill_at_steps(replicas: int, stride: int) -> None:
+    whole, steps = run_kill(replicas, None, 0)
+    assert len(whole.history.acknowledged) == 5
+    check(whole)
+    for step in range(1, steps, stride):
+        sim, _ = run_kill(replicas, step, step % replicas)
+        assert not lost(sim.history, "exact"), f"{replicas} replicas, killed at step {step}"
+        check(sim)
+
+
+@pytest.mark.parametrize(("replicas", "stride"), [(1, 40), (2, 40), (3, 60)])
+def test_what_all_replicas_have_survives_the_loss_of_all_but_one(
+    replicas: int, stride: int
+) -> None:
+    kill_at_steps(replicas, stride)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("replicas", "stride"), [(2, 1), (3, 2), (4, 6), (5, 12)])
+def test_what_all_replicas_have_survives_at_every_step(replicas: int, stride: int) -> None:
+    kill_at_steps(replicas, stride)
+
+
+@pytest.mark.parametrize("replicas", [2, 3, 5])
+def test_replicas_that_crash_and_come_back_lose_nothing(replicas: int) -> None:
+    for seed in range(3):
+        assert_kept(run_schedule(seed, archives=replicas))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("replicas", [2, 3, 4, 5])
+def test_replicas_that_crash_and_come_back_lose_nothing_whatever_the_seed(replicas: int) -> None:
+    for seed in range(100, 100 + 120 // replicas):
+        assert_kept(run_schedule(seed, archives=replicas))
+
+
+# Coming, going, repairing.
+
+
+def test_a_new_replica_catches_up_before_it_answers_and_then_replaces_the_first() -> None:
+    sim = Simulation(1)
+    reader = subscribe(sim)
+    publish(sim, 100)
+    sim.stage.run(10)
+    assert len(reader.deliveries) == 100
+    sim.archives.append(sim.make_archive(1))
+    first, second = sim.archives
+    assert not second.core.replication.is_ready
+    sim.stage.run_for(10)
+    assert second.core.replication.is_ready
+    assert has_all(sim, second)
+    first.crash()
+    publish(sim, 20)
+    sim.stage.run_for(30)
+    assert len(reader.deliveries) == 120
+    check(sim)
+
+
+def test_a_replica_that_was_away_catches_up() -> None:
+    sim = Simulation(2, archives=2)
+    subscribe(sim)
+    sim.stage.run(6)
+    sim.archives[1].crash()
+    publish(sim, 60)
+    sim.stage.run_for(10)
+    sim.archives[1].start()
+    sim.stage.run_for(20)
+    assert has_all(sim, sim.archives[1])
+    sim.archives[0].crash()
+    publish(sim, 10)
+    sim.stage.run_for(30)
+    assert len(sim.history.acknowledged) == 70
+    check(sim)
+
+
+def test_a_replica_leaves_only_when_another_one_has_everything() -> None:
+    sim = Simulation(3, archives=2)
+    subscribe(sim)
+    sim.stage.run(6)
+    one, other = sim.archives
+    sim.stage.partition([one.contact])
+    publish(sim, 30)
+    left: list[float] = []
+    sim.stage.run_for(8)
+    one.core.replication.leave(lambda: left.append(sim.stage.now))
+    other.core.replication.leave(lambda: left.append(sim.stage.now))
+    sim.stage.run_for(8)
+    assert not left
+    one.core.replication._leaving = None
+    sim.stage.heal()
+    sim.stage.run_for(20)
+    assert len(left) == 1
+    assert has_all(sim, one)
+    other.crash()
+    sim.stage.run_for(20)
+    check(sim)
+    assert other.replica not in one.core.replication.table.peers
+
+
+def test_a_flipped_bit_is_found_and_repaired_from_another_replica() -> None:
+    sim = Simulation(4, archives=2)
+    sim.stage.run(6)
+    publish(sim, 40, copies=2)
+    sim.stage.run_for(10)
+    assert len(sim.history.acknowledged) == 40
+    victim = sim.archives[0]
+    victim.crash()
+    (log,) = [path for path in victim.disk.image() if path.endswith(".log")]
+    victim.disk.flip(log, 8 * 3000)
+    victim.start()
+    assert any(damage.reason == "corrupt" for damage in victim.store.damage())
+    sim.stage.run_for(20)
+    assert not [damage for damage in victim.store.damage() if damage.reason == "corrupt"]
+    assert has_all(sim, victim)
+    sim.archives[1].crash()
+    subscribe(sim)
+    sim.stage.run_for(20)
+    check(sim)
