@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from pubsub.cli import demo, group, key, node, publish, receive, send, status, subscribe
+from pubsub.cli import (
+    demo,
+    distributor,
+    group,
+    key,
+    node,
+    publish,
+    receive,
+    send,
+    status,
+    subscribe,
+)
 
 
 def add_commands(commands: Any) -> None:
     """Add each command to argparse's sub-commands; each sets `action`, which returns an exit code."""
-    for command in (node, publish, subscribe, send, receive, status, group, demo, key):
+    for command in (node, distributor, publish, subscribe, send, receive, status, group, demo, key):
         command.add_command(commands)

@@ -11,6 +11,7 @@ from typing import Any
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.runner import run
+from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node, Wait
 from pubsub.receipt import Receipt
 
@@ -22,16 +23,19 @@ def add_command(commands: Any) -> None:
         "publish an event, or one for each line of the standard input",
         """camcast publish /soccer/italy '{"score": "1-0"}' --bootstrap 127.0.0.1:4000""",
     )
-    parser.add_argument("topic")
+    parser.add_argument("topic", help="a topic; a service with --via distributors")
     parser.add_argument(
         "data", nargs="?", default="-", help="JSON, or else text; - reads lines (default: -)"
     )
     add_node_options(parser)
     parser.add_argument("--json", action="store_true", help="print receipts as JSON lines")
+    add_distributor_options(parser)
     parser.set_defaults(action=lambda arguments: run(publish(arguments)))
 
 
 async def publish(arguments: argparse.Namespace) -> int:
+    if arguments.via == "distributors":
+        return await publish_messages(arguments, _data)
     async with make_node(arguments) as node:
         if arguments.data != "-":
             return await _publish_one(node, arguments, arguments.data)

@@ -9,6 +9,7 @@ from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import as_json, plain
 from pubsub.cli.runner import run
+from pubsub.cli.via_distributors import add_distributor_options, print_messages
 
 
 def add_command(commands: Any) -> None:
@@ -18,15 +19,21 @@ def add_command(commands: Any) -> None:
         "print the events of a topic and its subtopics",
         "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json",
     )
-    parser.add_argument("topic", help="a topic, or a pattern such as /soccer/*")
+    parser.add_argument(
+        "topic", help="a topic, or a pattern such as /soccer/*; a service with --via distributors"
+    )
     add_node_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON lines")
     parser.add_argument("--order", choices=("none", "fifo"), default="none", help="by publisher")
     parser.add_argument("--count", type=int, metavar="N", help="end after N events")
+    add_distributor_options(parser)
+    parser.add_argument("--no-gap", action="store_true", help="via distributors: miss nothing")
     parser.set_defaults(action=lambda arguments: run(print_events(arguments)))
 
 
 async def print_events(arguments: argparse.Namespace) -> int:
+    if arguments.via == "distributors":
+        return await print_messages(arguments)
     left = arguments.count
     async with (
         make_node(arguments) as node,

@@ -1,1 +1,24 @@
 """Distributors: processes of the overlay that serve crowds of light publishers and subscribers."""
+
+from pubsub.distributors.client import NoDistributor, NoSuchService
+from pubsub.distributors.config import ClientConfig, DistributorConfig
+from pubsub.distributors.distributor import Distributor
+from pubsub.distributors.protocol.delivery import Gap
+from pubsub.distributors.protocol.history import History
+from pubsub.distributors.publisher import Publisher
+from pubsub.distributors.subscriber import GapError, Message, ServiceSubscription, Subscriber
+
+__all__ = [
+    "ClientConfig",
+    "Distributor",
+    "DistributorConfig",
+    "Gap",
+    "GapError",
+    "History",
+    "Message",
+    "NoDistributor",
+    "NoSuchService",
+    "Publisher",
+    "ServiceSubscription",
+    "Subscriber",
+]

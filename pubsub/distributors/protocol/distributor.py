@@ -120,7 +120,8 @@ class DistributorCore:
         self._look_whether_ready()
         for service in self.services.values():
             service.fanout.sweep()
-            service.skip_what_is_lost(self._stability, now - CATCHING_UP, now)
+            if self._stability.has_heard_all and not self.membership.is_cut_off:
+                service.skip_what_is_lost(self._stability, now - CATCHING_UP, now)
             service.trim(self._stability)
             for source in service.publishers:
                 self._acknowledge(service, source)
@@ -174,6 +175,17 @@ class DistributorCore:
             self._exchange.spread((publication,))
             self._wake_if_due()
         return True
+
+    def relay(self, publication: Publication) -> None:
+        """Take a message from another group of distributors, of whose services the others here are members
+        too: so it is not sent to them, but they may ask for it."""
+        service = self.services[publication.service]
+        if service.take(publication, self._peers.now()):
+            self._wake_if_due()
+
+    def relay_gap(self, name: str, source: bytes, last: int) -> None:
+        """The other group will not send a source's messages up to this one."""
+        self.services[name].skip(source, last, self._peers.now())
 
     def receive_request(self, sender: Contact, request: Request) -> None:
         """A publisher or subscriber wants something; it asks again until it is answered."""

@@ -28,7 +28,7 @@ ASKED_AT_ONCE = 256
 """Messages that are asked for at a time."""
 
 SPREAD_BYTES = 256 * 1024
-"""Of messages that are sent in answer at a time."""
+"""Of messages that are sent in answer at a time, unless one alone is larger."""
 
 
 class Exchange:
@@ -116,7 +116,8 @@ class Exchange:
         if state.high > before:
             return  # it is coming
         lowest = self._stability.lowest_held(key)
-        if lowest > state.high + 1 and self._stability.has_heard_all:
+        may_skip = self._stability.has_heard_all and not service.is_relayed
+        if lowest > state.high + 1 and may_skip:
             service.skip(key[1], lowest - 1, self._context.now())
         missing = state.high + 1
         holders = self._stability.holders(key, missing)
@@ -156,7 +157,7 @@ class Exchange:
         size = 0
         for number in range(want.first, min(want.last, want.first + ASKED_AT_ONCE - 1) + 1):
             publication = service.log.message(want.source, number)
-            if publication is None or size > SPREAD_BYTES:
+            if publication is None or (found and size + len(publication.data) > SPREAD_BYTES):
                 break
             size += len(publication.data)
             found.append(publication)

@@ -44,7 +44,7 @@ class PrimaryKeeper:
         """The distributor that is asked to be the primary."""
         self.secondaries: dict[PeerId, Contact] = {}
         self.changes = 0
-        """How often a primary was suspected."""
+        """How often the connection to a primary was lost."""
         self._context = context
         self._config = config
         self._client = client
@@ -104,6 +104,7 @@ class PrimaryKeeper:
     def reconnect(self) -> None:
         """The primary has lost this client, or skipped: connect to it again."""
         if self.primary is not None:
+            self.changes += 1
             self.candidate, self.primary = self.primary, None
             self._tried_at = self._context.now()
             self._client.request(self.candidate)

@@ -27,7 +27,7 @@ from pubsub.distributors.protocol.primary import PrimaryKeeper
 
 SPREAD_MESSAGES = 64
 SPREAD_BYTES = 128 * 1024
-"""The most that travels together."""
+"""The most that travels together, unless one message alone is larger."""
 
 
 class PublishingCore:
@@ -152,13 +152,19 @@ class PublishingCore:
                 return
             if self._sent == self._acked:
                 self._waiting_since = self._context.now()
-            batch: list[Publication] = []
-            size = 0
-            while self._sent < self.last and len(batch) < SPREAD_MESSAGES and size < SPREAD_BYTES:
-                self._sent += 1
-                batch.append(self._kept[self._sent])
-                size += len(batch[-1].data)
-            self._channel.send(primary, Spread(tuple(batch)))
+            self._channel.send(primary, Spread(tuple(self._next_batch())))
+
+    def _next_batch(self) -> list[Publication]:
+        batch: list[Publication] = []
+        size = 0
+        while self._sent < self.last and len(batch) < SPREAD_MESSAGES:
+            following = self._kept[self._sent + 1]
+            size += len(following.data)
+            if batch and size > SPREAD_BYTES:
+                break
+            self._sent += 1
+            batch.append(following)
+        return batch
 
     def _again(self) -> None:
         """Send once more what was not acknowledged: the distributor may have had no room, or its answer was

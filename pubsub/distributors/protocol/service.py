@@ -23,6 +23,8 @@ class Service:
         """What each of them was told."""
         self.begins: dict[bytes, tuple[int, float]] = {}
         """Before which number its publisher has nothing any more, and when it said so."""
+        self.is_relayed = False
+        """Whether its messages come from another group of distributors, which alone knows what is lost."""
         self._config = config
 
     @property

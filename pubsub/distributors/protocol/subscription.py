@@ -57,8 +57,10 @@ class SubscriptionCore:
         report: Callable[[Gap], None],
         want_distributors: Callable[[], None],
         room: Callable[[], int] | None = None,
+        begun: Callable[[dict[bytes, int]], None] = lambda numbers: None,
     ) -> None:
-        """`context` sends datagrams, and `channel` what may not fit one.
+        """`context` sends datagrams, and `channel` what may not fit one. `begun` is called once, with the
+        numbers of each source's messages that were before the subscription.
 
         `room`: how many more messages the application takes now; `ClientConfig.room` if not given."""
         self.service = service
@@ -72,6 +74,7 @@ class SubscriptionCore:
         self._channel = channel
         self._config = config
         self._want_distributors = want_distributors
+        self._begun = begun
         self._room = room or (lambda: config.room)
         self._order = SourceOrder(context, config, service, no_gap, deliver, report, self._recall)
         self._reception = Reception(self._order.take)
@@ -176,6 +179,7 @@ class SubscriptionCore:
         else:
             self.was_connected = True
             self._order.have = dict(answer.have)
+            self._begun(self.have)
 
     # Receiving.
 

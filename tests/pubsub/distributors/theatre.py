@@ -174,20 +174,15 @@ class Theatre:
             deliver=lambda delivery: actor.log.append(delivery),
             report=lambda gap: actor.log.append(gap),
             want_distributors=lambda: self._look_up(context, core.keeper.know),
+            begun=lambda numbers: actor.begins.update(numbers),
         )
         actor = SubscriberActor(contact, core)
         self.subscribers.append(actor)
 
-        def receive_answer(sender: Contact, answer: messages.Answer) -> None:
-            is_first = not core.was_connected
-            core.receive_answer(sender, answer)
-            if is_first:
-                actor.begins = core.have
-
         self._attach(
             contact,
             {
-                messages.Answer: receive_answer,
+                messages.Answer: core.receive_answer,
                 messages.Deliveries: core.receive_deliveries,
                 messages.Alive: core.receive_alive,
                 messages.Recalled: core.receive_recalled,

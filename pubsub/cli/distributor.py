@@ -1,0 +1,76 @@
+"""`camcast distributor`: run a distributor until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from overlay.errors import UsageError
+from pubsub.cli.options import add_command as add
+from pubsub.cli.options import add_node_options, node_config
+from pubsub.cli.runner import run
+from pubsub.distributors import Distributor, DistributorConfig
+
+
+def add_command(commands: Any) -> None:
+    parser = add(
+        commands,
+        "distributor",
+        "serve light publishers and subscribers, together with other distributors",
+        "camcast distributor --listen 127.0.0.1:4000 --service ticker --topic football=/soccer",
+    )
+    add_node_options(parser)
+    parser.add_argument(
+        "--service", metavar="NAME", nargs="+", default=[], help="services to have from the start"
+    )
+    parser.add_argument(
+        "--topic",
+        metavar="NAME=TOPIC",
+        nargs="+",
+        default=[],
+        help="services whose messages are the events of a topic",
+    )
+    parser.add_argument("--group", default="main", help="the distributors to work with")
+    parser.add_argument(
+        "--upstream", metavar="GROUP", help="take the services' messages from another group"
+    )
+    parser.add_argument(
+        "--buffer", metavar="MIB", type=int, default=64, help="memory for each service's messages"
+    )
+    parser.set_defaults(action=lambda arguments: run(serve(arguments)))
+
+
+async def serve(arguments: argparse.Namespace) -> int:
+    node = node_config(arguments)
+    buffer = arguments.buffer * 1024 * 1024
+    distributor = Distributor(
+        arguments.service,
+        group=arguments.group,
+        topics=read_topics(arguments.topic),
+        upstream=arguments.upstream,
+        config=DistributorConfig(buffer_bytes=buffer, recent_bytes=min(buffer, 1024 * 1024)),
+        **{name: getattr(node, name) for name in node.__dataclass_fields__},
+    )
+    async with distributor:
+        print(f"distributor on {distributor.address}, group {arguments.group}", flush=True)
+        await distributor.ready()
+        print("ready", flush=True)
+        while True:
+            view = distributor.view
+            members = [] if view is None else [str(member) for member in view.members]
+            number = None if view is None else view.number
+            print(json.dumps({"view": number, "distributors": members}), flush=True)
+            await distributor.next_view()
+
+
+def read_topics(pairs: Sequence[str]) -> dict[str, str]:
+    """`football=/soccer` as a service and its topic."""
+    topics = {}
+    for pair in pairs:
+        service, equals, topic = pair.partition("=")
+        if not equals or not service or not topic:
+            raise UsageError(f"--topic {pair}: write NAME=TOPIC, as in football=/soccer")
+        topics[service] = topic
+    return topics

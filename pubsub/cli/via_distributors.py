@@ -1,0 +1,105 @@
+"""`camcast subscribe` and `camcast publish` with `--via distributors`: as a light client of a service."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pubsub.cli.options import node_config
+from pubsub.distributors import Gap, GapError, Message, Publisher, Subscriber
+
+
+def add_distributor_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--via", choices=("overlay", "distributors"), default="overlay", help="default: overlay"
+    )
+    parser.add_argument("--group", default="main", help="via distributors: of this group")
+    parser.add_argument(
+        "--distributors",
+        metavar="HOST:PORT",
+        nargs="+",
+        default=[],
+        help="via distributors: their addresses, in place of --bootstrap",
+    )
+
+
+async def print_messages(arguments: argparse.Namespace) -> int:
+    """Print a service's messages; gaps go to the standard error output."""
+    left = arguments.count
+    async with (
+        Subscriber(**_client_settings(arguments)) as subscriber,
+        subscriber.subscribe(
+            arguments.topic, semantics="no_gap" if arguments.no_gap else "gap"
+        ) as messages,
+    ):
+        while left is None or left > 0:
+            try:
+                message = await anext(messages)
+            except GapError as error:
+                message = error.gap
+            if isinstance(message, Gap):
+                text = f"gap: messages {message.first} to {message.last} were missed"
+                print(text, file=sys.stderr, flush=True)
+                continue
+            print(_json(message) if arguments.json else _plain(message), flush=True)
+            left = None if left is None else left - 1
+    return 0
+
+
+async def publish_messages(arguments: argparse.Namespace, read: Callable[[str], Any]) -> int:
+    """Publish to a service one message, or one for each line of the standard input."""
+    service = arguments.topic
+    async with Publisher(**_client_settings(arguments)) as publisher:
+        await publisher.create(service)
+        if arguments.data != "-":
+            _print_number(arguments, await publisher.publish(service, read(arguments.data)))
+            return 0
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            number = await publisher.publish(service, read(line.rstrip("\n")))
+            _print_number(arguments, number)
+        return 0
+
+
+def _client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    node = node_config(arguments)
+    where: dict[str, Any] = {"bootstrap": list(node.bootstrap)}
+    if arguments.distributors:
+        where = {"distributors": arguments.distributors}
+    return {
+        **where,
+        "group": arguments.group,
+        "listen": node.listen,
+        "advertise": node.advertise,
+        "keys": node.keys,
+        "insecure": node.insecure,
+        "identity": node.identity,
+    }
+
+
+def _print_number(arguments: argparse.Namespace, number: int) -> None:
+    print(json.dumps({"sequence": number}) if arguments.json else f"received as message {number}")
+
+
+def _plain(message: Message) -> str:
+    data = message.data
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=_hex)
+    return f"{message.topic or message.service}  {text}"
+
+
+def _json(message: Message) -> str:
+    fields = {
+        "service": message.service,
+        "data": message.data,
+        "publisher": message.publisher.hex(),
+        "sequence": message.sequence,
+        "topic": message.topic,
+    }
+    return json.dumps(fields, ensure_ascii=False, default=_hex)
+
+
+def _hex(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

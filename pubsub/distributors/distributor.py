@@ -1,0 +1,349 @@
+"""A distributor on the overlay: serves light publishers and subscribers, together with others of its group.
+
+    async with Distributor(["ticker"], bootstrap=["127.0.0.1:4000"]) as distributor:
+        await asyncio.Event().wait()
+
+It is a full member of the overlay, announced in the DHT under its group's name, where clients and the other
+distributors find it. What it promises is said in `pubsub.distributors.protocol.distributor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from overlay.contact import Address, Contact, PeerId
+from overlay.endpoint import EndpointConfig
+from overlay.errors import ClosedError, UsageError
+from overlay.metrics import Metrics
+from overlay.overlay import Overlay
+from overlay.runtime import Runtime
+from pubsub.config import NodeConfig
+from pubsub.distributors import messages
+from pubsub.distributors.client import runtime_config
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.finder import DirectoryFinder, group_topic, introduce
+from pubsub.distributors.protocol.distributor import DistributorCore
+from pubsub.distributors.protocol.history import History
+from pubsub.distributors.protocol.view import View
+from pubsub.distributors.relay import Relay
+from pubsub.distributors.service_name import check_service
+from pubsub.distributors.topic_feed import TopicFeed
+from pubsub.topic import Topic
+
+DATAGRAMS_A_TURN = 32
+"""To subscribers, before others on the loop get a turn; as many as the endpoint sends in one."""
+
+MOST_DISTRIBUTORS = 64
+"""Of a group, that one looks for in the directory."""
+
+LOOK_EVERY = 10.0
+"""Seconds between two looks into the directory by a distributor that has others in its view."""
+
+LOOK_EVERY_ALONE = 1.0
+"""The same for one that has not."""
+
+GOODBYE_SECONDS = 1.0
+"""How long a goodbye has to arrive."""
+
+
+class Distributor:
+    """One distributor; enter it with `async with`, and all of it ends with the block."""
+
+    def __init__(
+        self,
+        services: Sequence[str] = (),
+        *,
+        group: str = "main",
+        topics: Mapping[str, str] | None = None,
+        upstream: str | None = None,
+        history: History | None = None,
+        config: DistributorConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        """`services`: to have from the start; publishers create others.
+
+        `topics`: by service, a CAMCAST topic whose events are its messages. `upstream`: another group of
+        distributors, from which the messages of `services` are taken. `settings` are those of `NodeConfig`;
+        publishers and subscribers need this node's `keys` too."""
+        if isinstance(services, str):
+            raise UsageError(f"services={services!r} is one name: write it in a list")
+        self.services = tuple(check_service(name) for name in services)
+        self.topics = {check_service(s): Topic.of(topic) for s, topic in (topics or {}).items()}
+        if upstream is not None and (upstream == group or not self.services):
+            raise UsageError("upstream is another group, and services names what is taken from it")
+        group_topic(group)
+        if upstream is not None:
+            group_topic(upstream)
+        self.group = group
+        self.upstream = upstream
+        self.node = NodeConfig(**settings)
+        self.config = config or DistributorConfig()
+        self.metrics = Metrics()
+        self._history = history
+        self._stack = AsyncExitStack()
+        self._core: DistributorCore | None = None
+        self._runtime: Runtime
+        self._overlay: Overlay
+        self._feeds: list[TopicFeed] = []
+        self._watched: dict[PeerId, Contact] = {}
+        self._work = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._view_changes = asyncio.Event()
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Self:
+        """Join the overlay and find the group; `NetworkError` when none of `bootstrap` answers."""
+        if self._core is not None:
+            raise UsageError("a distributor is entered once; make another one")
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Say goodbye to the other distributors and stop; subscribers find others by themselves."""
+        core, stack = self._core, self._stack
+        self._stack = AsyncExitStack()
+        if core is not None and core.view is not None:
+            core.membership.leave()
+            with contextlib.suppress(TimeoutError, ClosedError):
+                async with asyncio.timeout(GOODBYE_SECONDS):
+                    await self._runtime.channels.drained()
+        await stack.aclose()
+
+    async def _open(self) -> None:
+        node, enter = self.node, self._stack.enter_async_context
+        runtime = self._runtime = await Runtime.open(
+            self._runtime_config(), node.identity, self.metrics
+        )
+        await enter(runtime)
+        self._overlay = await enter(Overlay.on(runtime.endpoint, node.bootstrap))
+        core = self._core = DistributorCore(
+            runtime.context("channel"),
+            runtime.context("datagram"),
+            self.config,
+            runtime.endpoint.max_body,
+            history=self._history,
+            wake=self._work.set,
+            on_view=self._view_changed,
+            on_taken=self._taken,
+        )
+        self._serve(runtime, core)
+        for name in (*self.services, *self.topics):
+            core.create(name)
+        self._register_gauges(core)
+        for work in (self._tick(core), self._pump(core), self._look(core)):
+            task = asyncio.get_running_loop().create_task(work)
+            self._stack.push_async_callback(_cancel, task)
+        await self._overlay.announce(group_topic(self.group))
+        await self._open_sources(core)
+
+    def _runtime_config(self) -> Any:
+        node = self.node
+        config = runtime_config(
+            node.listen, node.keys, node.insecure, node.advertise, node.datagram_size
+        )
+        endpoint: EndpointConfig = replace(config.endpoint, incoming_limit=65_536)
+        return replace(config, endpoint=endpoint)
+
+    def _serve(self, runtime: Runtime, core: DistributorCore) -> None:
+        introduce(runtime)
+        members = core.membership
+        for kind, handler in (
+            (messages.Hello, members.receive_hello),
+            (messages.Prepare, members.receive_prepare),
+            (messages.Propose, members.receive_propose),
+            (messages.Vote, members.receive_vote),
+            (messages.Digest, core.receive_digest),
+            (messages.Want, core.receive_want),
+            (messages.Spread, core.receive_spread),
+            (messages.Request, core.receive_request),
+            (messages.Received, core.receive_received),
+        ):
+            runtime.on(kind, handler)
+        runtime.failure.subscribe(
+            lambda peer: core.suspect(peer.id), lambda peer: core.restore(peer.id)
+        )
+
+    async def _open_sources(self, core: DistributorCore) -> None:
+        """Begin to take messages from topics, and from another group."""
+        here = str(self._runtime.contact.address)
+        enter = self._stack.enter_async_context
+        for service, topic in self.topics.items():
+            feed = TopicFeed(core, service, topic, self._node_settings(here))
+            self._feeds.append(feed)
+            await enter(feed)
+        if self.upstream is not None:
+            relay = Relay(core, self.services, self.upstream, self._client_settings(here))
+            await enter(relay)
+
+    def _node_settings(self, here: str) -> NodeConfig:
+        listen = Address.parse(self.node.listen)
+        return replace(
+            self.node,
+            listen=str(Address(listen.host, 0)),
+            bootstrap=(here,),
+            identity=None,
+            trace=None,
+        )
+
+    def _client_settings(self, here: str) -> dict[str, Any]:
+        node = self._node_settings(here)
+        return {
+            "bootstrap": list(node.bootstrap),
+            "listen": node.listen,
+            "advertise": node.advertise,
+            "keys": node.keys,
+            "insecure": node.insecure,
+        }
+
+    # What runs.
+
+    async def _tick(self, core: DistributorCore) -> None:
+        while True:
+            core.tick()
+            for feed in self._feeds:
+                feed.tick()
+            if core.is_ready:
+                self._ready.set()
+            await asyncio.sleep(self.config.tick)
+
+    async def _pump(self, core: DistributorCore) -> None:
+        """Send to subscribers as fast as the socket takes it, and no faster."""
+        endpoint = self._runtime.endpoint
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            while core.pump(DATAGRAMS_A_TURN):
+                await endpoint.drained()
+                await asyncio.sleep(0)
+
+    async def _look(self, core: DistributorCore) -> None:
+        """Keep knowing the other distributors of the group."""
+        finder = DirectoryFinder(self._overlay, self.group, MOST_DISTRIBUTORS)
+        while True:
+            core.membership.know(await finder.find())
+            alone = core.view is None or len(core.view.members) == 1
+            await asyncio.sleep(LOOK_EVERY_ALONE if alone else LOOK_EVERY)
+
+    def _view_changed(self, view: View | None) -> None:
+        failure = self._runtime.failure
+        members = view.members if view is not None else ()
+        now = {one.id: one for one in members if one.id != self._runtime.contact.id}
+        for peer, contact in self._watched.items():
+            if peer not in now:
+                failure.unwatch(contact)
+        for peer, contact in now.items():
+            if peer not in self._watched:
+                failure.watch(contact)
+        self._watched = now
+        self._view_changes.set()
+        self._view_changes = asyncio.Event()
+
+    def _taken(self, publication: messages.Publication) -> None:
+        for feed in self._feeds:
+            feed.taken(publication)
+
+    # What can be seen of it.
+
+    @property
+    def address(self) -> Address:
+        """Where clients and others reach this distributor."""
+        return self._opened().contact.address
+
+    @property
+    def contact(self) -> Contact:
+        return self._opened().contact
+
+    @property
+    def view(self) -> View | None:
+        """The distributors of the group, as they have agreed."""
+        return self._core.view if self._core is not None else None
+
+    async def ready(self) -> None:
+        """Wait until it serves clients."""
+        self._opened()
+        await self._ready.wait()
+
+    async def next_view(self) -> View | None:
+        """Wait for the next change of the view."""
+        self._opened()
+        await self._view_changes.wait()
+        return self.view
+
+    def status(self) -> dict[str, Any]:
+        """Its view, and by service the subscribers, the memory and what was dropped."""
+        assert self._core is not None
+        view = self._core.view
+        return {
+            "address": str(self.address),
+            "view": None if view is None else view.number,
+            "distributors": [] if view is None else [str(one) for one in view.members],
+            "cut_off": self._core.membership.is_cut_off,
+            "services": {
+                name: {
+                    "subscribers": len(service.fanout.subscribers),
+                    "held_bytes": service.log.bytes,
+                    "held_pieces": service.log.last - service.log.first + 1,
+                    "full": service.is_full,
+                    "ended": dict(service.fanout.ended),
+                }
+                for name, service in self._core.services.items()
+            },
+            "dropped": dict(self._core.dropped),
+        }
+
+    def _register_gauges(self, core: DistributorCore) -> None:
+        gauge, services = self.metrics.gauge, core.services
+        gauge(
+            "distributor_subscribers",
+            "Local subscribers, over all services",
+            lambda: sum(len(one.fanout.subscribers) for one in services.values()),
+        )
+        gauge(
+            "distributor_held_bytes",
+            "Messages held, over all services",
+            lambda: sum(one.log.bytes for one in services.values()),
+        )
+        gauge(
+            "distributor_full_services",
+            "Services that take no publications for want of memory",
+            lambda: sum(one.is_full for one in services.values()),
+        )
+        gauge(
+            "distributor_view_members",
+            "Distributors in the view",
+            lambda: 0 if core.view is None else len(core.view.members),
+        )
+        gauge(
+            "distributor_cut_off",
+            "1 while no majority of the view can be reached",
+            lambda: int(core.membership.is_cut_off),
+        )
+
+    def _opened(self) -> Runtime:
+        if self._core is None:
+            raise ClosedError("use a distributor inside `async with`")
+        return self._runtime
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,87 @@
+"""Publishes to services through distributors.
+
+    async with Publisher(bootstrap=["127.0.0.1:4000"]) as publisher:
+        await publisher.create("ticker")
+        await publisher.publish("ticker", {"CMC": 17.5})
+
+A message that was acknowledged reaches every distributor, and through it every subscriber that is promised
+it, unless its distributor and this publisher both fail before another distributor has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from overlay.entropy import entropy
+from overlay.errors import UsageError
+from pubsub.distributors.client import LightClient
+from pubsub.distributors.content import pack_application_data
+from pubsub.distributors.protocol.publishing import PublishingCore
+from pubsub.distributors.protocol.source import RUN_BYTES, make_source
+from pubsub.distributors.service_name import check_service
+
+Wait = Literal["sent", "received", "stable"]
+
+
+class Publisher(LightClient):
+    """A light publisher: it finds a distributor, and another one when that fails."""
+
+    async def create(self, service: str) -> None:
+        """Create a service, or use the one that there is; returns when a distributor has acknowledged it.
+
+        `NoDistributor` when none answers."""
+        check_service(service)
+        core = self._publishing.get(service)
+        if core is None:
+            runtime = self._open()
+            core = self._publishing[service] = PublishingCore(
+                runtime.context("datagram"),
+                runtime.context("channel"),
+                self.config,
+                service,
+                make_source(runtime.contact.id, entropy().randbytes(RUN_BYTES)),
+                progress=self._tell_news,
+                want_distributors=self._look_up,
+            )
+            core.start()
+        try:
+            await self._connected(core, service)
+        except BaseException:
+            if not core.was_connected:
+                core.stop()
+                self._publishing.pop(service, None)
+            raise
+
+    async def publish(self, service: str, data: Any = None, *, wait: Wait = "received") -> int:
+        """Publish a message and return its number; the service is created if it was not before.
+
+        `data` is anything msgpack carries, to 1 MiB. `wait="received"` returns when a distributor has the
+        message, "stable" when all of its view have it, "sent" as soon as there is room for it. While the
+        distributors' buffers are full, it waits."""
+        if wait not in ("sent", "received", "stable"):
+            raise UsageError(f'wait is "sent", "received" or "stable", not {wait!r}')
+        content = pack_application_data(data)
+        core = self._publishing.get(service)
+        if core is None or not core.was_connected:
+            await self.create(service)
+            core = self._publishing[service]
+        while not core.has_room:
+            await self._next_news()
+            self._open()
+        number = core.publish(content)
+        if wait == "received":
+            while core.received < number:
+                await self._next_news()
+                self._open()
+        elif wait == "stable":
+            while core.stable < number:
+                await self._next_news()
+                self._open()
+        return number
+
+    async def flush(self, service: str) -> None:
+        """Wait until every message so far has been received by a distributor."""
+        core = self._publishing.get(service)
+        while core is not None and core.received < core.last:
+            await self._next_news()
+            self._open()

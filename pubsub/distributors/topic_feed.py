@@ -1,0 +1,115 @@
+"""A service whose messages are the events of a CAMCAST topic.
+
+Every distributor of the group is a member of the topic, on behalf of its subscribers. The first of the view
+publishes each event that it gets into the service; the others remember those that they do not see there
+soon, and publish them in the order of their seniority. So an event that reaches any of them reaches the
+subscribers, and a failure of the first loses nothing; an event that two publish, subscribers get once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from types import TracebackType
+from typing import Self
+
+from overlay.entropy import entropy
+from pubsub.config import NodeConfig
+from pubsub.distributors.content import event_id_of, pack_event
+from pubsub.distributors.messages import Publication
+from pubsub.distributors.protocol.distributor import DistributorCore
+from pubsub.distributors.protocol.source import RUN_BYTES, make_source
+from pubsub.event import Event
+from pubsub.node import Node
+from pubsub.topic import Topic
+
+PATIENCE = 1.0
+"""Seconds that each distributor leaves to those before it in the view."""
+
+REMEMBERED = 8192
+"""Events that are recognised as published already."""
+
+
+class TopicFeed:
+    """Feeds one service from one topic."""
+
+    def __init__(
+        self, core: DistributorCore, service: str, topic: Topic, settings: NodeConfig
+    ) -> None:
+        self._core = core
+        self._service = service
+        self._topic = topic
+        self._node = Node.from_config(settings)
+        self._me = core.membership.me.id
+        self._source = make_source(self._me, entropy().randbytes(RUN_BYTES))
+        self._published = 0
+        self._pending: OrderedDict[bytes, tuple[float, Event]] = OrderedDict()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._reading: asyncio.Task[None] | None = None
+        self._now = asyncio.get_running_loop().time
+
+    async def __aenter__(self) -> Self:
+        await self._node.__aenter__()
+        ready = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.get_running_loop().create_task(self._read(ready))
+        await asyncio.wait([ready, self._reading], return_when=asyncio.FIRST_COMPLETED)
+        if self._reading.done():
+            self._reading.result()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+        await self._node.close()
+
+    async def _read(self, ready: asyncio.Future[None]) -> None:
+        async with self._node.subscribe(self._topic, order="fifo") as events:
+            ready.set_result(None)
+            async for event in events:
+                self._event(event)
+
+    def _event(self, event: Event) -> None:
+        if event.id not in self._seen:
+            self._pending[event.id] = (self._now(), event)
+            self._publish_due()
+
+    def taken(self, publication: Publication) -> None:
+        """A message has entered a service, by whichever distributor."""
+        event_id = event_id_of(publication.data)
+        if publication.service == self._service and event_id is not None:
+            self._pending.pop(event_id, None)
+            self._seen[event_id] = None
+            if len(self._seen) > REMEMBERED:
+                self._seen.popitem(last=False)
+
+    def tick(self) -> None:
+        """Publish what those before this one in the view have not."""
+        self._publish_due()
+
+    def _publish_due(self) -> None:
+        patience = self._rank() * PATIENCE
+        now = self._now()
+        for arrived, event in list(self._pending.values()):
+            if now - arrived < patience:
+                break
+            self._publish(event)
+
+    def _publish(self, event: Event) -> None:
+        number = self._published + 1
+        publication = Publication(self._service, self._source, number, pack_event(event))
+        if self._core.publish(publication):
+            self._published = number
+        else:
+            self._pending.pop(event.id, None)  # no room for it; the drop is counted
+
+    def _rank(self) -> int:
+        view = self._core.view
+        members = view.members if view is not None else ()
+        ranks = [rank for rank, member in enumerate(members) if member.id == self._me]
+        return ranks[0] if ranks else 0

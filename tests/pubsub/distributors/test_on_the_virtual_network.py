@@ -1,0 +1,218 @@
+"""Distributors, publishers and subscribers as applications use them, on the virtual network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from overlay.errors import UsageError
+from overlay.virtual import Latency, Network, nth_host
+from pubsub import Node
+from pubsub.distributors import (
+    Distributor,
+    Gap,
+    Message,
+    NoDistributor,
+    NoSuchService,
+    Publisher,
+    ServiceSubscription,
+    Subscriber,
+)
+
+PORT = 4000
+
+
+class Playground:
+    """Starts processes, one a host, and lets them go at the end."""
+
+    def __init__(self, network: Network, stack: AsyncExitStack) -> None:
+        self.network = network
+        self.stack = stack
+        self.hosts = 0
+        self.first: str | None = None
+
+    async def enter(self, make: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+        host = nth_host(self.hosts)
+        self.hosts += 1
+        known = {"bootstrap": [self.first]} if self.first else {}
+        process = make(*arguments, listen=f"{host}:{PORT}", **{**known, **settings})
+        await self.network.spawn(host, self.stack.enter_async_context(process))
+        self.first = self.first or f"{host}:{PORT}"
+        return process
+
+    async def distributors(self, count: int, **settings: Any) -> list[Distributor]:
+        started = [await self.enter(Distributor, **settings) for _ in range(count)]
+        for one in started:
+            await one.ready()
+            await view_of(one, count)
+        return started
+
+    def crash(self, distributor: Distributor) -> None:
+        self.network.crash(distributor.address.host)
+
+
+def play(seed: int, main: Callable[[Playground], Awaitable[None]], **network: Any) -> None:
+    world = Network(seed, **network)
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            await main(Playground(world, stack))
+
+    world.run(run())
+
+
+async def view_of(distributor: Distributor, size: int) -> None:
+    """Wait until a distributor has a view of so many."""
+    while distributor.view is None or len(distributor.view.members) != size:
+        await distributor.next_view()
+
+
+async def received(
+    messages: ServiceSubscription, count: int, within: float = 20.0
+) -> list[Message | Gap]:
+    result: list[Message | Gap] = []
+    try:
+        async with asyncio.timeout(within):
+            while len(result) < count:
+                result.append(await anext(messages))
+    except TimeoutError:
+        pytest.fail(f"{len(result)} of {count} messages came within {within} s")
+    return result
+
+
+def test_a_service_reaches_subscribers_of_every_distributor(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(3)
+        publisher = await ground.enter(Publisher)
+        await publisher.create("ticker")
+        await asyncio.sleep(2)
+        subscriptions = []
+        for number in range(6):
+            subscriber = await ground.enter(Subscriber)
+            semantics = "no_gap" if number % 2 else "gap"
+            subscription = subscriber.subscribe("ticker", semantics=semantics)
+            subscriptions.append(await ground.stack.enter_async_context(subscription))
+        assert len({one.primary for one in subscriptions}) > 1
+        for number in range(50):
+            await publisher.publish("ticker", {"n": number, "b": b"x" * (number * 1000)})
+        for subscription in subscriptions:
+            messages = await received(subscription, 50)
+            assert [message.data["n"] for message in messages] == list(range(50))
+            assert {message.publisher for message in messages} == {publisher.contact.id}
+            assert await subscription.close()
+
+    play(seed, main, latency=Latency.uniform(0.001, 0.02), loss=0.02, duplicate=0.02)
+
+
+def test_subscribers_and_publishers_fail_over_when_a_distributor_crashes(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        node = await ground.enter(Node)
+        assert node.is_running
+        distributors = await ground.distributors(3, services=["ticker"])
+        publisher = await ground.enter(Publisher)
+        await publisher.create("ticker")
+        subscriptions = []
+        for _ in range(4):
+            subscriber = await ground.enter(Subscriber)
+            subscription = subscriber.subscribe("ticker", semantics="no_gap")
+            subscriptions.append(await ground.stack.enter_async_context(subscription))
+        primary = subscriptions[0].primary
+        victim = next(one for one in distributors if one.contact.id == primary)
+        for number in range(60):
+            if number == 20:
+                ground.crash(victim)
+            await publisher.publish("ticker", number, wait="sent")
+            await asyncio.sleep(0.05)
+        for subscription in subscriptions:
+            messages = await received(subscription, 60, within=60)
+            assert [message.data for message in messages] == list(range(60))
+        assert subscriptions[0].changes > 0
+        assert subscriptions[0].primary != primary
+        left = [one for one in distributors if one is not victim]
+        for one in left:
+            await view_of(one, 2)
+        assert left[0].view == left[1].view
+
+    play(seed, main)
+
+
+def test_a_service_is_fed_by_a_topic(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        node = await ground.enter(Node)
+        distributors = await ground.distributors(2, topics={"football": "/soccer"})
+        assert all(one.view is not None for one in distributors)
+        subscriber = await ground.enter(Subscriber)
+        async with subscriber.subscribe("football") as messages:
+            for number in range(5):
+                await node.publish("/soccer/italy", number)
+            found = await received(messages, 5)
+            assert [message.data for message in found] == list(range(5))
+            assert {message.topic for message in found} == {"/soccer/italy"}
+            assert {message.publisher for message in found} == {node.id}
+            first = next(one for one in distributors if one.view.members[0].id == one.contact.id)
+            ground.crash(first)
+            for number in range(5, 10):
+                await node.publish("/soccer/italy", number)
+            more = await received(messages, 5, within=60)
+            assert [message.data for message in more if isinstance(message, Message)] == list(
+                range(5, 10)
+            )
+
+    play(seed, main)
+
+
+def test_distributors_are_stacked(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(2, services=["ticker"])
+        await ground.distributors(2, services=["ticker"], group="lower", upstream="main")
+        await ground.distributors(1, services=["ticker"], group="lowest", upstream="lower")
+        publisher = await ground.enter(Publisher)
+        subscriptions = []
+        for group in ("main", "lower", "lowest"):
+            subscriber = await ground.enter(Subscriber, group=group)
+            subscription = subscriber.subscribe("ticker", semantics="no_gap")
+            subscriptions.append(await ground.stack.enter_async_context(subscription))
+        await asyncio.sleep(3)
+        for number in range(30):
+            await publisher.publish("ticker", number)
+        for subscription in subscriptions:
+            messages = await received(subscription, 30)
+            assert [message.data for message in messages] == list(range(30))
+            assert {message.publisher for message in messages} == {publisher.contact.id}
+
+    play(seed, main)
+
+
+def test_who_asks_for_what_is_not_there_is_told(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(1)
+        subscriber = await ground.enter(Subscriber, connect_timeout=3.0)
+        with pytest.raises(NoSuchService, match="nothing"):
+            await subscriber.subscribe("nothing").__aenter__()
+        other = await ground.enter(Publisher, group="others", connect_timeout=3.0)
+        with pytest.raises(NoDistributor, match="others"):
+            await other.create("ticker")
+        with pytest.raises(UsageError, match="semantics"):
+            subscriber.subscribe("ticker", semantics="some")
+
+    play(seed, main)
+
+
+def test_light_clients_do_without_the_dht_when_given_addresses(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        distributor = (await ground.distributors(1))[0]
+        addresses = [str(distributor.address)]
+        publisher = await ground.enter(Publisher, bootstrap=[], distributors=addresses)
+        await publisher.create("ticker")
+        subscriber = await ground.enter(Subscriber, bootstrap=[], distributors=addresses)
+        async with subscriber.subscribe("ticker") as messages:
+            await publisher.publish("ticker", "hello", wait="stable")
+            assert [message.data for message in await received(messages, 1)] == ["hello"]
+            assert distributor.status()["services"]["ticker"]["subscribers"] == 1
+        assert distributor.status()["services"]["ticker"]["subscribers"] == 0
+
+    play(seed, main)
