@@ -6,8 +6,7 @@ READY := .venv/.ready
 .PHONY: report test sweep check bench-micro clean
 
 report: $(READY)  ## the main job: the comparative benchmark, ending in a report
-	$(BIN)/camcast bench run quick
-	$(BIN)/camcast bench report
+	$(BIN)/camcast bench run quick --report
 
 test: $(READY)  ## the default suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not sweep"

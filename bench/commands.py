@@ -7,10 +7,15 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bench.suites import BUILT_IN, find_suite
+from bench.suites import BUILT_IN, Suite, find_suite
 from overlay.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bench.store import ResultStore
 
 OUT = Path("bench-results")
 
@@ -20,6 +25,7 @@ def add_commands(commands: Any) -> None:
     run = _command(commands, "run", run_suite, "run a suite; finished rows are not run again")
     run.add_argument("suite", help="a built-in suite, or the path of a TOML file")
     run.add_argument("--master", default="local[*]", help="a Spark master (default: local[*])")
+    run.add_argument("--report", action="store_true", help="write the report at the end, too")
     _out(run)
     for name, action, about in (
         ("aggregate", aggregate_results, "aggregate the results of all suites that were run"),
@@ -52,35 +58,47 @@ def _out(command: argparse.ArgumentParser) -> None:
 
 
 def run_suite(arguments: argparse.Namespace) -> int:
-    """Run a suite; the exit code is 1 when a row failed."""
-    from bench.progress import ProgressLine
-    from bench.spark.execute import execute
+    """Run a suite, and write the report if asked to; the exit code is 1 when a row failed."""
+    from bench.aggregate import write_aggregates
     from bench.spark.session import spark_session
-    from bench.spread import write_spread
     from bench.store import ResultStore
 
     suite = find_suite(arguments.suite)
     store = ResultStore(arguments.out).open()
     print(f"{suite.name}: {len(suite.experiments)} experiments on {arguments.master}", flush=True)
-    line = ProgressLine(sys.stdout)
-    emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
     with (
         store.writing(),
         spark_session(arguments.out / "spark", arguments.master) as spark,
-        ThreadPoolExecutor(1) as beside,
     ):
-        traced = beside.submit(write_spread, spark, arguments.out) if emulated else None
+        is_complete = _run(spark, suite, store)
+        if arguments.report:
+            write_aggregates(spark, store)
+    if arguments.report:
+        _write_report(arguments.out)
+    return 0 if is_complete else 1
+
+
+def _run(spark: SparkSession, suite: Suite, store: ResultStore) -> bool:
+    """Run what is left of a suite, and trace the events of the report; what failed is printed."""
+    from bench.progress import ProgressLine
+    from bench.spark.execute import execute
+    from bench.spread import write_spread
+
+    line = ProgressLine(sys.stdout)
+    emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
+    with ThreadPoolExecutor(1) as beside:
+        traced = beside.submit(write_spread, spark, store.directory) if emulated else None
         try:
             failures = execute(spark, suite.experiments, store, line)
         finally:
             line.close()
-        for failure in failures:
-            last = failure.error.splitlines()[-1]
-            print(f"failed: {last}\n  replay: {failure.experiment.as_json()}", file=sys.stderr)
-        if traced is not None and traced.exception() is not None:
-            print("failed: the events traced for the report", file=sys.stderr)
-            return 1
-    return 1 if failures else 0
+    for failure in failures:
+        last = failure.error.splitlines()[-1]
+        print(f"failed: {last}\n  replay: {failure.experiment.as_json()}", file=sys.stderr)
+    if traced is not None and traced.exception() is not None:
+        print("failed: the events traced for the report", file=sys.stderr)
+        return False
+    return not failures
 
 
 def aggregate_results(arguments: argparse.Namespace) -> int:
@@ -96,12 +114,15 @@ def aggregate_results(arguments: argparse.Namespace) -> int:
 
 
 def render_report(arguments: argparse.Namespace) -> int:
+    aggregate_results(arguments)
+    _write_report(arguments.out)
+    return 0
+
+
+def _write_report(directory: Path) -> None:
     from bench.report import write_report
 
-    aggregate_results(arguments)
-    path = write_report(arguments.out)
-    print(f"the report is {path}")
-    return 0
+    print(f"the report is {write_report(directory)}")
 
 
 def list_suites(arguments: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from bench import tiers
 from bench.experiment import Experiment, ExperimentError
 from bench.live.population import LivePopulation
 from bench.live.process import LiveError
+from bench.tiers import live
 
 SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0, "a": 3.0}
 
@@ -30,7 +31,11 @@ def test_what_loopback_cannot_do_is_refused(fields: dict[str, object], wrong: st
         tiers.run(Experiment(**SMALL | {"mode": "unstructured"} | fields))  # type: ignore[arg-type]
 
 
-def test_an_event_reaches_everyone_who_is_alive_and_nobody_else() -> None:
+def test_an_event_reaches_everyone_who_is_alive_and_nobody_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # With c = 5 everyone sends to everyone, whether the dead have left the tables or not.
+    monkeypatch.setattr(live, "SETTLE_SECONDS", 5.0)
     crashes = {"failure": "repaired", "failed": 0.4}
     experiment = Experiment(**SMALL | crashes, mode="unstructured", p_sel_series=(0.5, 1.0))  # type: ignore[arg-type]
     (half, _), (point, results) = tiers.run(experiment)
