@@ -136,22 +136,22 @@ class DAC(abc.ABC):
     def contains(
         self, notify: Notify | None = None, *, filter: str | Filter | Predicate | None = None
     ) -> Interest:
-        """An interest in every element that is added from now on."""
-        self._check_open()
+        """An interest in every element that is added from now on.
+
+        One that begins before the collection is entered misses nothing, not even what a log gives again.
+        """
         return Interest(self, notify, filter)
 
     def contains_all(
         self, notify: Notify | None = None, *, filter: str | Filter | Predicate | None = None
     ) -> Interest:
         """The same, in the elements of all subtopics, present and future, too."""
-        self._check_open()
         return Interest(self, notify, filter, below=True)
 
     def remove(
         self, notify: Notify | None = None, *, filter: str | Filter | None = None
     ) -> Interest:
         """An interest in elements that nobody else who removes gets; strong collections only."""
-        self._check_open()
         if not self.is_strong:
             raise CollectionError(
                 f"{type(self).__name__} cannot tell who gets an element: use a strong collection"
@@ -211,7 +211,8 @@ class DAC(abc.ABC):
     async def _publish(self, data: Any, packed: bytes) -> None: ...
 
     async def _begin_interest(self, interest: Interest) -> None:
-        self._check_open()
+        if self._is_closed:
+            self._check_open()
         self.interests.append(interest)
 
     async def _end_interest(self, interest: Interest) -> None:

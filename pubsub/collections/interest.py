@@ -85,6 +85,8 @@ class Interest:
     # Beginning and ending.
 
     async def __aenter__(self) -> Self:
+        if self._ended:
+            raise ClosedError("this interest has ended: ask the collection again")
         await self._begin()
         return self
 
@@ -127,10 +129,8 @@ class Interest:
             await asyncio.gather(self._worker, return_exceptions=True)
 
     async def _begin(self) -> None:
-        if self._begun:
+        if self._begun or self._ended:
             return
-        if self._ended:
-            raise ClosedError("this interest has ended: ask the collection again")
         self._begun = True
         if self._notify is not None:
             self._worker = asyncio.ensure_future(self._work(self._notify))

@@ -65,16 +65,13 @@ class StrongCollection(DAC):
                 "contains_all on / would make every publisher of the network a participant: name a topic"
             )
         await super()._begin_interest(interest)
-        await self._wishes_changed()
+        if self._hub is not None:
+            await self._hub.refresh()
 
     async def _end_interest(self, interest: Interest) -> None:
         await super()._end_interest(interest)
-        if self._is_open:
-            await self._wishes_changed()
-
-    async def _wishes_changed(self) -> None:
-        assert self._hub is not None
-        await self._hub.refresh()
+        if self._is_open and self._hub is not None:
+            await self._hub.refresh()
 
     @property
     def wishes(self) -> Wishes:

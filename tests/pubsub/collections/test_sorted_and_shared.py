@@ -1,0 +1,204 @@
+"""Total order and one-of-n delivery through whole nodes on the virtual network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from overlay.virtual import Latency, Network, nth_host
+from pubsub.collections import DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
+from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
+
+TOPIC = "/EPFL/DSC"
+
+
+async def add_all(collection: DAStrongBag | DASortedBag, name: str, count: int) -> None:
+    for number in range(count):
+        await collection.add([name, number])
+
+
+# Total order.
+
+
+def test_all_deliver_in_one_order_over_a_bad_network(seed: int) -> None:
+    async def main(company: Company) -> None:
+        bags = await company.several(4, DASortedBag, TOPIC)
+        await asyncio.gather(*(add_all(bag, str(place), 25) for place, bag in enumerate(bags)))
+        await asyncio.sleep(20)
+        assert len(list(bags[0])) == 100
+        assert all(list(bag) == list(bags[0]) for bag in bags)
+
+    stage(seed, main, Network(seed, latency=Latency.uniform(0.005, 0.1), loss=0.05))
+
+
+def test_the_order_goes_on_when_a_member_crashes_and_another_comes(seed: int) -> None:
+    async def main(company: Company) -> None:
+        bags = await company.several(4, DASortedBag, TOPIC)
+        adding = [
+            asyncio.ensure_future(add_all(bag, str(place), 60))
+            for place, bag in enumerate(bags[:3])
+        ]
+        await asyncio.sleep(0.1)
+        company.crash(bags[3])
+        await asyncio.gather(*adding)
+        newcomer = await company.open(DASortedBag, TOPIC)
+        await asyncio.sleep(FAILURE_SECONDS)
+        await bags[0].add("after")
+        await newcomer.add("mine")
+        await asyncio.sleep(10)
+        assert len(list(bags[0])) == 182
+        assert all(list(bag) == list(bags[0]) for bag in bags[:3])
+        assert list(newcomer)[-2:] == list(bags[0])[-2:]
+
+    stage(seed, main)
+
+
+def test_after_a_partition_all_have_the_same_and_one_order_again(seed: int) -> None:
+    async def main(company: Company) -> None:
+        bags = await company.several(4, DASortedBag, TOPIC)
+        left, right = {nth_host(0), nth_host(1)}, {nth_host(2), nth_host(3)}
+        company.network.partition(left, right)
+        await asyncio.sleep(FAILURE_SECONDS)
+        await asyncio.gather(*(add_all(bag, str(place), 5) for place, bag in enumerate(bags)))
+        await asyncio.sleep(5)
+        assert list(bags[0]) == list(bags[1])
+        assert list(bags[2]) == list(bags[3])
+        assert len(bags[0]) == len(bags[2]) == 10
+        company.network.heal()
+        await asyncio.sleep(FAILURE_SECONDS)
+        await asyncio.gather(*(add_all(bag, f"new {n}", 3) for n, bag in enumerate(bags)))
+        await asyncio.sleep(10)
+        assert all(len(bag) == 32 for bag in bags)
+        assert all(list(bag)[20:] == list(bags[0])[20:] for bag in bags)
+        assert list(bags[0]) == list(bags[1])
+        assert list(bags[2]) == list(bags[3])
+
+    stage(seed, main)
+
+
+def test_what_is_added_through_other_strong_classes_is_ordered_too(seed: int) -> None:
+    async def main(company: Company) -> None:
+        plain = await company.open(DAStrongBag, TOPIC, keep=0)
+        ordered = [await company.open(DASortedSet, TOPIC) for _ in range(2)]
+        await asyncio.sleep(3)
+        await asyncio.gather(add_all(plain, "plain", 20), add_all(ordered[0], "own", 20))
+        await asyncio.sleep(10)
+        assert len(ordered[0]) == 40
+        assert list(ordered[0]) == list(ordered[1])
+
+    stage(seed, main)
+
+
+# One of n.
+
+
+def test_every_element_goes_to_exactly_one_of_those_who_asked(seed: int) -> None:
+    async def main(company: Company) -> None:
+        sets = await company.several(4, DAStrongSet, TOPIC)
+        shares: list[list[Any]] = [[], [], []]
+        watched: list[Any] = []
+        await sets[0].contains(into(watched))
+        for strong, share in zip(sets[1:], shares, strict=True):
+            await strong.remove(into(share))
+        await asyncio.sleep(2)
+        for number in range(60):
+            await sets[0].add(number)
+        await asyncio.sleep(10)
+        assert sorted(number for share in shares for number in share) == list(range(60))
+        assert all(shares)
+        assert sorted(watched) == list(range(60))
+
+    stage(seed, main, Network(seed, loss=0.05))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_crashed_taker_had_in_hand_goes_to_another(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, fallen, other = await company.several(3, DAStrongBag, TOPIC)
+        begun: list[Any] = []
+        done: list[Any] = []
+
+        async def never(element: Element) -> None:
+            begun.append(element.data)
+            await asyncio.sleep(10_000)
+
+        await fallen.remove(never)
+        await other.remove(into(done))
+        await asyncio.sleep(2)
+        for number in range(20):
+            await publisher.add(number)
+        await asyncio.sleep(3)
+        assert len(begun) == 1
+        assert len(done) < 20
+        company.crash(fallen)
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert Counter(done) == Counter(range(20))
+
+    stage(seed, main)
+
+
+def test_who_unsubscribes_or_fails_gives_its_elements_back(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, quitter, failing, steady = await company.several(4, DAStrongBag, TOPIC)
+        done: list[Any] = []
+
+        def fails(element: Element) -> None:
+            raise RuntimeError("on purpose")
+
+        interest = quitter.remove()
+        await interest
+        await failing.remove(fails)
+        await asyncio.sleep(2)
+        for number in range(6):
+            await publisher.add(number)
+        await asyncio.sleep(3)
+        await steady.remove(into(done))
+        await quitter.clear(interest)
+        await asyncio.sleep(10)
+        assert Counter(done) == Counter(range(6))
+
+    stage(seed, main)
+
+
+def test_elements_go_to_takers_who_want_them_and_wait_for_one(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, takes_small, takes_large = await company.several(3, DAStrongBag, TOPIC, keep=0)
+        small: list[Any] = []
+        large: list[Any] = []
+        await takes_small.remove(into(small), filter="$ < 10")
+        await asyncio.sleep(2)
+        for number in (1, 50, 2, 60):
+            await publisher.add(number)
+        await asyncio.sleep(3)
+        assert small == [1, 2]
+        await takes_large.remove(into(large), filter="$ >= 10")
+        await asyncio.sleep(3)
+        assert large == [50, 60]
+
+    stage(seed, main)
+
+
+def test_iterating_takes_an_element_when_the_next_is_asked_for(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, one, other = await company.several(3, DAStrongBag, TOPIC)
+        got: list[Any] = []
+
+        async def take_two_and_fail() -> None:
+            async with one.remove() as elements:
+                await asyncio.sleep(2)
+                await publisher.add("first")
+                await publisher.add("second")
+                got.append((await anext(elements)).data)
+                got.append((await anext(elements)).data)
+                raise RuntimeError("on purpose")
+
+        with pytest.raises(RuntimeError, match="on purpose"):
+            await take_two_and_fail()
+        async with other.remove() as elements:
+            assert (await anext(elements)).data == got[1]
+            assert not len(elements)
+
+    stage(seed, main)
