@@ -14,7 +14,6 @@ topic and super-topics that the members know, with the probability that the para
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
@@ -22,7 +21,7 @@ from overlay.contact import Address, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.metrics import Metrics
-from pubsub.archive.durability import Durability
+from pubsub.archive.durability import Durability, LocalArchive
 from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
 from pubsub.archive.publishing import DEADLINE, DurablePublishing, wait_until_safe
 from pubsub.attach import attach
@@ -43,6 +42,7 @@ from pubsub.topic import Pattern, Topic, included
 from pubsub.trace import Trace
 
 Wait = Literal["sent", "acked", "safe"]
+AnyTopic = str | type | Topic
 
 DEFAULT_QUEUE = 10_000
 
@@ -64,8 +64,8 @@ class Node:
         self._has_blocking = False
         self._durability: Durability | None = None
         self._collections = NodeCollections(self)
-        self.manages: Callable[[str], bool] = lambda topic: False
-        """Whether an archive on this node manages a topic; set by the archive."""
+        self.archive: LocalArchive | None = None
+        """The archive that runs on this node, if one does; it sets this itself."""
 
     @classmethod
     def from_config(cls, config: NodeConfig) -> Node:
@@ -162,7 +162,7 @@ class Node:
     @overload
     def subscribe(
         self,
-        topic: str | type | Topic | Pattern,
+        topic: AnyTopic | Pattern,
         *,
         order: Order = "none",
         overflow: Overflow = "drop_oldest",
@@ -171,11 +171,7 @@ class Node:
 
     @overload
     def subscribe(
-        self,
-        topic: str | type | Topic | Pattern,
-        *,
-        durable: str,
-        **options: Unpack[DurableOptions],
+        self, topic: AnyTopic | Pattern, *, durable: str, **options: Unpack[DurableOptions]
     ) -> DurableSubscription: ...
 
     def subscribe(
@@ -353,11 +349,11 @@ class Node:
             "links": self.config.links,
             "communities": {name: joined.describe() for name, joined in self._topics.items()},
             "counters": self.metrics.as_dict(),
+            **({} if self.archive is None else {"archive": self.archive.status()}),
         }
 
     def _durable(self) -> Durability:
-        if self._durability is None:
-            self._durability = Durability(self)
+        self._durability = self._durability or Durability(self)
         return self._durability
 
     def _attached(self) -> Attachment:

@@ -115,7 +115,7 @@ class Archive:
             self._writer = GroupCommit(self._store)
             self._failure = asyncio.get_running_loop().create_future()
             self._serve()
-            self.node.manages = self.topics.__contains__
+            self.node.archive = self
             for name in self._names:
                 await self.manage(name)
             self._directory.announce(archives_of(ANY_TOPIC))
@@ -149,6 +149,7 @@ class Archive:
             self._directory.withdraw(archives_of(name))
         if self._store is not None:
             self._directory.withdraw(archives_of(ANY_TOPIC))
+            self.node.archive = None
         if self._store is not None:
             for kind in (*self._handlers(), ReplicaInfo):
                 self._runtime.off(kind)

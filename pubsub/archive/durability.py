@@ -3,7 +3,8 @@ subscriptions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from overlay.entropy import entropy
 from pubsub.archive.client import DurableClient
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
     from pubsub.node import Node
 
 
+class LocalArchive(Protocol):
+    """An archive on this very node, which the directory does not tell it of."""
+
+    @property
+    def topics(self) -> Mapping[str, object]:
+        """What it manages."""
+        ...
+
+    def status(self) -> dict[str, Any]: ...
+
+
 class Durability:
     """One for each node; closed before it."""
 
@@ -25,7 +37,7 @@ class Durability:
         self.client = DurableClient(
             attachment.runtime,
             attachment.directory,
-            lambda topic: node.manages(topic),
+            lambda topic: node.archive is not None and topic in node.archive.topics,
             config or DurableConfig(),
         )
         self.publishers = DurablePublishers(self.client, entropy().randbytes(RUN_BYTES))

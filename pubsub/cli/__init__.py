@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pubsub.cli import (
+    archive,
     demo,
     distributor,
     group,
@@ -20,5 +21,17 @@ from pubsub.cli import (
 
 def add_commands(commands: Any) -> None:
     """Add each command to argparse's sub-commands; each sets `action`, which returns an exit code."""
-    for command in (node, distributor, publish, subscribe, send, receive, status, group, demo, key):
+    for command in (
+        node,
+        archive,
+        distributor,
+        publish,
+        subscribe,
+        send,
+        receive,
+        status,
+        group,
+        demo,
+        key,
+    ):
         command.add_command(commands)

@@ -8,6 +8,7 @@ import json
 import sys
 from typing import Any
 
+from pubsub.archive.publishing import DEADLINE
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.runner import run
@@ -29,6 +30,15 @@ def add_command(commands: Any) -> None:
     )
     add_node_options(parser)
     parser.add_argument("--json", action="store_true", help="print receipts as JSON lines")
+    parser.add_argument(
+        "--durable", action="store_true", help="wait until an archive has it on stable storage"
+    )
+    parser.add_argument(
+        "--copies", type=int, default=1, metavar="K", help="durable: on K replicas (default: 1)"
+    )
+    parser.add_argument(
+        "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="durable: give up after"
+    )
     add_distributor_options(parser)
     parser.set_defaults(action=lambda arguments: run(publish(arguments)))
 
@@ -46,12 +56,29 @@ async def publish(arguments: argparse.Namespace) -> int:
 
 
 async def _publish_one(node: Node, arguments: argparse.Namespace, text: str) -> int:
+    if arguments.durable:
+        return await _publish_durably(node, arguments, text)
     wait: Wait = "sent" if node.config.links == "datagram" else "acked"
     receipt = await node.publish(arguments.topic, _data(text), wait=wait)
     print(_json(receipt) if arguments.json else _plain(receipt), flush=True)
     if not receipt.copies:
         print(f"nobody else is in {receipt.topic} or a super-topic", file=sys.stderr)
     return 0 if receipt.sent else 1
+
+
+async def _publish_durably(node: Node, arguments: argparse.Namespace, text: str) -> int:
+    receipt = await node.publish(
+        arguments.topic,
+        _data(text),
+        durable=True,
+        copies=arguments.copies,
+        deadline=arguments.deadline,
+    )
+    assert receipt.durable is not None
+    number, managed = receipt.durable.catenation, receipt.durable.topic
+    safe = f"{receipt.topic}  event {receipt.id.hex()}  safe as number {number} of {managed}"
+    print(_json(receipt) if arguments.json else safe, flush=True)
+    return 0
 
 
 def _data(text: str) -> Any:
@@ -80,5 +107,6 @@ def _json(receipt: Receipt) -> str:
             "sent": receipt.sent,
             "acknowledged": receipt.acknowledged,
             "failed": receipt.failed,
+            "catenation": receipt.durable and receipt.durable.catenation,
         }
     )

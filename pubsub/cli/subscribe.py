@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import AsyncIterator
 from typing import Any
 
+from pubsub.cli.durable import add_durable_options, durable_subscription
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import as_json, plain
 from pubsub.cli.runner import run
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
+from pubsub.event import Event
 
 
 def add_command(commands: Any) -> None:
@@ -26,6 +29,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON lines")
     parser.add_argument("--order", choices=("none", "fifo"), default="none", help="by publisher")
     parser.add_argument("--count", type=int, metavar="N", help="end after N events")
+    add_durable_options(parser)
     add_distributor_options(parser)
     parser.add_argument("--no-gap", action="store_true", help="via distributors: miss nothing")
     parser.set_defaults(action=lambda arguments: run(print_events(arguments)))
@@ -34,15 +38,21 @@ def add_command(commands: Any) -> None:
 async def print_events(arguments: argparse.Namespace) -> int:
     if arguments.via == "distributors":
         return await print_messages(arguments)
-    left = arguments.count
-    async with (
-        make_node(arguments) as node,
-        node.subscribe(arguments.topic, order=arguments.order) as events,
-    ):
-        async for event in events:
-            print(as_json(event) if arguments.json else plain(event), flush=True)
-            if left is not None:
-                left -= 1
-                if left <= 0:
-                    break
+    async with make_node(arguments) as node:
+        if arguments.durable:
+            async with durable_subscription(node, arguments) as durable_events:
+                await _print(durable_events, arguments)
+        else:
+            async with node.subscribe(arguments.topic, order=arguments.order) as events:
+                await _print(events, arguments)
     return 0
+
+
+async def _print(events: AsyncIterator[Event], arguments: argparse.Namespace) -> None:
+    left = arguments.count
+    async for event in events:
+        print(as_json(event) if arguments.json else plain(event), flush=True)
+        if left is not None:
+            left -= 1
+            if left <= 0:
+                break

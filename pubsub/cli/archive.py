@@ -1,0 +1,67 @@
+"""`camcast archive`: keep the events of topics on stable storage, and replay them."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import AsyncExitStack
+from typing import Any
+
+from overlay.contact import Address
+from pubsub.archive.archive import Archive
+from pubsub.archive.store import Retention
+from pubsub.cli.options import add_command as add
+from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.runner import run
+from pubsub.status_server import StatusServer
+
+
+def add_command(commands: Any) -> None:
+    parser = add(
+        commands,
+        "archive",
+        "keep the events of topics on stable storage, and replay them",
+        "camcast archive --topic /soccer --store sqlite:///events.db --bootstrap 127.0.0.1:4000",
+    )
+    parser.add_argument(
+        "--topic",
+        metavar="TOPIC",
+        nargs="+",
+        default=[],
+        help="topics to manage, each with its subtopics; none: wait to be handed some",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        default="sqlite:///events.db",
+        help="sqlite:///FILE, file:///DIRECTORY or postgresql://... (default: sqlite:///events.db)",
+    )
+    parser.add_argument("--max-age", type=float, metavar="SECONDS", help="forget older events")
+    parser.add_argument("--max-count", type=int, metavar="N", help="keep N events a topic")
+    parser.add_argument("--max-bytes", type=int, metavar="BYTES", help="keep so much a topic")
+    parser.add_argument(
+        "--drop-unseen",
+        action="store_true",
+        help="forget even what a durable subscriber has not had; it is told of the gap",
+    )
+    parser.add_argument(
+        "--metrics", metavar="HOST:PORT", help="serve /metrics (Prometheus) and /status (JSON)"
+    )
+    add_node_options(parser)
+    parser.set_defaults(action=lambda arguments: run(keep(arguments)))
+
+
+async def keep(arguments: argparse.Namespace) -> int:
+    retention = Retention(
+        arguments.max_age, arguments.max_count, arguments.max_bytes, arguments.drop_unseen
+    )
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(make_node(arguments))
+        archive = Archive(arguments.topic, arguments.store, node=node, retention=retention)
+        await stack.enter_async_context(archive)
+        print(f"listening on {node.address}", flush=True)
+        if arguments.metrics:
+            where = Address.parse(arguments.metrics)
+            server = await stack.enter_async_context(StatusServer(node, where))
+            print(f"status on http://{server.address}/status", flush=True)
+        await archive.failed()
+    return 1

@@ -1,0 +1,59 @@
+"""Options of commands that subscribe durably."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import Literal
+
+from overlay.errors import UsageError
+from pubsub.archive.durable_subscription import Begin, DurableSubscription
+from pubsub.node import Node
+
+
+def add_durable_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--durable", metavar="NAME", help="have an archive keep for this name what it misses"
+    )
+    parser.add_argument(
+        "--since",
+        default="now",
+        metavar="WHERE",
+        help="where a new name begins: now, beginning, a sequence number, or a time such as "
+        "2026-01-31T12:00 (default: now)",
+    )
+    parser.add_argument(
+        "--delivery",
+        choices=("ordered", "optimistic"),
+        default="ordered",
+        help="durable: once and in order, or as soon as possible (default: ordered)",
+    )
+    parser.add_argument(
+        "--where", metavar="CONDITION", help="durable: only events for which this holds"
+    )
+
+
+def durable_subscription(node: Node, arguments: argparse.Namespace) -> DurableSubscription:
+    return node.subscribe(
+        arguments.topic,
+        durable=arguments.durable,
+        since=begin(arguments.since),
+        delivery=arguments.delivery,
+        where=arguments.where,
+    )
+
+
+def begin(text: str) -> Begin:
+    """Where a durable subscription begins, from its text on the command line."""
+    named: dict[str, Literal["now", "beginning"]] = {"now": "now", "beginning": "beginning"}
+    if text in named:
+        return named[text]
+    if text.isdigit():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"--since {text!r} is neither now nor beginning, nor a sequence number, nor a time such as "
+            "2026-01-31T12:00"
+        ) from None
