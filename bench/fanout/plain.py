@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 import asyncio_dgram
 
 from bench.fanout.result import EVENT_BYTES, PublisherReport, SubscriberReport
+from bench.fanout.way import Way
 from bench.fanout.work import Tally, Work, publish_all
 from overlay import loops
 
@@ -22,7 +23,7 @@ WINDOW = 256
 HOST = "127.0.0.1"
 
 
-def subscriber(pipe: Connection, mode: str, first: str | None) -> None:
+def subscriber(pipe: Connection, way: Way, first: str | None) -> None:
     loops.run(_subscribe(pipe))
 
 
@@ -64,7 +65,7 @@ async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> Subscrib
     )
 
 
-def publisher(pipe: Connection, mode: str, first: str | None) -> None:
+def publisher(pipe: Connection, way: Way, first: str | None) -> None:
     """`first`: the subscribers' ports, with commas between them."""
     assert first is not None
     loops.run(_publish(pipe, [int(port) for port in first.split(",")]))

@@ -10,12 +10,13 @@ from typing import Any
 
 from bench.fanout import nodes, plain
 from bench.fanout.result import FanoutResult, PublisherReport, SubscriberReport, summarise
+from bench.fanout.way import Way
 from bench.fanout.work import Work
 
 START_SECONDS = 60.0
 WORK_SECONDS = 300.0
 
-Role = Callable[[Connection, str, str | None], None]
+Role = Callable[[Connection, Way, str | None], None]
 
 
 class FanoutFailed(RuntimeError):
@@ -25,11 +26,11 @@ class FanoutFailed(RuntimeError):
 class Player:
     """A process with a role, at the other end of a pipe."""
 
-    def __init__(self, role: Role, mode: str, first: str | None) -> None:
+    def __init__(self, role: Role, way: Way, first: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process: BaseProcess = context.Process(
-            target=role, args=(theirs, mode, first), daemon=True
+            target=role, args=(theirs, way, first), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -54,25 +55,32 @@ class Player:
             self._process.join()
 
 
-def run_fanout(system: str, mode: str, subscribers: int, events: int, rate: float) -> FanoutResult:
-    """One system's fan-out to so many subscribers: first at full speed, then at a steady rate."""
-    roles: Any = plain if system == "asyncio-dgram" else nodes
+def run_fanout(
+    way: Way, subscribers: int, events: int, rate: float, sampled: bool = False
+) -> FanoutResult:
+    """A fan-out to so many subscribers: first at full speed, then at a steady rate.
+
+    `sampled`: at full speed once more, to see where the time goes."""
+    roles: Any = plain if way.is_plain else nodes
     players: list[Player] = []
     try:
         for _ in range(subscribers):
             first = players[0].name if players else None
-            players.append(Player(roles.subscriber, mode, first))
+            players.append(Player(roles.subscriber, way, first))
         others = list(players)
         known = players[0].name
         if roles is plain:
             known = ",".join(player.name for player in players)
-        publisher = Player(roles.publisher, mode, known)
+        publisher = Player(roles.publisher, way, known)
         players.append(publisher)
         if roles is nodes:
             _drain(others)
         fast = _round(publisher, others, Work(events))
         steady = _round(publisher, others, Work(max(int(2 * rate), 1), rate))
-        return summarise(system, fast, steady[1])
+        if not sampled or way.is_plain:
+            return summarise(way.system, fast, steady[1])
+        looked_at = _round(publisher, others, Work(events, sampled=True))
+        return summarise(way.system, fast, steady[1], looked_at)
     finally:
         for player in reversed(players):
             player.end()

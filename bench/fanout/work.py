@@ -23,6 +23,9 @@ class Work:
     events: int
     rate: float | None = None
 
+    sampled: bool = False
+    """Whether to find out where the time goes, which costs a little of it."""
+
     patience: float = 20.0
     """Seconds without an event after which a subscriber gives the rest up for lost."""
 

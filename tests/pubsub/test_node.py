@@ -10,8 +10,9 @@ import pytest
 from overlay.contact import PeerId
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.identity import Identity
-from overlay.virtual import Latency, Network
+from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters
+from pubsub.config import ConfigurationError, DisseminationKind
 from pubsub.event import DATA_LIMIT, Copies, DataError, EventBody, Gossip, pack_body
 from tests.pubsub.playground import MODES, Playground, play, received
 
@@ -174,6 +175,82 @@ def test_a_full_queue_that_blocks_holds_up_publishers_on_its_own_node() -> None:
             await node.publish("/a", number)
 
     play(9, main)
+
+
+def test_a_subscriber_that_blocks_slows_no_other_node_and_keeps_sixteen_queues_at_most() -> None:
+    async def main(p: Playground) -> None:
+        slow, slow_events = await p.subscriber("/a", queue=5, overflow="block")
+        _, quick_events = await p.subscriber("/a")
+        publisher = await p.node()
+        async with asyncio.timeout(5):  # though nobody ever reads the slow queue
+            for number in range(200):
+                await publisher.publish("/a", number, wait="acked")
+        assert [e.data for e in await received(quick_events, 200)] == list(range(200))
+        assert (len(slow_events), slow_events.dropped) == (80, 120)
+        assert slow.metrics.family("events_dropped", "reason", "")["queue_full"] == 120
+        blocked = asyncio.create_task(slow.publish("/a", "own"))
+        await asyncio.sleep(5)
+        assert not blocked.done()
+        await received(slow_events, 76)
+        await blocked
+
+    play(23, main)
+
+
+@pytest.mark.parametrize("dissemination", ["eager", "lazy"])
+def test_each_event_may_choose_how_it_spreads(dissemination: DisseminationKind) -> None:
+    async def main(p: Playground) -> None:
+        subscriptions = await p.subscribers("/a", 5)
+        publisher = await p.node(dissemination="lazy" if dissemination == "eager" else "eager")
+        for _ in range(10):
+            await publisher.publish("/a", dissemination=dissemination)
+            await asyncio.sleep(0.3)
+        before = p.watch.events
+        await publisher.publish("/a", dissemination=dissemination)
+        for events in subscriptions:
+            await received(events, 11)
+        await asyncio.sleep(1)
+        copies = p.watch.events - before
+        assert copies == 5 if dissemination == "lazy" else copies > 10
+
+    play(24, main, mode="structured")
+
+
+def test_a_way_of_spreading_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match='dissemination is "eager" or "lazy"'):
+        Node(dissemination="loud")
+
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        with pytest.raises(UsageError, match='dissemination is "eager" or "lazy"'):
+            await node.publish("/a", dissemination="loud")  # type: ignore[arg-type]
+
+    play(25, main)
+
+
+@pytest.mark.parametrize("order", ["none", "fifo"])
+def test_a_publisher_at_full_speed_is_held_back_and_nothing_is_lost(order: str) -> None:
+    """One link loses every fifth datagram; three times what its buffer holds is published at once."""
+
+    async def main(p: Playground) -> None:
+        subscriptions = []
+        for _ in range(3):
+            _, events = await p.subscriber("/a", order=order, queue=100_000)
+            subscriptions.append(events)
+        publisher = await p.node()
+        p.network.link(nth_host(0), nth_host(3), loss=0.2)
+        data = bytes(20_000)
+        for number in range(600):
+            await publisher.publish("/a", [number, data])
+        for events in subscriptions:
+            numbers = [e.data[0] for e in await received(events, 600, within=120)]
+            assert sorted(numbers) == list(range(600))
+            if order == "fifo":
+                assert numbers == list(range(600))
+        dropped = publisher.metrics.family("messages_dropped_out", "reason", "")
+        assert dropped["channel_full"] == 0
+
+    play(26, main)
 
 
 def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted() -> None:
