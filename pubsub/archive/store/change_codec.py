@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import msgpack
@@ -66,7 +67,7 @@ _FIELDS = {kind: tuple(field.name for field in fields(kind)) for kind in _NUMBER
 def pack_event(event: StoredEvent) -> bytes:
     """Everything but the sequence number, which the record's header has."""
     topic = event.topic.encode()
-    audience = msgpack.packb(event.destinations) if event.destinations else b""
+    audience = _packed_audience(event.destinations) if event.destinations else b""
     head = _EVENT.pack(
         event.catenation,
         event.time,
@@ -76,6 +77,12 @@ def pack_event(event: StoredEvent) -> bytes:
         len(audience),
     )
     return b"".join((head, event.id, topic, event.publisher, audience, event.body))
+
+
+@lru_cache(maxsize=1024)
+def _packed_audience(names: tuple[str, ...]) -> bytes:
+    packed: bytes = msgpack.packb(names)
+    return packed
 
 
 def unpack_event(sequence: int, packed: memoryview) -> StoredEvent:

@@ -47,16 +47,28 @@ class EventIndex:
         """Add an event whose number is not there."""
         at = self.above(event.sequence)
         self.size += len(event.body)
-        for column, value in zip(self._columns(), self._row(event, place), strict=True):
-            if at == len(column):
-                column.append(value)
-            else:
+        if at == len(self.sequences):
+            self._append(event, place)
+        else:
+            for column, value in zip(self._columns(), self._row(event, place), strict=True):
                 column.insert(at, value)
         self._by_id.put(event.id, event.sequence)
         stream = self._streams.get(event.publisher)
         if stream is None:
             stream = self._streams[event.publisher] = NumberMap()
         stream.put(event.catenation, event.sequence)
+
+    def _append(self, event: StoredEvent, place: Place) -> None:
+        """Add a row at the end, which is where nearly all go."""
+        self.sequences.append(event.sequence)
+        self._segments.append(place.segment)
+        self._offsets.append(place.offset)
+        self._lengths.append(place.length)
+        self._times.append(event.time)
+        self._sizes.append(len(event.body))
+        self._audiences.append(self._intern(event.destinations))
+        self._runs.append(self._intern(event.id[:-COUNTER_BYTES]))
+        self._counters.append(counter(event.id))
 
     def above(self, sequence: int) -> int:
         """The row of the first event above a number."""
@@ -66,6 +78,8 @@ class EventIndex:
         return bisect_right(sequences, sequence)
 
     def row_of(self, sequence: int) -> int | None:
+        if not self.sequences or sequence > self.sequences[-1]:
+            return None
         at = bisect_left(self.sequences, sequence)
         return at if at < len(self.sequences) and self.sequences[at] == sequence else None
 
@@ -164,7 +178,8 @@ class EventIndex:
         )
 
     def _intern(self, value: object) -> int:
-        number = self._interned.setdefault(value, len(self._values))
-        if number == len(self._values):
+        number = self._interned.get(value)
+        if number is None:
+            number = self._interned[value] = len(self._values)
             self._values.append(value)
         return number

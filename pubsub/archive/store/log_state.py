@@ -46,12 +46,15 @@ class LogState:
         match change:
             case Append(event):
                 assert place is not None
-                index = self.indexes.setdefault(event.topic, EventIndex())
+                index = self.indexes.get(event.topic)
+                if index is None:
+                    index = self.indexes[event.topic] = EventIndex()
                 if index.row_of(event.sequence) is not None:
                     self._free(index.drop([Span(event.sequence, event.sequence)]))
                 index.put(event, place)
                 self.live[place.segment] = self.live.get(place.segment, 0) + place.length
-                self._mend(event.topic, Span(event.sequence, event.sequence))
+                if self.damaged:
+                    self._mend(event.topic, Span(event.sequence, event.sequence))
             case Drop(topic, spans, _):
                 self._drop(topic, spans)
             case ReplicaStored(topic, replica, stored):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from zlib import crc32
 
 MAGIC = b"\xc7Rec"
@@ -133,5 +134,6 @@ class Scanner:
         return len(data)
 
 
+@lru_cache(maxsize=1024)
 def topic_check(topic: str) -> int:
     return crc32(topic.encode())

@@ -27,6 +27,7 @@ from pubsub.archive.store.changes import (
     PutProfile,
     Register,
     Reserve,
+    StoredEvent,
 )
 from pubsub.archive.store.interface import Entity
 from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
@@ -100,10 +101,10 @@ class Pending:
 
     def apply(self, change: Change) -> None:
         """Take a change into account; those of the inventory and of replicas leave no trace here."""
+        if type(change) is Append:  # first of all, for nearly all of them are
+            self._append(change.event)
+            return
         match change:
-            case Append(event):
-                self._use(event.topic, event.sequence)
-                self._catenate(event.topic, event.publisher, event.catenation)
             case Reserve(topic, last):
                 self._use(topic, last)
             case Catenate(topic, publisher, catenation):
@@ -118,6 +119,18 @@ class Pending:
                     self._change(topic, gap.entity, partial(_with_gap, gap))
             case _:
                 self._apply_to_entity(change)
+
+    def _append(self, event: StoredEvent) -> None:
+        last = self.last.get(event.topic)
+        if last is None:
+            self._use(event.topic, event.sequence)
+        elif event.sequence > last:
+            self.last[event.topic] = event.sequence
+        before = self.catenations.get((event.topic, event.publisher))
+        if before is None:
+            self._catenate(event.topic, event.publisher, event.catenation)
+        elif event.catenation > before:
+            self.catenations[event.topic, event.publisher] = event.catenation
 
     def _apply_to_entity(self, change: Change) -> None:
         match change:
