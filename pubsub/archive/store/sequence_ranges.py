@@ -50,6 +50,8 @@ class SequenceRanges:
     def remove(self, first: int, last: int | None = None) -> None:
         """Remove all numbers from `first` to `last`, or `first` alone."""
         last = first if last is None else last
+        if last < first:
+            return
         start, stop = bisect_left(self._lasts, first), bisect_right(self._firsts, last)
         if start >= stop:
             return
