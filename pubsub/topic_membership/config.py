@@ -19,7 +19,7 @@ class MembershipConfig:
     rumour_interval: float = 0.2
     """A participant with news passes it on so often..."""
 
-    rumour_fanout: int = 3
+    rumour_fanout: int = 2
     """...to so many reachable participants, drawn at random..."""
 
     rumour_rounds: int = 3

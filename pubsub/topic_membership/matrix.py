@@ -59,13 +59,16 @@ class Matrix:
             return (start,)
         found = [start]
         left = [peer for peer in self.rows if peer != start]
+        closed = self._closed
         for peer in found:  # it grows meanwhile
             if not left:
                 break
-            near = [other for other in left if self.is_open(peer, other)]
-            if near:
-                found += near
-                left = [other for other in left if not self.is_open(peer, other)]
+            shut = closed[peer]
+            far = [other for other in left if other in shut or peer in closed[other]]
+            if len(far) < len(left):
+                still = set(far)
+                found += [other for other in left if other not in still]
+                left = far
         return tuple(sorted(found))
 
 

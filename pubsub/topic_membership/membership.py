@@ -89,6 +89,8 @@ class TopicMembership:
         self._unheard: dict[PeerId, None] = {}
         """Those whom this participant has not heard since it began: their channels are not open yet."""
         self._settling: Timer | None = None
+        self._looked_at = b""
+        self._changed_at = context.now()
         self._version = self._serial = 0
         self._left = False
 
@@ -235,16 +237,15 @@ class TopicMembership:
         if now_joined:
             self._greet_all()
         self.heard(sender.id)
-        if message.asks:
-            self._answer(sender, message.fingerprint)
+        self._compare(sender, message)
         self._look_again()
 
-    def _answer(self, sender: Contact, fingerprint: bytes) -> None:
+    def _compare(self, sender: Contact, message: Knowledge) -> None:
         row = self._knowledge.matrix.rows.get(sender.id)
-        if row is not None and self.me in row.closed:
+        if message.asks and row is not None and self.me in row.closed:
             self._spreading.tell(sender)  # it has not heard this participant yet
         else:
-            self._spreading.compared(sender, fingerprint)
+            self._spreading.compare(sender, message.fingerprint, answer=message.asks)
 
     def heard(self, peer: PeerId) -> None:
         """A participant has sent something: to one that has just begun, its channel is open now."""
@@ -369,22 +370,28 @@ class TopicMembership:
         """After whatever may have changed the views."""
         if not self.is_joined:
             return
-        members = self._knowledge.matrix.reachable(self.me)
-        if members != self.view.members:
-            self.view = TopicView(members)
-            self._listener.view_changed(self.view)
+        fingerprint = self._knowledge.view_fingerprint
+        if fingerprint != self._looked_at:
+            self._looked_at = fingerprint
+            self._changed_at = self._context.now()
+            members = self._knowledge.matrix.reachable(self.me)
+            if members != self.view.members:
+                self.view = TopicView(members)
+                self._listener.view_changed(self.view)
         seen = self._knowledge.statuses.get(self.me)
-        if seen is None or seen.sees != self._knowledge.view_fingerprint:
-            if self._settling is not None:
-                self._settling.cancel()
-            self._settling = self._context.call_later(self._config.settle, self._settled)
-        else:
+        if seen is not None and seen.sees == fingerprint:
             self._reach_if_all_see_it(seen)
+        elif self._settling is None:
+            self._settling = self._context.call_later(self._config.settle, self._settled)
 
     def _settled(self) -> None:
-        """Nothing has changed for a while: say which view this participant sees."""
+        """If nothing has changed for a while, say which view this participant sees."""
         self._settling = None
         if not self.is_joined:
+            return
+        wait = self._changed_at + self._config.settle - self._context.now()
+        if wait > 0.001:
+            self._settling = self._context.call_later(wait, self._settled)
             return
         self._forget_those_who_left()
         reached = self.stable_view.id if self.stable_view is not None else b""

@@ -7,7 +7,7 @@ knows. So participants that agree exchange a few bytes a second, whatever the si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from overlay.contact import Contact, PeerId
@@ -71,16 +71,20 @@ class Spreading:
     def tell_everything(self, peer: Contact, *, asks: bool = False) -> None:
         self._send(peer, self._knowledge.items(), asks)
 
-    def compared(self, peer: Contact, fingerprint: bytes) -> None:
-        """A peer that asks has this fingerprint, after its news was taken: answer if ours is another."""
+    def compare(self, peer: Contact, fingerprint: bytes, *, answer: bool) -> None:
+        """A peer has this fingerprint, and its news was taken: answer, if asked to, where ours is another."""
         if fingerprint == self._knowledge.fingerprint:
-            return
-        if self._context.now() - self._changed_at < 2 * self._config.gossip_interval:
-            self.tell(peer)  # rumours are still on their way
-        else:
+            self.news.told(peer.id)  # whoever told it
+        elif answer and self._is_calm():
             self.tell_everything(peer)
+        elif answer:
+            self.tell(peer)
 
-    def _send(self, peer: Contact, items: Iterable[Item], asks: bool) -> None:
+    def _is_calm(self) -> bool:
+        """Whether no rumours can be on their way any more."""
+        return self._context.now() - self._changed_at >= 2 * self._config.gossip_interval
+
+    def _send(self, peer: Contact, items: Sequence[Item], asks: bool) -> None:
         knowledge = self._knowledge
         chosen: dict[Kind, list[PeerId]] = {kind: [] for kind in Kind}
         for kind, of in items:
@@ -94,7 +98,7 @@ class Spreading:
             knowledge.fingerprint,
             asks,
         )
-        if self._context.send(peer, message, partial(self._outcome, peer.id)):
+        if self._context.send(peer, message, partial(self._outcome, peer.id)) and items:
             self.news.told(peer.id)
 
     def _outcome(self, peer: PeerId, arrived: bool) -> None:
@@ -119,6 +123,10 @@ class Spreading:
     def _compare_with_one(self) -> None:
         peers = self._open_peers()
         if peers:
-            self.tell(self._context.random.choice(peers), asks=True)
+            peer = self._context.random.choice(peers)
+            if self._is_calm():
+                self._send(peer, (), asks=True)
+            else:
+                self.tell(peer, asks=True)
         if not self._stopped:
             self.start()

@@ -54,10 +54,10 @@ def keeps_the_oldest_row_as_printed_in_line_50(patch: pytest.MonkeyPatch) -> Non
 
 
 def takes_closed_channels_for_open(patch: pytest.MonkeyPatch) -> None:
-    def is_open(self: Matrix, one: PeerId, other: PeerId) -> bool:
-        return one in self.rows and other in self.rows
+    def everybody(self: Matrix, start: PeerId) -> tuple[PeerId, ...]:
+        return tuple(sorted(self.rows))
 
-    patch.setattr(Matrix, "is_open", is_open)
+    patch.setattr(Matrix, "reachable", everybody)
 
 
 def leaves_itself_out_of_its_view(patch: pytest.MonkeyPatch) -> None:
