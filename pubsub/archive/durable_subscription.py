@@ -32,6 +32,7 @@ from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.live_feed import LiveFeed
+from pubsub.archive.profiles import Profile
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
@@ -59,8 +60,8 @@ class DurableOptions(TypedDict, total=False):
     """Where a name begins that the archive does not know: "now", "beginning", a sequence number (int), or a
     time (datetime, or float seconds since 1970). One that it knows goes on where it was."""
     delivery: Delivery
-    where: str | None
-    """A condition on the events' data (see `pubsub.filters`), which the archive evaluates."""
+    where: str | Profile | None
+    """A condition on the events' data (see `pubsub.filters`), or a profile, which the archive evaluates."""
     resume: bytes | None
     """The `position` that the application kept."""
     within: float
@@ -79,7 +80,7 @@ class DurableSubscription:
         *,
         since: Begin = "now",
         delivery: Delivery = "ordered",
-        where: str | None = None,
+        where: str | Profile | None = None,
         resume: bytes | None = None,
         within: float = 30.0,
     ) -> None:
@@ -100,7 +101,7 @@ class DurableSubscription:
         self._client = client
         self._since = _since(since)
         self._delivery = delivery
-        self._interest = Interest(pattern.text, where or "").packed()
+        self._interest = Interest(pattern.text, _profile(where)).packed()
         self._resume = _unpack_position(resume)
         self._within = within
         self._signed = node.config.signatures
@@ -313,6 +314,12 @@ class DurableSubscription:
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
+
+
+def _profile(where: str | Profile | None) -> Profile:
+    if where is None:
+        return Profile()
+    return where if isinstance(where, Profile) else Profile.of(where)
 
 
 def _since(begin: Begin) -> tuple[Since, float]:

@@ -37,6 +37,8 @@ class Session:
     """Events up to this number were archived before the session: they come from here and nowhere else."""
     doubtful_to: int
     """Events up to this number may have been given to the application in an earlier life."""
+    doubtful_before: float
+    """And those archived before this time, by whichever replica; seconds since 1970."""
     heard_at: float
     previous: int = 0
     """The last number that the subscriber was notified of."""
@@ -106,17 +108,26 @@ class Dissemination:
         """What the application got done with since other replicas were told."""
 
     def begin_session(
-        self, id: bytes, contact: Contact, ordered: bool, highest: int, now: float, shared: bool
+        self,
+        id: bytes,
+        contact: Contact,
+        *,
+        ordered: bool,
+        highest: int,
+        now: float,
+        shared_until: float,
     ) -> Session:
-        """The subscriber is there, in a life that has nothing of the one before. `shared`: another replica
-        may have served it meanwhile: nothing that is archived already is certain to be new to it."""
+        """The subscriber is there, in a life that has nothing of the one before. Other replicas may have
+        served it until the time `shared_until`: what was archived by then is not certain to be new to
+        it."""
         self.session = Session(
             id,
             contact,
             ordered,
             cursor=self.done,
             live_from=highest,
-            doubtful_to=highest if shared else self.sync,
+            doubtful_to=self.sync,
+            doubtful_before=shared_until,
             heard_at=now,
             previous=self.done,
         )

@@ -1,5 +1,4 @@
-"""What a durable subscriber asks an archive for: topics of a pattern, and a selector over the events'
-data."""
+"""What a durable subscriber asks an archive for: the topics of a pattern, and a profile over events' data."""
 
 from __future__ import annotations
 
@@ -9,9 +8,11 @@ import msgpack
 
 from overlay.errors import UsageError
 from overlay.wire import WireError
+from pubsub.archive.profiles import Profile
 from pubsub.archive.protocol.archived_event import ReadEvent
-from pubsub.filters import Filter
 from pubsub.topic import Pattern, included
+
+EVERYTHING = Profile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +21,11 @@ class Interest:
 
     pattern: str
     """A topic or a pattern, as in `Node.subscribe`."""
-    where: str = ""
-    """A condition of `pubsub.filters`; empty takes everything."""
+    profile: Profile = EVERYTHING
     _pattern: Pattern = field(init=False, repr=False, compare=False)
-    _filter: Filter | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_pattern", Pattern.of(self.pattern))
-        object.__setattr__(self, "_filter", Filter(self.where) if self.where else None)
 
     def matches(self, event: ReadEvent) -> bool:
         """Whether the event is for this subscriber; never raises."""
@@ -36,22 +34,24 @@ class Interest:
             return False
         if not pattern.matches(body.topic):
             return False
-        if self._filter is None:
+        if not self.profile.constraints:
             return True
         try:
-            return self._filter.matches(event.data())
+            return self.profile.matches(event.data())
         except WireError:
             return False
 
     def packed(self) -> bytes:
-        packed: bytes = msgpack.packb([self.pattern, self.where])
+        packed: bytes = msgpack.packb([self.pattern, self.profile.packed()])
         return packed
 
     @classmethod
     def unpack(cls, packed: bytes) -> Interest:
         """The interest that `packed` gave; `WireError` for other bytes."""
         try:
-            pattern, where = msgpack.unpackb(packed)
-            return cls(pattern, where)
-        except (ValueError, TypeError, AttributeError, UsageError, msgpack.UnpackException):
+            pattern, profile = msgpack.unpackb(packed)
+            if not isinstance(pattern, str) or not isinstance(profile, bytes):
+                raise WireError("malformed_profile")
+            return cls(pattern, Profile.unpack(profile))
+        except (ValueError, TypeError, UsageError, msgpack.UnpackException):
             raise WireError("malformed_profile") from None

@@ -109,7 +109,7 @@ class ManagedTopic:
     def load(self) -> float:
         """Events stored and sent a second, of late."""
         now = self.world.context.now()
-        count = self.inventory.stored + self.entities.sent
+        count = self.inventory.stored + self.entities.notifier.sent
         passed = now - self._load_at
         if passed >= LOAD_SECONDS / 5:
             weight = min(passed / LOAD_SECONDS, 1.0)

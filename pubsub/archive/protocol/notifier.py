@@ -1,0 +1,185 @@
+"""Archival notifications, invoices and responses of one topic's registered entities (section 5).
+
+Each advance of a sync point is on stable storage before the subscriber is told of it. Nothing is sent again
+by itself: the subscriber hears in every response what the archive believes it lacks, and asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from overlay.contact import Contact
+from overlay.wire import WireError
+from pubsub.archive.protocol.archived_event import read_event
+from pubsub.archive.protocol.batches import batches
+from pubsub.archive.protocol.dissemination import Dissemination, Session
+from pubsub.archive.protocol.inventory import Inventory
+from pubsub.archive.protocol.messages import REGISTER_AGAIN, AckResponse, Invoice, Notice
+from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
+from pubsub.archive.store.sequence_ranges import SequenceRanges
+
+SYNC = "sync/"
+"""Notes of sync points that are ahead of what the application is done with."""
+
+OnChange = Callable[[Dissemination, bool], None]
+"""Called with an entity that other replicas should hear of, and whether it is gone."""
+
+
+class Notifier:
+    """Sends entities what is for them, as far as they keep up."""
+
+    def __init__(self, world: ArchiveWorld, inventory: Inventory, on_change: OnChange) -> None:
+        self._world = world
+        self._inventory = inventory
+        self._on_change = on_change
+        self.sent = 0
+        """Events and notifications sent in this life."""
+
+    def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
+        world = self._world
+        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, 0, (), (), why)
+        world.context.send(to, refusal)
+
+    # Notifying.
+
+    def push(self, entity: Dissemination) -> None:
+        """Notify an entity of what is next for it, as far as it is there and keeps up."""
+        session = entity.session
+        world = self._world
+        if session is None or session.cursor >= self._inventory.highest:
+            return
+        if world.context.now() - session.heard_at >= world.config.patience:
+            entity.session = None
+            return
+        offers: list[tuple[StoredEvent, int]] = []
+        while len(session.offered) < world.config.unread:
+            events, end = self._inventory.after(session.cursor, world.config.batch)
+            if end <= session.cursor:
+                break
+            for event in events:
+                if self._is_for(entity, event):
+                    previous = session.offer(event.sequence, event.publisher, event.catenation)
+                    offers.append((event, previous))
+            session.cursor = end
+        if offers:
+            self._send(entity, session, offers, whole=False)
+
+    def _is_for(self, entity: Dissemination, event: StoredEvent) -> bool:
+        if entity.covered.covers(event.publisher, event.catenation):
+            return False
+        if event.sequence > entity.matched_from:
+            return entity.name in event.destinations
+        try:
+            return entity.interest.matches(read_event(event.body, self._world.topic))
+        except WireError:
+            return False
+
+    def _send(
+        self,
+        entity: Dissemination,
+        session: Session,
+        offers: Iterable[tuple[StoredEvent, int]],
+        whole: bool,
+    ) -> None:
+        """Send events; to those who listen elsewhere too, only notifications of the newest."""
+        world = self._world
+
+        def what(event: StoredEvent) -> bytes:
+            is_whole = whole or session.ordered or event.sequence <= session.live_from
+            return event.body if is_whole else event.id
+
+        for batch in batches(offers, lambda offer: len(what(offer[0])), world.config):
+            streams: dict[bytes, int] = {}
+            items = tuple(
+                (
+                    event.sequence,
+                    previous,
+                    streams.setdefault(event.publisher, len(streams)),
+                    event.catenation,
+                    what(event),
+                    event.sequence <= session.doubtful_to or event.time <= session.doubtful_before,
+                )
+                for event, previous in batch
+            )
+            notice = Notice(world.topic, entity.name, session.id, tuple(streams), items)
+            world.context.send(session.contact, notice)
+            self.sent += len(items)
+
+    # Invoices.
+
+    def receive_invoice(
+        self, sender: Contact, invoice: Invoice, entity: Dissemination | None
+    ) -> None:
+        """`entity`: the one that the invoice names, if it is registered."""
+        session = None if entity is None else entity.session
+        if entity is None or session is None or session.id != invoice.session:
+            self.refuse(sender, invoice.entity, invoice.session, REGISTER_AGAIN)
+            return
+        session.contact = sender
+        session.heard_at = self._world.context.now()
+        session.acknowledge(invoice.received)
+        if invoice.missing:
+            self._send_again(entity, session, invoice.missing)
+        advanced = entity.advance()
+        done = entity.finish(invoice.done if session.ordered else session.sync)
+        if done:
+            self._on_change(entity, False)
+        self._tell_gaps(entity)
+        if advanced or done:
+            self._persist_progress(entity)
+        else:
+            self.respond(entity)
+        self.push(entity)
+
+    def _send_again(
+        self, entity: Dissemination, session: Session, missing: Iterable[tuple[int, int]]
+    ) -> None:
+        wanted = SequenceRanges(missing)
+        numbers = [one for one in session.outstanding if one in wanted]
+        again = self._inventory.read(numbers[: self._world.config.window])
+        self._send(entity, session, [(event, 0) for event in again], whole=True)
+
+    def _persist_progress(self, entity: Dissemination) -> None:
+        """Make the sync point safe; then, and not before, tell the subscriber."""
+        topic, sync = self._world.topic, entity.sync
+        changes: list[Change] = []
+        if entity.done > 0:
+            changes.append(AdvanceSync(topic, entity.name, entity.done))
+        if sync > entity.done:
+            changes.append(Note(topic, SYNC + entity.name, str(sync).encode()))
+
+        def safe() -> None:
+            entity.granted = max(entity.granted, sync)
+            self.respond(entity)
+
+        self._world.commit(changes, safe)
+
+    def _tell_gaps(self, entity: Dissemination) -> None:
+        """The entity has answered a response that told it of its gaps."""
+        if entity.told_gaps:
+            told, entity.told_gaps = entity.told_gaps, 0
+            self._world.commit([GapsTold(self._world.topic, entity.name, told)], lambda: None)
+
+    def respond(self, entity: Dissemination) -> None:
+        """Tell a subscriber where it stands."""
+        session = entity.session
+        if session is None:
+            return
+        world = self._world
+        known = world.store.entity(world.topic, entity.name)
+        gaps = () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
+        entity.told_gaps = gaps[-1][1] if gaps else 0
+        response = AckResponse(
+            world.topic,
+            entity.name,
+            session.id,
+            world.replica,
+            entity.epoch,
+            entity.told_sync,
+            session.previous,
+            session.missing(),
+            gaps,
+            "",
+        )
+        world.context.send(session.contact, response)
