@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from overlay.identity import Identity
 from overlay.virtual import Network, nth_host
 from pubsub import Node
-from pubsub.collections import DAC, Element, Interest
+from pubsub.collections import DAC, Element
 from tests.pubsub.playground import PORT, Playground, play
 
 C = TypeVar("C", bound=DAC)
@@ -37,7 +37,8 @@ class Company:
 
     async def open_on(self, node: Node, kind: type[C], topic: str | type, **options: Any) -> C:
         collection = node.collection(kind, topic, **options)
-        return await self.playground.stack.enter_async_context(collection)
+        await self.playground.stack.enter_async_context(collection)
+        return collection
 
     async def several(self, count: int, kind: type[C], topic: str, **options: Any) -> list[C]:
         """Collections of one topic on as many nodes, once they know each other."""
@@ -70,20 +71,6 @@ def stage(
         await main(Company(playground))
 
     play(seed, run, "structured", network)
-
-
-async def collect(interest: Interest) -> list[Any]:
-    """A list that the data of an interest's elements are put into as they come."""
-    got: list[Any] = []
-
-    async def pump() -> None:
-        async for element in interest:
-            got.append(element.data)
-
-    await interest
-    task = asyncio.ensure_future(pump())
-    del task
-    return got
 
 
 def into(got: list[Any]) -> Callable[[Element], None]:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from overlay.virtual import Latency, Network, nth_host
-from pubsub.collections import DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
+from pubsub.collections import DAC, DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/EPFL/DSC"
 
 
-async def add_all(collection: DAStrongBag | DASortedBag, name: str, count: int) -> None:
+async def add_all(collection: DAC, name: str, count: int) -> None:
     for number in range(count):
         await collection.add([name, number])
 

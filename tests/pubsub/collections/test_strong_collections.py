@@ -302,7 +302,7 @@ def test_wrong_use_is_told(seed: int, tmp_path: Path) -> None:
             (DASortedSet, {"log": tmp_path / "x"}, "does not go with total order"),
         ):
             with pytest.raises(CollectionError, match=problem):
-                node.collection(kind, TOPIC, **options)  # type: ignore[type-var]
+                node.collection(kind, TOPIC, **options)
         with pytest.raises(FilterError):
             node.collection(DAStrongSet, TOPIC, filter="price >")
         strong = node.collection(DAStrongSet, TOPIC)

@@ -21,15 +21,19 @@ from tests.pubsub.filters.expressions import data, data_values, expressions, ref
 
 PUNCTUATION = [*"(),.[]$=<+-*/%'!\\é", "<>", "!=", "<="]
 VALUES = ["price", "x", "'a'", '"b c"', "1", "2.5", "1e3", "X'00'", '"']
+FEW = settings(max_examples=60, deadline=None)
+
 fragments = st.sampled_from([*sorted(KEYWORDS), *PUNCTUATION, *VALUES])
 
 
+@FEW
 @given(expressions)
 def test_the_canonical_text_parses_to_the_same_expression(expression: Expression) -> None:
     text = canonical(expression)
     assert repr(parse(text)) == repr(expression)
 
 
+@FEW
 @given(expressions)
 def test_a_filter_written_out_and_parsed_is_the_same_filter(expression: Expression) -> None:
     once = Filter.parse(canonical(expression))
@@ -37,15 +41,29 @@ def test_a_filter_written_out_and_parsed_is_the_same_filter(expression: Expressi
     assert Filter.parse(once.text).text == once.text
 
 
-@settings(max_examples=200)
+@FEW
 @given(expressions, data)
 def test_evaluation_equals_the_reference(expression: Expression, sample: Any) -> None:
+    check_evaluation(expression, sample)
+
+
+@pytest.mark.sweep
+@settings(max_examples=2000, deadline=None)
+@given(expressions, data)
+def test_evaluation_equals_the_reference_over_many_expressions(
+    expression: Expression, sample: Any
+) -> None:
+    check_evaluation(expression, sample)
+
+
+def check_evaluation(expression: Expression, sample: Any) -> None:
     wanted = reference(expression, sample)
     value = compile_expression(parse(canonical(expression)))(sample, Budget())
     assert type(value) is type(wanted)
     assert value == wanted or (_is_nan(value) and _is_nan(wanted))
 
 
+@FEW
 @given(expressions, data)
 def test_a_filter_matches_only_what_is_known_to_be_true(
     expression: Expression, sample: Any
@@ -57,6 +75,7 @@ def test_a_filter_matches_only_what_is_known_to_be_true(
     assert made.matches(sample) is (wanted is True)
 
 
+@FEW
 @given(expressions, data)
 def test_not_swaps_true_and_false_and_keeps_the_unknown(
     expression: Expression, sample: Any
@@ -80,6 +99,7 @@ def test_any_text_parses_or_raises_a_filter_error_that_points_into_it(text: str)
         assert 0 <= wrong.position <= len(text)
 
 
+@FEW
 @given(expressions, st.integers(0, 40), st.integers(0, 40))
 def test_a_damaged_filter_raises_nothing_but_a_filter_error(
     expression: Expression, begin: int, length: int
