@@ -11,6 +11,7 @@ from bench.claims import CLAIMS, Claim, Verdict, decide
 from bench.report.figures import figures
 from bench.report.plot import Figure
 from bench.report.provenance import Provenance, provenance
+from bench.report.real_nodes import real_node_tables
 from bench.report.table import Table, in_words
 from bench.report.tables import tables
 from bench.suites.settings import MODES
@@ -27,6 +28,7 @@ class Content:
     claims: list[tuple[Claim, Verdict]]
     tables: list[Table]
     figures: list[Figure]
+    real_nodes: list[Table]
     spread: str
     provenance: Provenance
 
@@ -41,6 +43,7 @@ def content(aggregates: Aggregates, directory: Path, spread: str) -> Content:
         decided,
         tables(aggregates),
         figures(aggregates),
+        real_node_tables(aggregates),
         spread,
         provenance(aggregates, directory),
     )

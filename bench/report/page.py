@@ -29,6 +29,7 @@ def as_html(content: Content) -> str:
         claims=_claims(content.claims),
         tables="".join(map(_table, content.tables)) or "<p>No suite with alternatives was run.</p>",
         figures="".join(map(_figure, content.figures)),
+        real_nodes="".join(map(_table, content.real_nodes)) or "<p>No real nodes were run.</p>",
         spread=content.spread or "<p>No emulated event was traced.</p>",
         provenance=_provenance(content.provenance),
     )
@@ -49,7 +50,10 @@ def as_markdown(content: Content) -> str:
     for figure in content.figures:
         lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{figure.name}.svg)", ""]
         lines += [figure.caption, ""]
-    lines += ["## How it was made", ""]
+    lines += ["## Real nodes, beside the formulas"]
+    for table in content.real_nodes:
+        lines += ["", f"### {table.title}", "", *_table_lines(table)]
+    lines += ["", "## How it was made", ""]
     lines += [f"- {name}: {value}" for name, value in _provenance_items(content.provenance)]
     return "\n".join(lines) + "\n"
 
@@ -68,7 +72,7 @@ def _claims(claims: list[tuple[Claim, Verdict]]) -> str:
             f"{VERDICT_WORDS[verdict.holds]}</span>{because}</td></tr>"
         )
     head = "<tr><th>claim</th><th>the paper</th><th>here, with its 95 % interval</th><th>verdict</th></tr>"
-    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+    return f'<div class="scroll"><table class="claims">{head}{"".join(rows)}</table></div>'
 
 
 def _table(table: Table) -> str:

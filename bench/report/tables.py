@@ -1,11 +1,10 @@
-"""The tables of the report: tables 1 and 2 beside the paper's numbers, the alternatives, the real nodes."""
+"""The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives."""
 
 from __future__ import annotations
 
 from bench.aggregate import WHOLE
 from bench.aggregates import Aggregates
 from bench.model.published import TABLE_1, TABLE_2, PublishedRow
-from bench.report.real_nodes import real_node_tables
 from bench.report.table import Table, in_words, short_number
 from bench.suites.settings import TOPOLOGIES
 
@@ -32,7 +31,6 @@ def tables(aggregates: Aggregates) -> list[Table]:
             for sizes in TOPOLOGIES
             for level in (0, len(sizes) - 1)
         ),
-        *real_node_tables(aggregates),
     ]
     return [table for table in found if table.rows]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.suites.grid import Suite, distinct, expand
+from bench.suites.paper import crashes
 from bench.suites.settings import IMPLEMENTED, MODES, SIMULATED
 
 NAME = "churn"
@@ -21,13 +22,5 @@ def suite() -> Suite:
             repetitions=20,
             **shared,
         )
-        experiments += expand(
-            NAME,
-            "crashes",
-            seed,
-            failure="repaired",
-            failed_series=(0.1, 0.3, 0.5),
-            repetitions=20,
-            **shared,
-        )
+    experiments += crashes(NAME, (0.1, 0.3, 0.5), networks=3, repetitions=20)
     return Suite(NAME, "continuous joins and leaves, and correlated crashes", distinct(experiments))

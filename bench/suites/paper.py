@@ -90,7 +90,8 @@ def implementation(
     the shares in `live`, is of real processes.
     """
     shared = {**IMPLEMENTED, "sizes": sizes}
-    found = expand(
+    found = expand(name, "figures-19-28", tier="model", p_sel=list(p_sel), **shared)
+    found += expand(
         name,
         "figures-19-28",
         tier="simulate",

@@ -131,7 +131,7 @@ def test_a_standalone_cluster_gives_the_same_results_bit_for_bit(
     suite.write_text(SUITE)
     out = tmp_path / "out"
     command = camcast("run", str(suite), "--master", cluster, "--out", str(out))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
     assert stored(out / "results") == by_a_plain_loop(find_suite(str(suite)).experiments)
 
