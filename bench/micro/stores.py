@@ -18,7 +18,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.micro.measurement import Measurement
-from bench.servers import JetStreamServer, NotInstalled, PostgresqlServer, RedisServer
+from bench.servers import (
+    JetStreamServer,
+    NotInstalled,
+    PostgresqlServer,
+    RedisServer,
+    TemporaryServer,
+)
 from bench.servers.windowed_client import JetStreamClient, RedisClient, WindowedClient
 from overlay.loops import run
 from pubsub.archive.store import Append, GroupCommit, Store, StoredEvent, open_store
@@ -84,12 +90,34 @@ def _measure_store(name: str, opening: Callable[[ExitStack], Store]) -> list[Mea
             events = Events()
             measurements = [_measure_batch(name, store, events, batch) for batch in BATCHES]
             for publishers in PUBLISHERS:
-                rate, syncs = run(_publish(store, events, publishers))
-                note = f"{publishers} publishers at a time, {syncs:,.0f} syncs/s"
+                with Processor() as processor:
+                    count, rate, syncs = run(_publish(store, events, publishers))
+                note = f"{publishers} publishers, {syncs:,.0f} syncs/s, {processor.each(count)}"
                 measurements.append(Measurement(f"{name}, group commit", rate, "events/s", note))
             return measurements
     except NotInstalled as missing:
         return [_left_out(name, missing)]
+
+
+class Processor:
+    """Processor time of this process, and of a server, over a `with` block: noise leaves it nearly alone."""
+
+    def __init__(self, server: TemporaryServer | None = None) -> None:
+        self._server = server
+        self._seconds = 0.0
+
+    def _used(self) -> float:
+        return time.process_time() + (self._server.processor_seconds() if self._server else 0.0)
+
+    def __enter__(self) -> Processor:
+        self._seconds = -self._used()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds += self._used()
+
+    def each(self, events: int) -> str:
+        return f"{1e6 * self._seconds / max(events, 1):.1f} us of processor each"
 
 
 class Events:
@@ -107,17 +135,19 @@ class Events:
 
 
 def _measure_batch(name: str, store: Store, events: Events, batch: int) -> Measurement:
-    count, start = 0, time.perf_counter()
-    while time.perf_counter() - start < SECONDS:
-        store.write([events.next() for _ in range(batch)])
-        store.sync()
-        count += batch
-    rate = count / (time.perf_counter() - start)
-    return Measurement(f"{name}, batches of {batch}", rate, "events/s", "a sync for each batch")
+    with Processor() as processor:
+        count, start = 0, time.perf_counter()
+        while time.perf_counter() - start < SECONDS:
+            store.write([events.next() for _ in range(batch)])
+            store.sync()
+            count += batch
+        rate = count / (time.perf_counter() - start)
+    note = f"a sync for each batch, {processor.each(count)}"
+    return Measurement(f"{name}, batches of {batch}", rate, "events/s", note)
 
 
-async def _publish(store: Store, events: Events, publishers: int) -> tuple[float, float]:
-    """Events and syncs a second, of so many publishers that each wait for their own event."""
+async def _publish(store: Store, events: Events, publishers: int) -> tuple[int, float, float]:
+    """Events, and events and syncs a second, of so many publishers that each wait for their own event."""
     count = 0
     async with GroupCommit(store) as writer:
         start = time.perf_counter()
@@ -130,39 +160,47 @@ async def _publish(store: Store, events: Events, publishers: int) -> tuple[float
 
         await asyncio.gather(*(publisher() for _ in range(publishers)))
         seconds = time.perf_counter() - start
-    return count / seconds, writer.syncs / seconds
+    return count, count / seconds, writer.syncs / seconds
 
 
 # -- others --
 
 
-def _redis_always(stack: ExitStack) -> WindowedClient:
-    return RedisClient(stack.enter_context(RedisServer("always")).port, BODY)
+Peer = tuple[TemporaryServer, WindowedClient]
 
 
-def _redis_everysec(stack: ExitStack) -> WindowedClient:
-    return RedisClient(stack.enter_context(RedisServer("everysec")).port, BODY)
+def _redis_always(stack: ExitStack) -> Peer:
+    server = stack.enter_context(RedisServer("always"))
+    return server, RedisClient(server.port, BODY)
 
 
-def _jetstream(stack: ExitStack) -> WindowedClient:
-    return JetStreamClient(stack.enter_context(JetStreamServer()).port, BODY)
+def _redis_everysec(stack: ExitStack) -> Peer:
+    server = stack.enter_context(RedisServer("everysec"))
+    return server, RedisClient(server.port, BODY)
 
 
-_PEERS: dict[str, Callable[[ExitStack], WindowedClient]] = {
+def _jetstream(stack: ExitStack) -> Peer:
+    server = stack.enter_context(JetStreamServer())
+    return server, JetStreamClient(server.port, BODY)
+
+
+_PEERS: dict[str, Callable[[ExitStack], Peer]] = {
     "redis, appendfsync always": _redis_always,
     "redis, appendfsync everysec": _redis_everysec,
     "jetstream, its default sync": _jetstream,
 }
 
 
-def _measure_peer(name: str, connect: Callable[[ExitStack], WindowedClient]) -> list[Measurement]:
+def _measure_peer(name: str, connect: Callable[[ExitStack], Peer]) -> list[Measurement]:
     measurements: list[Measurement] = []
     try:
         with ExitStack() as stack:
-            client = connect(stack)
+            server, client = connect(stack)
             for publishers in PUBLISHERS:
-                rate = run(client.rate(publishers, SECONDS))
-                note = f"{publishers} messages on their way"
+                with Processor(server) as processor:
+                    rate = run(client.rate(publishers, SECONDS))
+                used = processor.each(int(rate * SECONDS))
+                note = f"{publishers} messages on their way, {used}, client and server"
                 measurements.append(Measurement(name, rate, "events/s", note))
     except NotInstalled as missing:
         return [_left_out(name, missing)]

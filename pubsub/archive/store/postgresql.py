@@ -12,10 +12,13 @@ from urllib.parse import urlsplit
 
 from overlay.errors import UsageError
 from pubsub.archive.store.interface import StoreError
-from pubsub.archive.store.sql_schema import SCHEMA
+from pubsub.archive.store.sql_schema import EVENT_COLUMNS, SCHEMA
 from pubsub.archive.store.sql_store import SqlStore
 
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('camcast archive ' || current_schema()))"
+_COPY = f"COPY events ({', '.join(EVENT_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
+_TYPES = ("int8", "float8", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea")
+"""Of the event's columns."""
 
 
 class PostgresqlStore(SqlStore):
@@ -64,6 +67,12 @@ class _PostgresqlConnection:
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(_translated(statement), rows)
+
+    def insert_events(self, rows: Iterable[Sequence[Any]]) -> None:
+        with self._connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+            copy.set_types(_TYPES)
+            for row in rows:
+                copy.write_row(row)
 
     def begin(self) -> None:
         self.execute("BEGIN")

@@ -20,6 +20,7 @@ from pubsub.archive.store.event_checksum import event_checksum
 from pubsub.archive.store.registry import Pending, Registry
 from pubsub.archive.store.sequence_ranges import Span
 from pubsub.archive.store.sql_schema import (
+    EVENT_COLUMNS,
     MAX_SEQUENCE,
     SEQUENCE_BITS,
     Connection,
@@ -27,11 +28,10 @@ from pubsub.archive.store.sql_schema import (
     entity_row,
 )
 
-_PUT_EVENT = (
-    "INSERT INTO events (place, time, size, audience, stream, catenation, checksum, id, body)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO UPDATE SET time = excluded.time,"
-    " size = excluded.size, audience = excluded.audience, stream = excluded.stream,"
-    " catenation = excluded.catenation, checksum = excluded.checksum, id = excluded.id, body = excluded.body"
+_PUT_EVENT = "INSERT INTO events ({}) VALUES ({}) ON CONFLICT (place) DO UPDATE SET {}".format(
+    ", ".join(EVENT_COLUMNS),
+    ", ".join("?" for _ in EVENT_COLUMNS),
+    ", ".join(f"{column} = excluded.{column}" for column in EVENT_COLUMNS[1:]),
 )
 _PUT_TOPIC = (
     "INSERT INTO topics (number, name, last, events, bytes) VALUES (?, ?, ?, ?, ?)"
@@ -98,38 +98,34 @@ class SqlBatch:
     def _append(self, event: StoredEvent) -> None:
         topic = self._topic(event.topic)
         place = topic << SEQUENCE_BITS | event.sequence
-        self._events.append(
-            (
-                place,
-                event.time,
-                len(event.body),
-                self._audience(event.destinations),
-                self._stream(topic, event.publisher),
-                event.catenation,
-                event_checksum(event),
-                event.id,
-                event.body,
-            )
+        row = (
+            place,
+            event.time,
+            len(event.body),
+            self._audience(event.destinations),
+            self._stream(topic, event.publisher),
+            event.catenation,
+            event_checksum(event),
+            event.id,
+            event.body,
         )
-        if event.sequence <= self._pending.last.get(
-            event.topic, self._registry.last.get(event.topic, 0)
-        ):
-            self._replace(event, place)
         self._add(event.topic, 1, len(event.body))
+        if event.sequence > self._last(event.topic):
+            self._events.append(row)
+        else:
+            self._replace(event, row)
 
-    def _replace(self, event: StoredEvent, place: int) -> None:
-        """Take an event into account that is there already under the number of this one."""
-        self.mended.append((event.topic, Span(event.sequence, event.sequence)))
-        *before, last = self._events
-        self._events = before
+    def _replace(self, event: StoredEvent, row: tuple[Any, ...]) -> None:
+        """Write an event whose number has been used, in the place of one that may be there."""
         self._flush()
-        for (size,) in self._connection.query("SELECT size FROM events WHERE place = ?", (place,)):
+        for (size,) in self._connection.query("SELECT size FROM events WHERE place = ?", (row[0],)):
             self._add(event.topic, -1, -size)
-        self._events = [last]
+        self._connection.execute(_PUT_EVENT, row)
+        self.mended.append((event.topic, Span(event.sequence, event.sequence)))
 
     def _flush(self) -> None:
         if self._events:
-            self._connection.execute_many(_PUT_EVENT, self._events)
+            self._connection.insert_events(self._events)
             self._events = []
 
     def _write(self, change: Change) -> None:
@@ -256,7 +252,12 @@ class SqlBatch:
     # -- amounts --
 
     def _last(self, topic: str) -> int:
-        return self._pending.last.get(topic, self._registry.last.get(topic, 0))
+        """The highest number used so far, this batch included."""
+        last = self._pending.last.get(topic)
+        if last is None:
+            forgotten = topic in self._pending.forgotten
+            return 0 if forgotten else self._registry.last.get(topic, 0)
+        return last
 
     def _amount(self, topic: str) -> tuple[int, int]:
         return self._amounts.get(topic) or self._names.amounts.get(topic, (0, 0))

@@ -20,6 +20,18 @@ from pubsub.archive.store.sequence_ranges import Span
 SEQUENCE_BITS = 40
 MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
 
+EVENT_COLUMNS = (
+    "place",
+    "time",
+    "size",
+    "audience",
+    "stream",
+    "catenation",
+    "checksum",
+    "id",
+    "body",
+)
+
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS topics (
         number {int} PRIMARY KEY, name TEXT NOT NULL UNIQUE,
@@ -55,6 +67,10 @@ class Connection(Protocol):
     def execute(self, statement: str, values: Sequence[Any] = ()) -> None: ...
 
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None: ...
+
+    def insert_events(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Add rows of `EVENT_COLUMNS` whose places are free, as fast as the database can."""
+        ...
 
     def begin(self) -> None: ...
 

@@ -15,7 +15,7 @@ from typing import Any
 from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.interface import Damage, StoreError
 from pubsub.archive.store.sequence_ranges import Span
-from pubsub.archive.store.sql_schema import SCHEMA
+from pubsub.archive.store.sql_schema import EVENT_COLUMNS, SCHEMA
 from pubsub.archive.store.sql_store import SqlStore
 
 _SETTINGS = (
@@ -24,6 +24,9 @@ _SETTINGS = (
     "PRAGMA fullfsync=1",  # past the drive's own cache, where the system tells that from a sync
     "PRAGMA journal_size_limit=67108864",
     "PRAGMA cache_size=-16000",
+)
+_INSERT = "INSERT INTO events ({}) VALUES ({})".format(
+    ", ".join(EVENT_COLUMNS), ", ".join("?" for _ in EVENT_COLUMNS)
 )
 
 
@@ -74,6 +77,9 @@ class _SqliteConnection:
 
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         self._file.executemany(statement, rows)
+
+    def insert_events(self, rows: Iterable[Sequence[Any]]) -> None:
+        self._file.executemany(_INSERT, rows)
 
     def begin(self) -> None:
         self._file.execute("BEGIN IMMEDIATE")
