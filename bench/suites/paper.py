@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.experiment import Experiment
 from bench.suites.grid import Suite, distinct, expand
+from bench.suites.scale import growth
 from bench.suites.settings import FAILED, IMPLEMENTED, MODES, P_SEL, SIMULATED, TOPOLOGIES
 
 NAME = "paper"
@@ -11,6 +12,7 @@ NAME = "paper"
 
 def suite() -> Suite:
     experiments = simulation(NAME, repetitions=1000) + tables(NAME, repetitions=1000)
+    experiments += growth(NAME, largest=100_000, repetitions=10)
     experiments += implementation(NAME, p_sel=P_SEL, networks=2, repetitions=10, live=P_SEL)
     experiments += crashes(NAME, (0.0, 0.1, 0.3, 0.5), networks=2, repetitions=10)
     experiments += crashes(
