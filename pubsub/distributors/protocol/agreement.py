@@ -102,6 +102,7 @@ class Agreement:
     def _majority(self, attempt: _Attempt) -> None:
         if not attempt.asking:
             self._is_over = True
+            self._attempt = None
             self._decided(attempt.members)
             return
         newest = max(attempt.votes.values(), key=lambda vote: vote.accepted)

@@ -279,13 +279,16 @@ class Fanout:
         subscriber.window = max(LEAST_WINDOW, subscriber.window // 2)
         self._send_next(subscriber, now)
 
-    def end_slowest(self) -> None:
-        """Let go of the subscribers without gaps that hold the oldest message and make no progress."""
+    def end_slowest(self) -> bool:
+        """Let go of the subscribers without gaps that hold the oldest message and make no progress; whether
+        there were any."""
+        ended = self.ended.get("fell_behind", 0)
         overdue = self._context.now() - self._config.no_gap_patience
         for subscriber in list(self._ring):
             holds = subscriber.no_gap and subscriber.acked < min(self.log.first, self.log.last)
             if holds and subscriber.advanced_at <= overdue:
                 self._end(subscriber, "fell_behind")
+        return self.ended.get("fell_behind", 0) > ended
 
     def _end(self, subscriber: LocalSubscriber, reason: str) -> None:
         self._let_go(subscriber)

@@ -67,6 +67,7 @@ class PublishingCore:
         """By the present primary."""
         self._number = 0
         self._waiting_since = 0.0
+        self._send_is_due = False
         self._closed = False
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
@@ -87,7 +88,9 @@ class PublishingCore:
         """Number a message and send it as soon as possible; `received` will tell."""
         self.last += 1
         self._kept[self.last] = Publication(self.service, self.source, self.last, data)
-        self._send()
+        if not self._send_is_due:
+            self._send_is_due = True
+            self._context.call_later(0.0, self._send)  # with those that are published meanwhile
         return self.last
 
     # Connecting (see `primary.Connecting`).
@@ -146,6 +149,7 @@ class PublishingCore:
         self._progress()
 
     def _send(self) -> None:
+        self._send_is_due = False
         primary = self.keeper.primary
         while primary is not None and self._sent < self.last:
             if self._sent - self._acked >= self._config.in_flight:

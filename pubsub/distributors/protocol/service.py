@@ -81,8 +81,8 @@ class Service:
             stability.forget_departed()
             limits.clear()
             self.log.trim(may_go, least(no_gap_only=True) + 1, config.buffer_bytes * 7 // 8)
-        if self.is_full:
-            self.fanout.end_slowest()
+        if self.is_full and self.fanout.end_slowest():
+            self.log.trim(may_go, least(no_gap_only=True) + 1, config.recent_bytes)
         for source in self.log.forget_sources(config.most_sources):
             stability.forget((self.name, source))
             for known in (self.publishers, self.acknowledged, self.begins):

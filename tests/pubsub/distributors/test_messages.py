@@ -1,0 +1,156 @@
+"""The messages on the wire, and what peers may not do with them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.contact import Contact
+from overlay.errors import UsageError
+from overlay.virtual.stage import numbered_contact
+from overlay.wire import WireError, decode, encode, is_message
+from pubsub.distributors import messages
+from pubsub.distributors.config import ClientConfig, DistributorConfig
+from pubsub.distributors.content import Carried, event_id_of, pack_event, unpack_content
+from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.protocol.source import make_source
+from pubsub.distributors.service_name import ServiceNameError, check_service
+from pubsub.event import Event
+from tests.pubsub.distributors.theatre import Theatre
+
+KINDS = [
+    kind
+    for kind in vars(messages).values()
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind is not Contact
+]
+
+
+def test_every_message_has_a_code_of_this_part() -> None:
+    assert len(KINDS) == 16
+    for kind in KINDS:
+        value = _example(kind)
+        assert is_message(value)
+        packed = encode(value)
+        assert packed[1] == 0xCC  # a code above 0x7f takes two bytes
+        assert 0x80 <= packed[2] <= 0x8F
+        assert decode(packed) == value
+
+
+def _example(kind: type) -> object:
+    contact = numbered_contact(1)
+    piece = messages.Piece(b"s", 1, 0, 1, b"data")
+    examples: dict[str, object] = {
+        "members": (contact,),
+        "publications": (Publication("news", b"s" * 24, 1, b"x"),),
+        "pieces": (piece,),
+        "services": (("news", True),),
+        "sources": (("news", b"s", 1, 2, 3),),
+        "missing": (1, 2),
+        "have": {b"s": 3},
+        "pace": 0.5,
+    }
+    plain: dict[str, object] = {"int": 1, "str": "a", "bytes": b"b", "bool": True}
+    plain |= {"Group": (1, b"g"), "Ballot": (1, b"g")}
+    return kind(
+        *(
+            examples.get(field.name, plain.get(str(field.type)))
+            for field in dataclasses.fields(kind)
+        )
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS),
+    numbers=st.lists(st.integers(-(2**40), 2**40), min_size=8, max_size=8),
+    texts=st.lists(st.binary(max_size=40), min_size=4, max_size=4),
+    flag=st.booleans(),
+)
+def test_whatever_a_peer_sends_a_distributor_stands(
+    kind: type, numbers: list[int], texts: list[bytes], flag: bool
+) -> None:
+    """Any well-formed message with any values is taken or counted, and raises nothing."""
+    theatre = Theatre(1)
+    one = theatre.distributor()
+    subscriber = theatre.subscriber()
+    theatre.run(4.0)
+    number, text = iter(numbers), iter(texts)
+    fields: dict[str, object] = {}
+    for field in dataclasses.fields(kind):
+        if field.type == "int":
+            fields[field.name] = next(number)
+        elif field.type == "bytes":
+            fields[field.name] = next(text)
+        elif field.type == "bool":
+            fields[field.name] = flag
+        elif field.type in ("Group", "Ballot"):
+            fields[field.name] = (next(number), next(text))
+    message = dataclasses.replace(_example(kind), **fields)  # type: ignore[type-var]
+    for sender in (numbered_contact(50), subscriber.contact):
+        theatre.stage.context(sender).send(one.contact, message)
+    theatre.stage.context(one.contact).send(subscriber.contact, message)
+    theatre.run(3.0)
+    assert one.core.view is not None
+
+
+def test_nobody_publishes_under_anothers_name() -> None:
+    theatre = Theatre(2)
+    one = theatre.distributor()
+    theatre.run(4.0)
+    mallory, victim = numbered_contact(60), numbered_contact(61)
+    forged = Publication("news", make_source(victim.id, b"run1"), 1, b"lies")
+    one.core.receive_spread(mallory, Spread((forged,)))
+    assert one.core.dropped == {"not_its_source": 1}
+    assert one.taken == {}
+
+
+def test_a_service_holds_so_many_sources_and_no_more() -> None:
+    theatre = Theatre(3, config=DistributorConfig(most_sources=4))
+    one = theatre.distributor()
+    theatre.run(4.0)
+    for number in range(100, 120):
+        sender = numbered_contact(number)
+        source = make_source(sender.id, b"run1")
+        one.core.receive_spread(sender, Spread((Publication("news", source, 1, b"x"),)))
+    assert len(one.core.services["news"].log.sources) == 8
+    assert one.core.dropped["too_many_sources"] == 12
+
+
+@given(st.binary(max_size=60))
+def test_content_is_read_or_refused(content: bytes) -> None:
+    event_id_of(content)
+    with contextlib.suppress(WireError):
+        assert isinstance(unpack_content(content), Carried)
+
+
+def test_events_of_a_topic_are_carried_whole() -> None:
+    event = Event("/soccer", {"a": [1, b"x"]}, numbered_contact(1).id, 7, 2, b"i" * 16)
+    content = pack_event(event)
+    assert unpack_content(content) == Carried(event.data, "/soccer", event.publisher, event.id)
+    assert event_id_of(content) == event.id
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"tick": 0}, "tick"),
+        ({"reform_after": -1.0}, "reform_after"),
+        ({"window": 3}, "window"),
+        ({"recent_bytes": 10, "buffer_bytes": 5}, "recent_bytes"),
+        ({"no_gap_patience": 0}, "no_gap_patience"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(settings: dict[str, float], name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        DistributorConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_a_clients_configuration_is_checked_too() -> None:
+    with pytest.raises(UsageError, match="in_flight"):
+        ClientConfig(in_flight=100, retained=10)
+    with pytest.raises(ServiceNameError):
+        check_service("")

@@ -1,0 +1,254 @@
+"""What subscribers get: failover, gaps with their bounds, no gaps, and what memory costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from overlay.virtual.stage import StageConfig
+from pubsub.distributors.config import ClientConfig, DistributorConfig
+from pubsub.distributors.messages import Publication
+from pubsub.distributors.protocol.delivery import Delivery
+from pubsub.distributors.protocol.history import Found
+from tests.pubsub.distributors.theatre import (
+    DistributorActor,
+    SubscriberActor,
+    Theatre,
+)
+
+QUIET = StageConfig(latency=(0.01, 0.02))
+
+
+def three(seed: int, config: DistributorConfig | None = None, **options: object) -> Theatre:
+    theatre = Theatre(seed, QUIET, config, **options)  # type: ignore[arg-type]
+    for _ in range(3):
+        theatre.distributor()
+    assert theatre.settled()
+    return theatre
+
+
+def primary_of(theatre: Theatre, subscriber: SubscriberActor) -> DistributorActor:
+    primary = subscriber.core.keeper.primary
+    return next(one for one in theatre.distributors if one.contact == primary)
+
+
+def numbers(subscriber: SubscriberActor) -> list[int]:
+    return [one.sequence for one in subscriber.log if isinstance(one, Delivery)]
+
+
+def test_a_subscriber_begins_with_what_is_published_after_it_came() -> None:
+    theatre = three(1)
+    publisher = theatre.publisher()
+    theatre.run(1.0)
+    for _ in range(5):
+        publisher.core.publish(b"before")
+    theatre.run(2.0)
+    subscriber = theatre.subscriber()
+    theatre.run(1.0)
+    publisher.core.publish(b"after")
+    theatre.run(1.0)
+    assert numbers(subscriber) == [6]
+    assert subscriber.gaps == []
+
+
+def test_after_a_crash_the_gap_is_reported_with_its_bounds() -> None:
+    """With nothing kept beyond need, what came while the subscriber was between distributors is gone."""
+    theatre = three(2, DistributorConfig(recent_bytes=0, subscriber_patience=1.0))
+    publisher = theatre.publisher()
+    subscriber = theatre.subscriber()
+    theatre.run(2.0)
+    for _ in range(3):
+        publisher.core.publish(b"x")
+    theatre.run(2.0)
+    # Cut off for long, so that the others need not keep anything for it.
+    theatre.partition([subscriber.contact])
+    theatre.run(8.0)
+    for _ in range(4):
+        publisher.core.publish(b"missed")
+    theatre.run(8.0)
+    theatre.heal()
+    theatre.run(5.0)
+    publisher.core.publish(b"y")
+    theatre.run(2.0)
+    assert numbers(subscriber) == [1, 2, 3, 8]
+    assert [(gap.first, gap.last, gap.count) for gap in subscriber.gaps] == [(4, 7, 4)]
+    assert isinstance(subscriber.log[3], type(subscriber.gaps[0]))
+
+
+def test_without_gaps_the_same_loses_nothing() -> None:
+    theatre = three(3, DistributorConfig(recent_bytes=0, subscriber_patience=1.0))
+    publisher = theatre.publisher()
+    subscriber = theatre.subscriber(no_gap=True)
+    theatre.run(2.0)
+    for _ in range(3):
+        publisher.core.publish(b"x")
+    theatre.run(2.0)
+    theatre.crash(primary_of(theatre, subscriber).contact)
+    theatre.partition([subscriber.contact])
+    theatre.run(8.0)
+    for _ in range(4):
+        publisher.core.publish(b"missed")
+    theatre.run(8.0)
+    theatre.heal()
+    theatre.run(5.0)
+    publisher.core.publish(b"y")
+    theatre.run(5.0)
+    assert numbers(subscriber) == list(range(1, 9))
+    assert subscriber.gaps == []
+    theatre.run(60.0)
+    up = theatre.up(theatre.distributors)
+    assert {one.core.services["news"].log.bytes for one in up} == {0}
+
+
+def test_a_false_suspicion_ends_with_one_connection() -> None:
+    theatre = three(4)
+    publisher = theatre.publisher()
+    subscriber = theatre.subscriber()
+    theatre.run(2.0)
+    old = primary_of(theatre, subscriber)
+    subscriber.core.keeper.fail_over()
+    theatre.run(1.0)
+    new = primary_of(theatre, subscriber)
+    assert new is not old
+    for _ in range(20):
+        publisher.core.publish(b"x")
+        theatre.run(0.2)
+    theatre.run(2.0)
+    assert numbers(subscriber) == list(range(1, 21))
+    assert subscriber.contact.id not in old.core.services["news"].fanout.subscribers
+    assert subscriber.contact.id in new.core.services["news"].fanout.subscribers
+
+
+def test_a_distributor_changes_its_subscribers_without_telling_anybody() -> None:
+    theatre = three(5)
+    theatre.run(5.0)
+    told: list[object] = []
+    contacts = {one.contact for one in theatre.distributors}
+    theatre.stage.observe(
+        lambda time, sender, to, message: (
+            told.append(message)
+            if sender in contacts and to in contacts and type(message).__name__ != "Hello"
+            else None
+        )
+    )
+    theatre.run(4.0)
+    before = len(told)
+    told.clear()
+    for _ in range(20):
+        theatre.subscriber()
+    theatre.run(4.0)
+    assert len(told) <= before + 2  # the periodic exchange, and nothing else
+
+
+def test_messages_larger_than_a_datagram_arrive_whole() -> None:
+    theatre = Theatre(6, StageConfig(latency=(0.01, 0.1), loss=0.1, duplicate=0.1))
+    theatre.distributor()
+    assert theatre.settled()
+    publisher = theatre.publisher()
+    subscriber = theatre.subscriber()
+    theatre.run(3.0)
+    sizes = [0, 1, 5_000, 100, 50_000, 7]
+    for size in sizes:
+        publisher.core.publish(b"z" * size)
+    theatre.run(30.0)
+    data = [one.data for one in subscriber.log if isinstance(one, Delivery)]
+    assert [len(one) for one in data] == sizes
+
+
+SMALL = DistributorConfig(
+    recent_bytes=0, buffer_bytes=20_000, no_gap_patience=5.0, subscriber_patience=1000.0
+)
+
+
+def test_a_slow_subscriber_with_gaps_loses_messages_and_holds_up_nobody() -> None:
+    theatre = three(7, SMALL)
+    publisher = theatre.publisher()
+    slow, fast = theatre.subscriber(), theatre.subscriber()
+    theatre.run(2.0)
+    slow.core._room = lambda: 0
+    for _ in range(300):
+        publisher.core.publish(b"x" * 200)
+        theatre.run(0.1)
+    theatre.run(5.0)
+    assert publisher.core.received == 300
+    assert numbers(fast) == list(range(1, 301))
+    slow.core._room = lambda: 4096
+    slow.core.resume()
+    theatre.run(20.0)
+    assert slow.gaps
+    covered = sum(gap.count for gap in slow.gaps) + len(numbers(slow))
+    assert covered == 300
+
+
+def test_a_slow_subscriber_without_gaps_holds_back_publishers_until_it_is_given_up() -> None:
+    theatre = three(8, SMALL)
+    publisher = theatre.publisher()
+    slow, fast = theatre.subscriber(no_gap=True), theatre.subscriber()
+    theatre.run(2.0)
+    slow.core._room = lambda: 0
+    most = 0
+    for _ in range(200):
+        publisher.core.publish(b"x" * 200)
+        theatre.run(0.01)
+        most = max(most, *(one.core.services["news"].log.bytes for one in theatre.distributors))
+    theatre.run(1.0)
+    assert publisher.core.received < 200
+    theatre.run(60.0)
+    assert publisher.core.received == 200
+    assert numbers(fast) == list(range(1, 201))
+    assert most <= 3 * SMALL.buffer_bytes
+    ended = [one.core.services["news"].fanout.ended for one in theatre.distributors]
+    assert sum(one.get("fell_behind", 0) for one in ended) >= 1
+
+
+class Archive:
+    """Remembers everything that a test gives it."""
+
+    def __init__(self) -> None:
+        self.messages: dict[tuple[bytes, int], Publication] = {}
+        self.asked = 0
+
+    def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
+        self.asked += 1
+        result: list[Publication] = []
+        for number in range(first, last + 1):
+            publication = self.messages.get((source, number))
+            if publication is None:
+                break
+            result.append(publication)
+        found(result)
+
+
+def test_what_distributors_no_longer_hold_comes_from_a_history() -> None:
+    archive = Archive()
+    config = DistributorConfig(recent_bytes=0, subscriber_patience=1.0, no_gap_patience=2.0)
+    theatre = three(9, config, history=archive)
+    publisher = theatre.publisher()
+    subscriber = theatre.subscriber(no_gap=True)
+    theatre.run(2.0)
+    publisher.core.publish(b"first")
+    theatre.run(2.0)
+    theatre.partition([subscriber.contact])
+    theatre.run(15.0)
+    sizes: Sequence[int] = (10, 5000, 20)
+    for size in sizes:
+        publisher.core.publish(b"m" * size)
+    archive.messages = {(one.source, one.sequence): one for one in publisher.core._kept.values()}
+    theatre.run(15.0)
+    theatre.heal()
+    theatre.run(10.0)
+    publisher.core.publish(b"last")
+    theatre.run(5.0)
+    data = [one.data for one in subscriber.log if isinstance(one, Delivery)]
+    assert [len(one) for one in data] == [5, *sizes, 4]
+    assert archive.asked
+    assert subscriber.gaps == []
+
+
+def test_a_subscriber_asks_the_well_known_place_when_it_knows_nobody() -> None:
+    theatre = Theatre(10, QUIET, client=ClientConfig(connect_within=0.5))
+    subscriber = theatre.subscriber()
+    theatre.run(5.0)
+    assert subscriber.core.keeper.primary is None
+    theatre.distributor()
+    theatre.run(10.0)
+    assert subscriber.core.keeper.primary is not None

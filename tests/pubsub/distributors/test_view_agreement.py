@@ -1,0 +1,211 @@
+"""The agreement on views: two phases, the coordinator's failure in the middle, joins, groups that meet."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.contact import Contact
+from overlay.virtual.stage import Stage, StageConfig, numbered_contact
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.messages import Hello, Propose
+from pubsub.distributors.protocol.agreement import Agreement
+from pubsub.distributors.protocol.view import View
+from tests.pubsub.distributors.properties import (
+    failures_leave_the_view,
+    joins_enter_the_view,
+    views_are_totally_ordered,
+)
+from tests.pubsub.distributors.theatre import Theatre
+from tests.pubsub.distributors.unrest import Unrest
+
+MEMBERS = tuple(numbered_contact(number) for number in range(1, 6))
+VIEW = View((0, b"group"), 7, MEMBERS)
+
+
+def ids(*numbers: int) -> list[bytes]:
+    return [MEMBERS[number].id for number in numbers]
+
+
+def test_a_majority_is_more_than_half_or_half_with_the_senior() -> None:
+    four = View((0, b"g"), 1, MEMBERS[:4])
+    assert VIEW.has_majority(ids(2, 3, 4))  # type: ignore[arg-type]
+    assert not VIEW.has_majority(ids(0, 1))  # type: ignore[arg-type]
+    assert four.has_majority(ids(0, 3))  # type: ignore[arg-type]
+    assert not four.has_majority(ids(1, 2))  # type: ignore[arg-type]
+    assert not four.has_majority([numbered_contact(9).id])
+
+
+class Round:
+    """The five members of a view, each with its agreement, on a stage without faults."""
+
+    def __init__(self) -> None:
+        self.stage = Stage(1, StageConfig(latency=(0.01, 0.01)))
+        self.decided: list[tuple[Contact, ...]] = []
+        self.agreements: dict[Contact, Agreement] = {}
+        for member in MEMBERS:
+            context = self.stage.context(member)
+            agreement = Agreement(VIEW, context, self.decided.append)
+            self.agreements[member] = agreement
+            self.stage.attach(member, self._receiver(agreement))
+
+    def _receiver(self, agreement: Agreement):  # type: ignore[no-untyped-def]
+        handlers = {
+            "Prepare": agreement.receive_prepare,
+            "Propose": agreement.receive_propose,
+            "Vote": agreement.receive_vote,
+        }
+        return lambda sender, message: handlers[type(message).__name__](sender, message)
+
+
+def test_the_senior_needs_two_phases_only() -> None:
+    around = Round()
+    seen: list[str] = []
+    around.stage.observe(lambda time, a, b, message: seen.append(type(message).__name__))
+    around.agreements[MEMBERS[0]].lead(MEMBERS[:4])
+    around.stage.run(1.0)
+    assert around.decided == [MEMBERS[:4]]
+    assert "Prepare" not in seen
+
+
+def test_a_view_that_may_have_been_told_is_kept_by_the_next_coordinator() -> None:
+    around = Round()
+    senior, second = MEMBERS[0], MEMBERS[1]
+    around.agreements[senior].lead(MEMBERS[:4])
+    around.stage.run(0.015)  # the others have accepted, and the senior is not told any more
+    around.stage.crash(senior)
+    assert around.decided == []
+    around.agreements[second].lead(MEMBERS[1:])
+    around.stage.run(1.0)
+    assert around.decided == [MEMBERS[:4]]
+
+
+def test_a_view_that_nobody_heard_of_does_not_bind_the_next_coordinator() -> None:
+    around = Round()
+    senior, second = MEMBERS[0], MEMBERS[1]
+    around.stage.partition([senior])
+    around.agreements[senior].lead(MEMBERS[:4])
+    around.stage.run(0.5)
+    around.agreements[second].lead(MEMBERS[1:])
+    around.stage.run(1.0)
+    assert around.decided == [MEMBERS[1:]]
+    around.stage.heal()
+    around.agreements[senior].lead(MEMBERS[:4])  # its ballot is refused, it asks, and learns
+    around.stage.run(1.1)
+    around.agreements[senior].lead(MEMBERS[:4])
+    around.stage.run(2.0)
+    assert around.decided == [MEMBERS[1:]] * len(around.decided)
+
+
+def test_a_minority_decides_nothing() -> None:
+    around = Round()
+    around.stage.partition([MEMBERS[0], MEMBERS[1]])
+    for _ in range(5):
+        around.agreements[MEMBERS[0]].lead(MEMBERS[:2])
+        around.stage.run_for(0.5)
+    assert around.decided == []
+
+
+def test_the_coordinators_crash_after_telling_one_member_leaves_one_view() -> None:
+    theatre = Theatre(3, StageConfig(latency=(0.01, 0.02)))
+    distributors = [theatre.distributor() for _ in range(4)]
+    assert theatre.settled()
+    view = distributors[0].core.view
+    assert view is not None
+    senior = next(one for one in distributors if one.contact == view.members[0])
+    newcomer = theatre.distributor(may_found=False)
+    told: list[Contact] = []
+
+    def crash_in_the_middle(time: float, sender: Contact, to: Contact, message: object) -> None:
+        is_news = isinstance(message, Hello) and message.number == view.number + 1
+        if sender == senior.contact and is_news and theatre.is_up(senior.contact):
+            told.append(to)
+            theatre.crash(senior.contact)
+
+    theatre.stage.observe(crash_in_the_middle)
+    theatre.run(2.0)
+    assert told, "the view was never told to anybody"
+    assert theatre.settled(30.0)
+    views_are_totally_ordered(theatre)
+    failures_leave_the_view(theatre)
+    assert newcomer.core.view is not None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_views_are_totally_ordered_in_any_unrest(seed: int) -> None:
+    theatre = Unrest(seed).play()
+    views_are_totally_ordered(theatre)
+    if seed % 2 == 0:
+        joins_enter_the_view(theatre)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", range(6, 206, 50))
+def test_views_are_totally_ordered_in_hundreds_of_unrests(first: int) -> None:
+    for seed in range(first, first + 50):
+        try:
+            views_are_totally_ordered(Unrest(seed).play())
+        except AssertionError as error:
+            error.add_note(f"in the unrest with seed {seed}")
+            raise
+
+
+def test_a_distributor_that_was_left_out_by_mistake_comes_back() -> None:
+    theatre = Theatre(5)
+    one, other, third = (theatre.distributor() for _ in range(3))
+    assert theatre.settled()
+    before = one.core.view
+    assert before is not None
+    for who in (one, third):
+        theatre.suspect_falsely(who.contact, other.contact, 3.0)
+    theatre.run(2.0)
+    assert theatre.settled(30.0)
+    after = one.core.view
+    assert after is not None
+    assert after.number > before.number
+    assert None in [view for _, view in other.views]
+    assert other.contact.id in after
+
+
+def test_groups_that_were_founded_apart_become_one() -> None:
+    theatre = Theatre(6)
+    distributors = [theatre.distributor() for _ in range(4)]
+    theatre.partition([one.contact for one in distributors[:2]])
+    theatre.run(8.0)
+    groups = {one.core.view.group for one in distributors if one.core.view is not None}
+    assert len(groups) == 2
+    theatre.heal()
+    assert theatre.settled(30.0)
+    views_are_totally_ordered(theatre)
+
+
+def test_those_who_are_cut_off_for_long_go_on_and_come_back() -> None:
+    theatre = Theatre(7, config=DistributorConfig(reform_after=5.0))
+    distributors = [theatre.distributor() for _ in range(2)]
+    assert theatre.settled()
+    view = distributors[0].core.view
+    assert view is not None
+    senior, junior = sorted(distributors, key=lambda one: one.contact != view.members[0])
+    theatre.crash(senior.contact)
+    theatre.run(20.0)
+    lone = junior.core.view
+    assert lone is not None
+    assert [member.id for member in lone.members] == [junior.contact.id]
+    assert lone.group[0] == view.group[0] + 1
+    theatre.distributor()
+    assert theatre.settled(30.0)
+
+
+def test_proposals_of_strangers_and_for_other_views_are_not_voted_on() -> None:
+    theatre = Theatre(8)
+    one = theatre.distributor()
+    assert theatre.settled()
+    view = one.core.view
+    assert view is not None
+    stranger = numbered_contact(99)
+    sent: list[object] = []
+    theatre.stage.observe(lambda time, a, b, message: sent.append(message))
+    for number in (view.number, view.number + 1, view.number + 2):
+        proposal = Propose(view.group, number, (9, b"x"), (stranger,))
+        one.core.membership.receive_propose(stranger, proposal)
+    assert not any(type(message).__name__ == "Vote" for message in sent)
+    assert one.core.view == view
