@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from overlay.entropy import entropy
 from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_subscription import DurableSubscription
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.frontier import RUN_BYTES
 from pubsub.archive.publishing import DurablePublishers
 from pubsub.topic import Pattern
 
@@ -40,7 +38,7 @@ class Durability:
             lambda topic: node.archive is not None and topic in node.archive.topics,
             config or DurableConfig(),
         )
-        self.publishers = DurablePublishers(self.client, entropy().randbytes(RUN_BYTES))
+        self.publishers = DurablePublishers(self.client, node._run)
         self._node = node
         self._subscriptions: list[DurableSubscription] = []
 

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from overlay.contact import Contact
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.store.sequence_ranges import SequenceRanges
+from pubsub.archive.protocol.spans import spans_of
 
 
 @dataclass(slots=True)
@@ -40,6 +41,9 @@ class Session:
     doubtful_before: float
     """And those archived before this time, by whichever replica; seconds since 1970."""
     heard_at: float
+    notified_at: float = 0.0
+    acknowledged_to: int = 0
+    """The highest number that the subscriber says it has."""
     previous: int = 0
     """The last number that the subscriber was notified of."""
     offered: dict[int, tuple[bytes, int]] = field(default_factory=dict)
@@ -62,6 +66,7 @@ class Session:
     def acknowledge(self, spans: Iterable[tuple[int, int]]) -> None:
         """Strike what the subscriber says it has; numbers that it was not sent mean nothing."""
         for first, last in spans:
+            self.acknowledged_to = max(self.acknowledged_to, last)
             if last - first < len(self.outstanding):
                 for sequence in range(first, last + 1):
                     self.outstanding.pop(sequence, None)
@@ -69,8 +74,9 @@ class Session:
                 for sequence in [one for one in self.outstanding if first <= one <= last]:
                     del self.outstanding[sequence]
 
-    def missing(self) -> tuple[tuple[int, int], ...]:
-        return tuple((first, last) for first, last in SequenceRanges.of(self.outstanding).spans())
+    def missing(self, to: int) -> tuple[tuple[int, int], ...]:
+        """What the subscriber was notified of up to this number, and has not acknowledged."""
+        return spans_of(takewhile(lambda one: one <= to, self.outstanding))
 
 
 class Dissemination:

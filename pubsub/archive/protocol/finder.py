@@ -17,7 +17,7 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.messages import Discover, Offer
 
 FIRST_WAIT = 0.5
-LONGEST_WAIT = 8.0
+LONGEST_WAIT = 3.0
 MOST_ASKED = 16
 """Archives of one topic that are asked."""
 

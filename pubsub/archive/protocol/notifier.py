@@ -22,6 +22,10 @@ from pubsub.archive.store.sequence_ranges import SequenceRanges
 SYNC = "sync/"
 """Notes of sync points that are ahead of what the application is done with."""
 
+QUIET = 4
+"""So many times the grace after the last notification, whatever was not acknowledged counts as missed; until
+then only what lies before an acknowledged number does."""
+
 OnChange = Callable[[Dissemination, bool], None]
 """Called with an entity that other replicas should hear of, and whether it is gone."""
 
@@ -104,6 +108,7 @@ class Notifier:
             )
             notice = Notice(world.topic, entity.name, session.id, tuple(streams), items)
             world.context.send(session.contact, notice)
+            session.notified_at = world.context.now()
             self.sent += len(items)
 
     # Invoices.
@@ -170,6 +175,7 @@ class Notifier:
         known = world.store.entity(world.topic, entity.name)
         gaps = () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
         entity.told_gaps = gaps[-1][1] if gaps else 0
+        is_quiet = world.context.now() - session.notified_at >= QUIET * world.config.grace
         response = AckResponse(
             world.topic,
             entity.name,
@@ -178,7 +184,7 @@ class Notifier:
             entity.epoch,
             entity.told_sync,
             session.previous,
-            session.missing(),
+            session.missing(session.previous if is_quiet else session.acknowledged_to),
             gaps,
             "",
         )

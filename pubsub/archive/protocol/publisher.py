@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
@@ -65,6 +64,8 @@ class Publisher:
         self._base: int | None = None
         self._next = 1
         self._kept: dict[int, _Kept] = {}
+        """Without a gap from `_oldest` to the last one."""
+        self._oldest = 1
         self._kept_bytes = 0
         self._owed_from = 1
         """Everything below is safe on as many replicas as its publisher wanted."""
@@ -126,7 +127,7 @@ class Publisher:
             return
         if self._base is None:
             self._base = catenation
-            self._next = self._owed_from = catenation + 1
+            self._next = self._owed_from = self._oldest = catenation + 1
         self.archive = archive
         self._safe = ()
         self._answered_at = self._context.now()
@@ -177,16 +178,17 @@ class Publisher:
         """Forget events that are not owed: those that all of several replicas have, and the oldest of others
         where there are too many."""
         everywhere = self._safe[-1] if len(self._safe) > 1 else 0
-        spare = self._owed_from - min(self._kept, default=self._next)
-        for catenation in list(islice(self._kept, max(spare, 0))):
-            is_surplus = spare > self._config.spare or self._kept_bytes > self._config.spare_bytes
-            if catenation > everywhere and not is_surplus:
-                break
-            self._kept_bytes -= len(self._kept.pop(catenation).event)
-            spare -= 1
+        config = self._config
+        while self._oldest < self._owed_from and (
+            self._oldest <= everywhere
+            or self._owed_from - self._oldest > config.spare
+            or self._kept_bytes > config.spare_bytes
+        ):
+            self._kept_bytes -= len(self._kept.pop(self._oldest).event)
+            self._oldest += 1
 
     def _send_again(self, missing: tuple[tuple[int, int], ...]) -> None:
-        oldest = min(self._kept, default=self._next)
+        oldest = self._oldest
         known = self._safe[0] if self._safe else 0
         for first, last in missing:
             first, last = max(first, known + 1), min(last, self._sent)
@@ -251,7 +253,7 @@ class Publisher:
             self.archive = None
             self._on_silent()
             return
-        first = max(self._owed_from, min(self._kept))
+        first = self._owed_from
         if silent >= self._retry and first <= self._sent:
             self._send(tuple(range(first, min(self._sent, first + self._config.batch - 1) + 1)))
             self._retry = min(self._retry * BACKOFF, self._config.patience)

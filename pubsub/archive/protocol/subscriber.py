@@ -28,6 +28,7 @@ from pubsub.archive.protocol.messages import (
     Notice,
     Register,
 )
+from pubsub.archive.protocol.spans import spans_of
 from pubsub.archive.store.sequence_ranges import SequenceRanges
 
 SESSION_BYTES = 8
@@ -218,7 +219,8 @@ class Subscriber:
         if response.sync > self.sync:
             self.sync = response.sync
             self._synced()
-        self._ask_for(SequenceRanges(response.missing))
+        if response.missing:
+            self._ask_for(SequenceRanges(response.missing))
 
     def receive_notice(self, sender: Contact, notice: Notice) -> None:
         if not self._is_mine(sender, notice.session):
@@ -284,8 +286,8 @@ class Subscriber:
                 self.subscribing.topic,
                 self.subscribing.entity,
                 self._session,
-                _spans(SequenceRanges.of(self._received())),
-                () if self._asking is not None else _spans(SequenceRanges.of(self._wanted)),
+                spans_of(self._received()),
+                () if self._asking is not None else spans_of(sorted(self._wanted)),
                 self._done_to(),
             ),
         )
@@ -313,7 +315,7 @@ class Subscriber:
         raise NotImplementedError
 
     def _received(self) -> list[int]:
-        """The numbers above the sync point to be acknowledged."""
+        """The numbers above the sync point to be acknowledged, in order."""
         raise NotImplementedError
 
     def _synced(self) -> None:
@@ -323,7 +325,3 @@ class Subscriber:
     def _done_to(self) -> int:
         """The application is done with everything up to this number."""
         raise NotImplementedError
-
-
-def _spans(ranges: SequenceRanges) -> tuple[tuple[int, int], ...]:
-    return tuple((first, last) for first, last in ranges.spans())
