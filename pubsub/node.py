@@ -130,7 +130,6 @@ class Node:
                 joined.ready.cancel()
         self._topics.clear()
         self._process.close()
-        self._link.flush()
         try:
             await attachment.close()
         finally:

@@ -253,6 +253,20 @@ def test_a_publisher_at_full_speed_is_held_back_and_nothing_is_lost(order: str) 
     play(26, main)
 
 
+@pytest.mark.parametrize("links", ["channel", "datagram"])
+def test_what_is_published_just_before_the_end_still_leaves(links: str) -> None:
+    async def main(p: Playground) -> None:
+        _, events = await p.subscriber("/a")
+        publisher = await p.node()
+        await publisher.publish("/a", "first")
+        for number in range(10):
+            await publisher.publish("/a", number)
+        await publisher.close()
+        assert [e.data for e in await received(events, 11)] == ["first", *range(10)]
+
+    play(27, main, links=links)
+
+
 def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted() -> None:
     async def main(p: Playground) -> None:
         subscriber, events = await p.subscriber("/a")
