@@ -46,6 +46,9 @@ Audience = Sequence[PeerId] | Callable[[Participant], bool] | None
 HEADERS = 1024
 """Bytes that may travel around a payload, beside the ids of its audience."""
 
+ASIDE_HEADERS = 64
+"""The same around a best-effort one, beside the topic's name."""
+
 LINGER = 2.0
 """Seconds that leaving waits for those who can be reached to have what was published here."""
 
@@ -220,13 +223,13 @@ class StrongTopic:
             )
         if not isinstance(payload, bytes):
             raise UsageError(f"a payload is bytes, not {type(payload).__name__}")
-        most = self._runtime.channels.config.max_message
+        most = self._runtime.channels.config.max_message - HEADERS
         if semantics == "best-effort":
-            most = min(most, self._runtime.endpoint.max_body + HEADERS - 512)
-        if len(payload) > most - HEADERS:
+            most = self._runtime.endpoint.max_body - len(self.topic.encode()) - ASIDE_HEADERS
+        if len(payload) > most:
             raise UsageError(
-                f"the payload has {len(payload)} bytes, and {most - HEADERS} is the most that "
-                f"{semantics} broadcast carries"
+                f"the payload has {len(payload)} bytes, and {most} is the most that {semantics} "
+                "broadcast carries"
             )
 
     def _audience(self, to: Audience) -> tuple[bool, tuple[PeerId, ...]]:

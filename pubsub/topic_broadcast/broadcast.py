@@ -344,7 +344,9 @@ class TopicBroadcast:
         self._application.joined()
         unfinished, self._restored = self._restored.unfinished, Restored(self._restored.life)
         for item in unfinished:
-            self._application.deliver(item)
+            self._early.setdefault(item.source, {})[item.number] = item
+        for source in list(self._early):
+            self._hand_over(source)
         if len(state.held):
             self._upkeep.look_after_later()
 

@@ -89,6 +89,7 @@ class TopicMembership:
         self._unheard: dict[PeerId, None] = {}
         """Those whom this participant has not heard since it began: their channels are not open yet."""
         self._settling: Timer | None = None
+        self._renewing: Timer | None = None
         self._looked_at = b""
         self._changed_at = context.now()
         self._version = self._serial = 0
@@ -165,8 +166,9 @@ class TopicMembership:
         """Do nothing any more, as if crashed."""
         self.is_joined = False
         self._spreading.stop()
-        if self._settling is not None:
-            self._settling.cancel()
+        for timer in (self._settling, self._renewing):
+            if timer is not None:
+                timer.cancel()
         for entry in list(self.participants.values()):
             if entry.id != self.me:
                 self._context.unwatch(entry.contact)
@@ -185,23 +187,17 @@ class TopicMembership:
         if peer in self.participants and peer not in self._suspected and self.is_joined:
             self._suspected[peer] = None
             self._listener.parted(peer)
-            self._renew_row()
-            self._look_again()
+            self._renew_row_soon()
 
     def opened(self, peer: PeerId) -> None:
         was_closed = peer in self._suspected or peer in self._unheard
         self._suspected.pop(peer, None)
         self._unheard.pop(peer, None)
-        if was_closed:
-            self._channel_is_open(peer)
-
-    def _channel_is_open(self, peer: PeerId) -> None:
         entry = self.participants.get(peer)
-        if entry is not None and self.is_joined:
-            self._renew_row()
+        if was_closed and entry is not None and self.is_joined:
             self._spreading.tell(entry.contact, asks=True)
             self._listener.met(entry.contact)
-            self._look_again()
+            self._renew_row_soon()
 
     # Messages.
 
@@ -250,7 +246,10 @@ class TopicMembership:
     def heard(self, peer: PeerId) -> None:
         """A participant has sent something: to one that has just begun, its channel is open now."""
         if self._unheard.pop(peer, self) is None and peer not in self._suspected:
-            self._channel_is_open(peer)
+            entry = self.participants.get(peer)
+            if entry is not None and self.is_joined:
+                self._listener.met(entry.contact)
+                self._renew_row_soon()
 
     def _take_entries(self, sender: PeerId, entries: tuple[Entry, ...]) -> bool:
         """Take others' entries, then look at what is said of this one; True when it was just announced."""
@@ -338,6 +337,18 @@ class TopicMembership:
                 self._spreading.news.told(entry.id)  # its sponsor tells it everything
             if self.can_talk_to(entry.id):
                 self._listener.met(entry.contact)
+
+    def _renew_row_soon(self) -> None:
+        """Channels close and open several at a time: state them together."""
+        if self._renewing is None:
+            wait = self._config.rumour_interval / 2
+            self._renewing = self._context.call_later(wait, self._renew_row_now)
+
+    def _renew_row_now(self) -> None:
+        self._renewing = None
+        if self.is_joined:
+            self._renew_row()
+            self._look_again()
 
     def _renew_row(self, anyway: bool = False) -> None:
         """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""

@@ -1,0 +1,40 @@
+"""Throughput over real UDP on loopback, all participants in one process on one core.
+
+The rate is that of a machine that does the work of all participants, so it falls with their number for
+either semantics; the comparison of the two, in one run, is what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from bench.topic_broadcast.participants import open_participants
+from bench.topic_broadcast.throughput import Throughput, measure
+from overlay import loops
+
+
+def run_on_sockets(participants: int, messages: int) -> list[Throughput]:
+    """Reliable, then unreliable, in the same topic."""
+    return loops.run(_run(participants, messages))
+
+
+async def _run(participants: int, messages: int) -> list[Throughput]:
+    async def here(number: int, opening: Awaitable[None]) -> None:
+        await opening
+
+    people = await open_participants(["127.0.0.1:0"] * participants, here)
+    try:
+
+        def datagrams() -> int:
+            return sum(
+                person.runtime.metrics.counter("datagrams_sent", "").value for person in people
+            )
+
+        results = [
+            await measure(people, "reliable", messages, "sockets", datagrams),
+            await measure(people, "best-effort", messages, "sockets", datagrams),
+        ]
+    finally:
+        for person in people:
+            await person.close()
+    return results

@@ -1,0 +1,90 @@
+"""One participant publishes messages of 1 KiB as fast as it can; all count what they get."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.topic_broadcast.participants import Participant
+
+PAYLOAD = bytes(1024)
+
+QUIET_SECONDS = 0.5
+"""An unreliable run has ended when nothing more arrived for so long."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Of one run."""
+
+    network: str
+    """virtual or sockets."""
+    semantics: str
+    participants: int
+    messages: int
+    seconds: float
+    """From the first broadcast until every participant had acknowledged the last one, or nothing came any more."""
+    delivered: float
+    """Share of the deliveries that were due at others."""
+    datagrams: float
+    """Sent by anybody, for each message and receiver."""
+    duplicates: float
+    """Copies that came again, for each delivery."""
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
+async def measure(
+    people: list[Participant],
+    semantics: str,
+    messages: int,
+    network: str,
+    datagrams: Callable[[], int],
+    pace: float = 0.0,
+) -> Throughput:
+    """Publish and wait for the end; `pace`: seconds that the sender's link takes for one message to all."""
+    loop = asyncio.get_running_loop()
+    others = people[1:]
+    before = [person.delivered for person in others]
+    copies = sum(person.strong.core.counts["duplicates"] for person in others)
+    sent = datagrams()
+    began = loop.time()
+    if semantics == "reliable":
+        for _ in range(messages):
+            number = await people[0].strong.broadcast(PAYLOAD)
+        await people[0].strong.settled(number)
+        ended = loop.time()
+    else:
+        for _ in range(messages):
+            await people[0].strong.broadcast(PAYLOAD, semantics="best-effort")
+            await asyncio.sleep(pace)
+        ended = await _when_quiet(others)
+    received = sum(p.delivered - b for p, b in zip(others, before, strict=True))
+    due = messages * len(others)
+    copies = sum(person.strong.core.counts["duplicates"] for person in others) - copies
+    return Throughput(
+        network,
+        semantics,
+        len(people),
+        messages,
+        ended - began,
+        received / due,
+        (datagrams() - sent) / due,
+        copies / due,
+    )
+
+
+async def _when_quiet(others: list[Participant]) -> float:
+    """The time of the last delivery."""
+    loop = asyncio.get_running_loop()
+    last, count = loop.time(), -1
+    while loop.time() - last < QUIET_SECONDS:
+        now = sum(person.delivered for person in others)
+        if now != count:
+            last, count = loop.time(), now
+        await asyncio.sleep(QUIET_SECONDS / 50)
+    return last
