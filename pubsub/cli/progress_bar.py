@@ -63,6 +63,9 @@ def receiving(transfer: Transfer, rate: float) -> str:
 
 
 def sending(transfer: Transfer, rate: float) -> str:
+    if transfer.exchange is None:
+        share = transfer.archived / transfer.size if transfer.size else 1.0
+        return f"{transfer.name[:30]:<30} {share:6.1%} of {megabytes(transfer.size)} safe"
     return (
         f"{transfer.name[:30]:<30} {megabytes(transfer.given)} sent at {megabytes(int(rate))}/s,"
         f" {transfer.waiting_peers} receiving, {transfer.finished_peers} done"

@@ -26,7 +26,10 @@ def add_command(commands: Any) -> None:
     parser.add_argument("directory")
     parser.add_argument("--count", type=int, metavar="N", help="end after N files")
     parser.add_argument(
-        "--durable", metavar="NAME", help="hear of files sent meanwhile, from an archive"
+        "--durable", metavar="NAME", help="get archived files too, also those sent while away"
+    )
+    parser.add_argument(
+        "--since", choices=("now", "beginning"), default="now", help="where a new NAME begins"
     )
     add_node_options(parser)
     parser.set_defaults(action=lambda arguments: run(receive(arguments)))
@@ -34,7 +37,9 @@ def add_command(commands: Any) -> None:
 
 async def receive(arguments: argparse.Namespace) -> int:
     left = arguments.count
-    subscribing = {"durable": arguments.durable} if arguments.durable else {}
+    subscribing: dict[str, Any] = {}
+    if arguments.durable:
+        subscribing = {"durable": arguments.durable, "since": arguments.since}
     async with make_node(arguments) as node, FileSharing(node) as files:
         bar = ProgressBar(files, receiving)
         drawing = asyncio.create_task(bar.run())

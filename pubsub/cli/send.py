@@ -27,7 +27,7 @@ def add_command(commands: Any) -> None:
         "--receivers", type=int, default=1, metavar="N", help="end when N have it (default: 1)"
     )
     parser.add_argument(
-        "--durable", action="store_true", help="have an archive keep the announcement"
+        "--durable", action="store_true", help="have an archive keep the file, and end when it does"
     )
     add_node_options(parser)
     parser.set_defaults(action=lambda arguments: run(send(arguments)))
@@ -38,18 +38,24 @@ async def send(arguments: argparse.Namespace) -> int:
     async with make_node(arguments) as node, FileSharing(node) as files:
         bar = ProgressBar(files, sending)
         drawing = asyncio.create_task(bar.run())
-        publishing = {"durable": True} if arguments.durable else {}
         try:
-            transfer = await files.send(
-                arguments.file, arguments.topic, receivers=arguments.receivers, **publishing
-            )
+            if arguments.durable:
+                transfer = await files.archive(arguments.file, arguments.topic)
+            else:
+                transfer = await files.send(
+                    arguments.file, arguments.topic, receivers=arguments.receivers
+                )
         finally:
             drawing.cancel()
             bar.clear()
-        seconds = time.monotonic() - begun
+        done = (
+            "safe at an archive"
+            if arguments.durable
+            else f"{transfer.finished_peers} have it, {megabytes(transfer.given)} sent"
+        )
         print(
             f"{transfer.name}  {megabytes(transfer.size)}  sha256 {transfer.manifest.digest.hex()}"
-            f"  {transfer.finished_peers} have it, {megabytes(transfer.given)} sent in {seconds:.1f} s",
+            f"  {done} in {time.monotonic() - begun:.1f} s",
             flush=True,
         )
     return 0

@@ -1,7 +1,8 @@
 """The directory where files arrive: whole ones under their names, others in `.partial` until they are whole.
 
-Of a partial file the manifest and the checksums of the pieces are kept beside it. Which pieces are there is
-found out by reading them: so nothing is believed that a crash may have left half written.
+Of every file the manifest and the checksums of the pieces are kept in `.partial`, and of a whole one its
+name. Which pieces of a partial file are there is found out by reading them: so nothing is believed that a
+crash may have left half written.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from pathlib import Path
 import msgpack
 
 from overlay.errors import UsageError
-from pubsub.files.errors import FileError
-from pubsub.files.manifest import Manifest
+from pubsub.files.errors import disk_errors
+from pubsub.files.manifest import Manifest, is_file_name
 from pubsub.files.piece_file import PieceFile
 from pubsub.files.protocol.hash_list import HashList
 
 _PARTIAL = ".partial"
+_Kept = tuple[Manifest, HashList, str]
+"""What is kept of a file; the name is empty until it is whole."""
 
 
 class Arrivals:
@@ -27,56 +30,79 @@ class Arrivals:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._partial = directory / _PARTIAL
-        try:
+        with disk_errors(directory, "used"):
             self._partial.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FileError(f"{directory} cannot be used: {error.strerror}") from None
 
     def unfinished(self) -> list[Manifest]:
         """The files that had begun to arrive."""
-        kept = (self._kept(path) for path in sorted(self._partial.glob("*.manifest")))
-        return [manifest for manifest, _ in filter(None, kept)]
+        kept = (_read(path) for path in sorted(self._partial.glob("*.manifest")))
+        return [manifest for manifest, _, name in filter(None, kept) if not name]
+
+    def finished(self, manifest: Manifest) -> tuple[PieceFile, HashList] | None:
+        """A file that has arrived before, if it is still there with its size."""
+        kept = _read(self._path(manifest, "manifest"))
+        if kept is None or not kept[2]:
+            return None
+        path = self._directory / kept[2]
+        if not path.is_file() or path.stat().st_size != manifest.size:
+            return None
+        return PieceFile(path, manifest), kept[1]
 
     def open(self, manifest: Manifest) -> tuple[PieceFile, HashList]:
         """The place for a file that arrives, and the checksums of pieces that are known."""
-        kept = self._kept(self._path(manifest, "manifest"))
+        kept = _read(self._path(manifest, "manifest"))
         hashes = kept[1] if kept is not None else HashList(manifest)
         self.keep(manifest, hashes)
         return PieceFile(self._path(manifest, "part"), manifest, write=True), hashes
 
-    def keep(self, manifest: Manifest, hashes: HashList) -> None:
-        """Remember what can be known of a file before its content."""
+    def keep(self, manifest: Manifest, hashes: HashList, name: str = "") -> None:
+        """Remember what can be known of a file before its content; synced when this returns."""
         known = hashes.packed() if hashes.is_complete else b""
         path = self._path(manifest, "manifest")
         draft = path.with_suffix(".draft")
-        draft.write_bytes(msgpack.packb([*astuple(manifest), known]))
-        os.replace(draft, path)
+        with disk_errors(path, "written"):
+            with open(draft, "wb") as file:
+                file.write(msgpack.packb([*astuple(manifest), known, name]))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+            _sync_directory(self._partial)
 
-    def finish(self, manifest: Manifest) -> Path:
+    def finish(self, manifest: Manifest, hashes: HashList) -> Path:
         """Give a whole and synced file its name; another name when a different file has it."""
         path = self._directory / manifest.name
         if path.exists():
             path = path.with_stem(f"{path.stem}-{manifest.id.hex()[:8]}")
-        os.replace(self._path(manifest, "part"), path)
-        self._path(manifest, "manifest").unlink(missing_ok=True)
-        descriptor = os.open(self._directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with disk_errors(path, "written"):
+            os.replace(self._path(manifest, "part"), path)
+            _sync_directory(self._directory)
+        self.keep(manifest, hashes, path.name)
         return path
 
     def free_bytes(self) -> int:
-        space = os.statvfs(self._directory)
-        return space.f_bavail * space.f_frsize
+        with disk_errors(self._directory, "used"):
+            space = os.statvfs(self._directory)
+            return space.f_bavail * space.f_frsize
 
     def _path(self, manifest: Manifest, kind: str) -> Path:
         return self._partial / f"{manifest.id.hex()}.{kind}"
 
-    def _kept(self, path: Path) -> tuple[Manifest, HashList] | None:
-        try:
-            *fields, hashes = msgpack.unpackb(path.read_bytes())
-            manifest = Manifest(*fields)
-            return manifest, HashList(manifest, hashes)
-        except (OSError, ValueError, TypeError, UsageError, msgpack.UnpackException):
+
+def _read(path: Path) -> _Kept | None:
+    """What was kept; None when there is nothing that can be read."""
+    try:
+        *fields, hashes, name = msgpack.unpackb(path.read_bytes())
+        manifest = Manifest(*fields)
+        if name and not is_file_name(name):
             return None
+        return manifest, HashList(manifest, hashes), name
+    except (OSError, ValueError, TypeError, UsageError, msgpack.UnpackException):
+        return None
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

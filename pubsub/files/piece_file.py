@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from overlay.errors import UsageError
-from pubsub.files.errors import FileError
+from pubsub.files.errors import disk_errors
 from pubsub.files.manifest import PIECE_BYTES, Manifest
 from pubsub.files.protocol.hash_list import HashList
 from pubsub.files.protocol.piece_set import PieceSet
@@ -19,30 +19,29 @@ class PieceFile:
     def __init__(self, path: Path, manifest: Manifest, *, write: bool = False) -> None:
         self.path = path
         self._manifest = manifest
-        try:
+        with disk_errors(path, "opened"):
             flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
             self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
             if write:
                 os.ftruncate(self._descriptor, manifest.size)
-        except OSError as error:
-            raise FileError(f"{path} cannot be opened: {error.strerror}") from None
 
     def read(self, index: int) -> bytes:
-        try:
+        with disk_errors(self.path, "read"):
             return os.pread(
                 self._descriptor, self._manifest.length(index), index * self._manifest.piece_size
             )
-        except OSError as error:
-            raise FileError(f"{self.path} cannot be read: {error.strerror}") from None
 
     def write(self, index: int, data: bytes) -> None:
         rest, place = memoryview(data), index * self._manifest.piece_size
-        try:
+        with disk_errors(self.path, "written"):
             while rest:
                 written = os.pwrite(self._descriptor, rest, place)
                 rest, place = rest[written:], place + written
-        except OSError as error:
-            raise FileError(f"{self.path} cannot be written: {error.strerror}") from None
+
+    def sync(self) -> None:
+        """Return when everything written is on stable storage."""
+        with disk_errors(self.path, "synced"):
+            os.fsync(self._descriptor)
 
     def scan(self, hashes: HashList) -> PieceSet:
         """The pieces that are there and agree with their checksums."""
@@ -54,7 +53,7 @@ class PieceFile:
 
     def has_digest(self) -> bool:
         """Whether the whole content has the manifest's checksum; synced to the disk before it is read."""
-        os.fsync(self._descriptor)
+        self.sync()
         whole = hashlib.sha256()
         for index in range(self._manifest.pieces):
             whole.update(self.read(index))

@@ -11,34 +11,43 @@ A sender announces its file by an event of the topic, again and again while it s
 the sender and the other receivers for pieces, and gives away those that it has. An interrupted receiver goes
 on with what it had; an interrupted sender may begin anew, anywhere. A file gets its name when it is whole on
 the disk and its SHA-256 is that of the announcement.
+
+With `archive` the pieces are durable events instead: an archive has all of the file when `archive` returns,
+and durable receivers that are away get it later, whoever is there then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from collections import deque
+from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from overlay.contact import AddressError, Contact
+from overlay.contact import Contact
 from overlay.errors import UsageError
+from pubsub.archive.publishing import DEADLINE, wait_until_safe
 from pubsub.files.arrivals import Arrivals
 from pubsub.files.errors import FileError
+from pubsub.files.fragments import fragments_of
 from pubsub.files.manifest import Manifest
 from pubsub.files.piece_file import PieceFile, describe_file
 from pubsub.files.protocol.exchange import Exchange
 from pubsub.files.protocol.hash_list import HashList
 from pubsub.files.protocol.messages import Holds, Piece, PieceHashes, Wanted
 from pubsub.files.protocol.piece_set import PieceSet
+from pubsub.files.receiving import Receiving
 from pubsub.files.transfer import Transfer
 from pubsub.node import Node
+from pubsub.receipt import Receipt
 
 ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
 SEARCH_SECONDS = 10.0
 """Between two searches for others that have pieces of a file."""
+UNSAFE_PIECES = 16
+"""Pieces on their way to an archive at one time."""
 _MESSAGES = (Holds, Wanted, Piece, PieceHashes)
 
 
@@ -85,23 +94,19 @@ class FileSharing:
 
     # -- sending --
 
-    async def send(
-        self, path: str | Path, topic: str, *, receivers: int = 1, **publishing: Any
-    ) -> Transfer:
-        """Send a file to a topic's subscribers; returns when so many have all of it, and none is half done.
-
-        `publishing` goes to `Node.publish`, with the announcement: `durable=True` lets an archive keep it."""
+    async def send(self, path: str | Path, topic: str, *, receivers: int = 1) -> Transfer:
+        """Send a file to a topic's subscribers, until so many have all of it and nobody has a part."""
         if receivers < 1:
             raise UsageError(f"receivers={receivers} is no number of receivers, 1 or more")
         manifest, hashes = await asyncio.to_thread(describe_file, Path(path))
         transfer = self._transfers.get(manifest.id)
         if transfer is None:
-            transfer = self._begin(manifest, PieceFile(Path(path), manifest))
-            self._share(transfer, hashes, PieceSet.full(manifest.pieces))
+            transfer = self.begin(manifest, PieceFile(Path(path), manifest))
+            self.share(transfer, hashes, PieceSet.full(manifest.pieces))
         announcement = manifest.to_data(self._runtime.contact.packed())
         while transfer.finished_peers < receivers or transfer.waiting_peers:
             transfer.check()
-            await self._node.publish(topic, announcement, **publishing)
+            await self._node.publish(topic, announcement)
             await self._until_finished(transfer, receivers)
         return transfer
 
@@ -115,6 +120,26 @@ class FileSharing:
                 break
             await transfer.change(rest)
 
+    async def archive(self, path: str | Path, topic: str, **publishing: Any) -> Transfer:
+        """Send a file as durable events; returns when all of it is safe, or raises as `publish` does.
+
+        `publishing` goes to `Node.publish`, with each piece: `copies`, `deadline`."""
+        manifest, hashes = await asyncio.to_thread(describe_file, Path(path))
+        transfer = self._transfers.get(manifest.id)
+        if transfer is None:
+            transfer = self.begin(manifest, PieceFile(Path(path), manifest))
+        holder = self._runtime.contact.packed()
+        on_their_way: deque[Receipt] = deque()
+        for data in fragments_of(manifest, hashes, transfer.file, holder):
+            if len(on_their_way) >= UNSAFE_PIECES:
+                await _until_safe(transfer, on_their_way.popleft(), publishing)
+            on_their_way.append(
+                await self._node.publish(topic, data, durable=True, wait="sent", **publishing)
+            )
+        while on_their_way:
+            await _until_safe(transfer, on_their_way.popleft(), publishing)
+        return transfer
+
     # -- receiving --
 
     async def receive(
@@ -122,93 +147,27 @@ class FileSharing:
     ) -> AsyncGenerator[Path, None]:
         """The files of a topic, each when it has arrived; unfinished ones of the directory go on at once.
 
-        `subscribing` goes to `Node.subscribe`: with `durable="a name"` an archive keeps announcements."""
-        arrivals = Arrivals(Path(directory))
-        arrived: asyncio.Queue[Path | FileError] = asyncio.Queue()
-        for manifest in arrivals.unfinished():
-            self._expect(arrivals, manifest, None, arrived)
-        async with AsyncExitStack() as stack:
-            events = await stack.enter_async_context(self._node.subscribe(topic, **subscribing))
-            self._start(self._listen(events, arrivals, arrived))
+        `subscribing` goes to `Node.subscribe`: `durable="a name"` misses nothing that was archived."""
+        receiving = Receiving(self, Arrivals(Path(directory)))
+        receiving.resume()
+        async with self._node.subscribe(topic, **subscribing) as events:
+            self.start(receiving.listen(events))
             while True:
-                one = await arrived.get()
+                one = await receiving.arrived.get()
                 if isinstance(one, FileError):
                     raise one
                 yield one
 
-    async def _listen(
-        self, events: Any, arrivals: Arrivals, arrived: asyncio.Queue[Path | FileError]
-    ) -> None:
-        async for event in events:
-            found = Manifest.from_data(event.data)
-            if found is None:
-                continue
-            manifest, holder = found
-            try:
-                contact = Contact.unpack(holder)
-            except (AddressError, UsageError):
-                self._drops.add("malformed_announcement")
-                continue
-            self._expect(arrivals, manifest, contact, arrived)
-
-    def _expect(
-        self,
-        arrivals: Arrivals,
-        manifest: Manifest,
-        holder: Contact | None,
-        arrived: asyncio.Queue[Path | FileError],
-    ) -> None:
-        transfer = self._transfers.get(manifest.id)
-        if transfer is None:
-            if manifest.size > arrivals.free_bytes():
-                self._drops.add("no_space")
-                return
-            file, hashes = arrivals.open(manifest)
-            transfer = self._begin(manifest, file)
-            self._start(self._get(transfer, arrivals, hashes, holder, arrived))
-        elif holder is not None and transfer.exchange is not None:
-            transfer.exchange.meet(holder)
-
-    async def _get(
-        self,
-        transfer: Transfer,
-        arrivals: Arrivals,
-        hashes: HashList,
-        holder: Contact | None,
-        arrived: asyncio.Queue[Path | FileError],
-    ) -> None:
-        """Fetch a file, and give it its name."""
-        manifest = transfer.manifest
-        try:
-            pieces = PieceSet(manifest.pieces)
-            if hashes.is_complete:
-                pieces = await asyncio.to_thread(transfer.file.scan, hashes)
-            exchange = self._share(transfer, hashes, pieces)
-            if holder is not None:
-                exchange.meet(holder)
-            kept = hashes.is_complete
-            while not exchange.is_complete:
-                transfer.check()
-                if hashes.is_complete and not kept:
-                    kept = True
-                    arrivals.keep(manifest, hashes)
-                await transfer.change(SEARCH_SECONDS)
-            if not await asyncio.to_thread(transfer.file.has_digest):
-                raise FileError(
-                    f"{manifest.name} arrived, and its checksum is wrong: the disk changed what was written"
-                )
-            transfer.path = arrivals.finish(manifest)
-            arrived.put_nowait(transfer.path)
-        except FileError as error:
-            arrived.put_nowait(error)
-
     # -- exchanging --
 
-    def _begin(self, manifest: Manifest, file: PieceFile) -> Transfer:
+    def transfer(self, file: bytes) -> Transfer | None:
+        return self._transfers.get(file)
+
+    def begin(self, manifest: Manifest, file: PieceFile) -> Transfer:
         transfer = self._transfers[manifest.id] = Transfer(manifest, file)
         return transfer
 
-    def _share(self, transfer: Transfer, hashes: HashList, pieces: PieceSet) -> Exchange:
+    def share(self, transfer: Transfer, hashes: HashList, pieces: PieceSet | None) -> Exchange:
         """Begin to exchange pieces with others, and let them find this node."""
         manifest = transfer.manifest
         exchange = transfer.exchange = Exchange(
@@ -216,13 +175,14 @@ class FileSharing:
             manifest,
             transfer.file,
             hashes,
-            pieces,
+            PieceSet(manifest.pieces) if pieces is None else pieces,
             transfer.changed,
-            self._drops.add,
+            self.drop,
         )
         exchange.start()
+        transfer.changed()
         self._directory.announce(_holders_of(manifest))
-        self._start(self._search(transfer, exchange))
+        self.start(self._search(transfer, exchange))
         return exchange
 
     async def _search(self, transfer: Transfer, exchange: Exchange) -> None:
@@ -239,7 +199,7 @@ class FileSharing:
     def _receive(self, sender: Contact, message: Holds | Wanted | Piece | PieceHashes) -> None:
         transfer = self._transfers.get(message.file)
         if transfer is None or transfer.exchange is None:
-            self._drops.add("unknown_file")
+            self.drop("unknown_file")
             return
         try:
             transfer.exchange.receive(sender, message)
@@ -247,10 +207,20 @@ class FileSharing:
             transfer.exchange.stop()
             transfer.fail(error)
 
-    def _start(self, work: Any) -> None:
+    def drop(self, reason: str) -> None:
+        """Count what a peer sent and was of no use."""
+        self._drops.add(reason)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something until it ends or this is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+
+async def _until_safe(transfer: Transfer, receipt: Receipt, publishing: dict[str, Any]) -> None:
+    await wait_until_safe(receipt, publishing.get("deadline", DEADLINE))
+    transfer.archived = min(transfer.archived + transfer.manifest.piece_size, transfer.size)
 
 
 def _holders_of(manifest: Manifest) -> str:

@@ -10,6 +10,9 @@ from pubsub.files.manifest import Manifest
 from pubsub.files.piece_file import PieceFile
 from pubsub.files.protocol.exchange import Exchange
 
+Arrived = Path | FileError
+"""A file that is there, or why it is not."""
+
 
 class Transfer:
     """Figures to show, and something to wait for."""
@@ -21,6 +24,8 @@ class Transfer:
         """None while the file is read to see what is there of it."""
         self.path: Path | None = None
         """Where the file is once it has arrived and its checksum was right."""
+        self.archived = 0
+        """Bytes that are safe at an archive, to a piece."""
         self._changed = asyncio.Event()
         self._failure: FileError | None = None
 

@@ -129,6 +129,20 @@ class Exchange:
             case PieceHashes():
                 self._receive_hashes(peer, message)
 
+    def take(self, fragment: Piece | PieceHashes) -> bool:
+        """Take what came by another way than from a peer; whether it was of use."""
+        if isinstance(fragment, PieceHashes):
+            known = self.hashes.known
+            self.hashes.add(fragment.first, fragment.hashes)
+            return self.hashes.known > known
+        index = fragment.index
+        if not 0 <= index < self.manifest.pieces or not self.hashes.is_complete:
+            return False
+        if index in self.pieces or not self.hashes.agrees(index, fragment.data):
+            return False
+        self._take(fragment)
+        return True
+
     def _peer(self, contact: Contact) -> Peer | None:
         """The peer, new where there is room for one more; None for one's own self and those banned."""
         if contact.id == self._context.contact.id or contact.id in self._banned:

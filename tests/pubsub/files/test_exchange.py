@@ -146,7 +146,7 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(contacts, messages), max_size=20))
 def test_whatever_strangers_send_the_file_arrives(received: list[tuple[Contact, Any]]) -> None:
     swarm = Swarm(7, receivers=1, pieces=10)
@@ -156,6 +156,7 @@ def test_whatever_strangers_send_the_file_arrives(received: list[tuple[Contact, 
     swarm.run_until_complete()
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40), st.data())
 def test_piece_sets_are_sets(total: int, data: st.DataObject) -> None:
     chosen = data.draw(st.sets(st.integers(0, max(total - 1, 0)), max_size=total))

@@ -76,7 +76,7 @@ def test_a_file_reaches_every_receiver(tmp_path: Path) -> None:
             for path in paths:
                 assert path.name == "match.mp4"
                 assert path.read_bytes() == source.read_bytes()
-                assert list((path.parent / ".partial").iterdir()) == []
+                assert not list((path.parent / ".partial").glob("*.part"))
 
     net.run(main())
 
@@ -127,6 +127,32 @@ def test_a_sender_may_stop_and_begin_anew_elsewhere(tmp_path: Path) -> None:
     net.run(main())
 
 
+def test_a_file_that_arrived_before_is_given_away_and_not_fetched_again(tmp_path: Path) -> None:
+    source = make_file(tmp_path, MEGABYTE)
+    net = network(5)
+
+    async def main() -> None:
+        hosts = Hosts(net)
+        async with hosts.stack:
+            sender = await hosts.start(0)
+            arriving = asyncio.ensure_future(hosts.receive_one(1, tmp_path / "in"))
+            await sender.send(source, "/videos")
+            await arriving
+            net.crash(nth_host(1))
+            given = sender.transfers[0].given
+            again = await hosts.start(2)
+            nothing = asyncio.ensure_future(anext(again.receive("/videos", tmp_path / "in")))
+            await sender.send(source, "/videos", receivers=2)
+            assert sender.transfers[0].given == given
+            assert not nothing.done()
+            assert [path.name for path in (tmp_path / "in").iterdir() if path.is_file()] == [
+                "match.mp4"
+            ]
+            nothing.cancel()
+
+    net.run(main())
+
+
 def test_an_empty_file_arrives_too(tmp_path: Path) -> None:
     source = make_file(tmp_path, 0)
     net = network(4)
@@ -159,10 +185,34 @@ def test_an_arrived_file_replaces_no_other_one(tmp_path: Path) -> None:
     (tmp_path / "match.mp4").write_text("mine")
     manifest = Manifest("match.mp4", 0, 100, bytes(32), bytes(32))
     arrivals = Arrivals(tmp_path)
-    arrivals.open(manifest)[0].close()
-    path = arrivals.finish(manifest)
+    file, hashes = arrivals.open(manifest)
+    file.close()
+    path = arrivals.finish(manifest, hashes)
     assert path.name.startswith("match-")
     assert (tmp_path / "match.mp4").read_text() == "mine"
+
+
+def test_a_failing_disk_is_reported_to_the_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_file(tmp_path, MEGABYTE)
+    net = network(6)
+
+    def full(file: PieceFile, index: int, data: bytes) -> None:
+        raise FileError(f"{file.path} cannot be written: No space left on device")
+
+    monkeypatch.setattr(PieceFile, "write", full)
+
+    async def main() -> None:
+        hosts = Hosts(net)
+        async with hosts.stack:
+            sender = await hosts.start(0)
+            sending = asyncio.ensure_future(sender.send(source, "/videos"))
+            with pytest.raises(FileError, match="No space left"):
+                await hosts.receive_one(1, tmp_path / "in")
+            sending.cancel()
+
+    net.run(main())
 
 
 def test_unfinished_files_are_found_again_and_rubbish_is_left_alone(tmp_path: Path) -> None:

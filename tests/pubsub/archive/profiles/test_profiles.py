@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.wire import WireError
@@ -71,6 +71,7 @@ def test_a_profile_needs_all_of_its_constraints() -> None:
     assert Profile().matches(None)
 
 
+@settings(deadline=None)
 @given(st.lists(constraints, max_size=5), st.randoms())
 def test_equal_profiles_have_equal_bytes_and_come_back_from_them(
     chosen: list[Any], chance: Any
@@ -86,11 +87,13 @@ def test_a_selector_is_kept_in_its_canonical_form() -> None:
     assert Profile.of("price   >3") == Profile.of("( price > 3 )")
 
 
+@settings(deadline=None)
 @given(st.lists(constraints, max_size=4), data)
 def test_no_data_makes_a_profile_raise(chosen: list[Any], value: Any) -> None:
     assert Profile(tuple(chosen)).matches(value) in (True, False)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_profile_are_refused(packed: bytes) -> None:
     try:

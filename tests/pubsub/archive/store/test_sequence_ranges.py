@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub.archive.store import SequenceRanges
@@ -13,6 +13,7 @@ numbers = st.integers(min_value=0, max_value=40)
 steps = st.lists(st.tuples(st.sampled_from(["add", "remove", "forget"]), numbers, numbers))
 
 
+@settings(deadline=None)
 @given(steps)
 def test_they_are_sets_of_numbers_in_few_spans(steps: list[tuple[str, int, int]]) -> None:
     ranges, plain = SequenceRanges(), set[int]()
@@ -34,6 +35,7 @@ def test_they_are_sets_of_numbers_in_few_spans(steps: list[tuple[str, int, int]]
     assert ranges == SequenceRanges.of(plain)
 
 
+@settings(deadline=None)
 @given(st.sets(numbers), numbers)
 def test_a_run_ends_where_the_first_number_is_missing(plain: set[int], first: int) -> None:
     end = first - 1

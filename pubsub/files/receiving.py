@@ -1,0 +1,124 @@
+"""The files of one topic as they arrive in one directory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from overlay.contact import AddressError, Contact
+from overlay.errors import UsageError
+from pubsub.files.arrivals import Arrivals
+from pubsub.files.errors import FileError
+from pubsub.files.fragments import fragment_in
+from pubsub.files.manifest import Manifest
+from pubsub.files.piece_file import PieceFile
+from pubsub.files.protocol.hash_list import HashList
+from pubsub.files.protocol.messages import Piece, PieceHashes
+from pubsub.files.transfer import Arrived, Transfer
+
+if TYPE_CHECKING:
+    from pubsub.files.sharing import FileSharing
+
+LOOK_SECONDS = 10.0
+"""How long an arriving file may stand still before it is looked at again."""
+
+
+class Receiving:
+    """Hears of files, has them fetched, and gives them their names.
+
+    What an event brought is on stable storage before the next event is asked for: a durable subscription's
+    archive need not bring it again."""
+
+    def __init__(self, sharing: FileSharing, arrivals: Arrivals) -> None:
+        self._sharing = sharing
+        self._arrivals = arrivals
+        self.arrived: asyncio.Queue[Arrived] = asyncio.Queue()
+        """Files that are there, or what went wrong with the disk."""
+
+    def resume(self) -> None:
+        """Go on with what had begun to arrive."""
+        for manifest in self._arrivals.unfinished():
+            self._expect(manifest, None)
+
+    async def listen(self, events: Any) -> None:
+        """Take what the topic's events say and bring of files."""
+        try:
+            async for event in events:
+                found = Manifest.from_data(event.data)
+                fragment = None if found is not None else fragment_in(event.data)
+                if found is not None:
+                    self._announced(*found)
+                elif fragment is not None:
+                    await self._take(fragment)
+        except FileError as error:
+            self.arrived.put_nowait(error)
+
+    def _announced(self, manifest: Manifest, holder: bytes) -> None:
+        try:
+            contact = Contact.unpack(holder)
+        except (AddressError, UsageError):
+            self._sharing.drop("malformed_announcement")
+            return
+        self._expect(manifest, contact)
+
+    def _expect(self, manifest: Manifest, holder: Contact | None) -> None:
+        transfer = self._sharing.transfer(manifest.id)
+        if transfer is not None:
+            if holder is not None and transfer.exchange is not None:
+                transfer.exchange.meet(holder)
+            return
+        had = self._arrivals.finished(manifest)
+        if had is None and manifest.size > self._arrivals.free_bytes():
+            self._sharing.drop("no_space")
+            return
+        file, hashes = had or self._arrivals.open(manifest)
+        transfer = self._sharing.begin(manifest, file)
+        if had is not None:
+            transfer.path = file.path
+        self._sharing.start(self._get(transfer, file, hashes, holder))
+
+    async def _take(self, fragment: Piece | PieceHashes) -> None:
+        """Take a piece that an event brought, if it is of a file that arrives here."""
+        transfer = self._sharing.transfer(fragment.file)
+        if transfer is None or transfer.path is not None:
+            return
+        while transfer.exchange is None:
+            await transfer.change(LOOK_SECONDS)
+            transfer.check()
+        if transfer.exchange.take(fragment):
+            if isinstance(fragment, Piece):
+                await asyncio.to_thread(transfer.file.sync)
+            else:
+                self._arrivals.keep(transfer.manifest, transfer.exchange.hashes)
+
+    async def _get(
+        self, transfer: Transfer, file: PieceFile, hashes: HashList, holder: Contact | None
+    ) -> None:
+        """Fetch a file, and give it its name; one that was there already is given away only."""
+        try:
+            pieces = None
+            if hashes.is_complete:
+                pieces = await asyncio.to_thread(file.scan, hashes)
+            exchange = self._sharing.share(transfer, hashes, pieces)
+            if holder is not None:
+                exchange.meet(holder)
+            kept = hashes.is_complete
+            while not exchange.is_complete:
+                transfer.check()
+                if hashes.is_complete and not kept:
+                    kept = True
+                    self._arrivals.keep(transfer.manifest, hashes)
+                await transfer.change(LOOK_SECONDS)
+            if transfer.path is None:
+                await self._finish(transfer, hashes)
+        except FileError as error:
+            transfer.fail(error)
+            self.arrived.put_nowait(error)
+
+    async def _finish(self, transfer: Transfer, hashes: HashList) -> None:
+        if not await asyncio.to_thread(transfer.file.has_digest):
+            raise FileError(
+                f"{transfer.name} arrived, and its checksum is wrong: the disk changed what was written"
+            )
+        transfer.path = self._arrivals.finish(transfer.manifest, hashes)
+        self.arrived.put_nowait(transfer.path)
