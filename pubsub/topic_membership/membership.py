@@ -221,7 +221,7 @@ class TopicMembership:
         """Take what is newer than what is known here, and answer where it is asked for and needed."""
         if self._left:
             return
-        now_joined = self._take_entries(sender.id, message.entries)
+        now_joined = self._take_entries(sender, message.entries)
         if not self.is_joined:
             return
         for row in message.rows:
@@ -251,7 +251,7 @@ class TopicMembership:
                 self._listener.met(entry.contact)
                 self._renew_row_soon()
 
-    def _take_entries(self, sender: PeerId, entries: tuple[Entry, ...]) -> bool:
+    def _take_entries(self, sender: Contact, entries: tuple[Entry, ...]) -> bool:
         """Take others' entries, then look at what is said of this one; True when it was just announced."""
         said = next((entry for entry in entries if entry.id == self.me), None)
         if not self.is_joined and (said is None or said.boot != self.boot or said.left):
@@ -259,17 +259,22 @@ class TopicMembership:
             return False
         for entry in entries:
             if entry.id != self.me:
-                self._take_entry(entry, sender)
-        if said is None:
-            return False
-        if not self.is_joined:
+                self._take_entry(entry, sender.id)
+        if said is not None and self.is_joined:
+            self._correct(sender, said)
+        elif said is not None:
             self._begin(said)
             return True
+        return False
+
+    def _correct(self, sender: Contact, said: Entry) -> None:
+        """This participant was taken for gone, or a clock went back: announce it anew, if not yet done."""
         if said.boot > self.boot or (said.boot == self.boot and said.left):
-            self.boot = said.boot  # it was taken for gone, or a clock went back
+            self.boot = said.boot
             self._announce_myself()
             self._tell_all()
-        return False
+        if said.stamp < self.participants[self.me].stamp:
+            self._spreading.tell_of(sender, self.me)
 
     def _announce_myself(self) -> None:
         self.boot += 1
@@ -322,6 +327,9 @@ class TopicMembership:
             return
         began = not entry.left and (before is None or before.boot != entry.boot)
         moved = before is None or before.contact != entry.contact
+        said_by_others = entry.left and before is not None and learned_from not in (None, entry.id)
+        if said_by_others and entry.id not in self._suspected:
+            self._spreading.tell(entry.contact)  # it may not have left, and announce itself anew
         if entry.left or moved:
             self._suspected.pop(entry.id, None)  # the failure detector begins anew, too
         if entry.left or began:

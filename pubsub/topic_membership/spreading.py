@@ -71,6 +71,11 @@ class Spreading:
     def tell_everything(self, peer: Contact, *, asks: bool = False) -> None:
         self._send(peer, self._knowledge.items(), asks)
 
+    def tell_of(self, peer: Contact, participant: PeerId) -> None:
+        """Tell a peer of one participant, whether or not it was told before, and all else that is new."""
+        items = [Item(Kind.ENTRY, participant), Item(Kind.ROW, participant)]
+        self._send(peer, list(dict.fromkeys([*items, *self.news.untold(peer.id)])), asks=False)
+
     def compare(self, peer: Contact, fingerprint: bytes, *, answer: bool) -> None:
         """A peer has this fingerprint, and its news was taken: answer, if asked to, where ours is another."""
         if fingerprint == self._knowledge.fingerprint:
