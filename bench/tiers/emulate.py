@@ -22,7 +22,9 @@ from bench.traces import CommunityMembers, Observation, histories, read_trace, r
 from overlay.virtual import Latency, Network
 
 SETTLE_SECONDS = 25.0
-"""Virtual time from the last join to the first event, and from crashes to the first event."""
+"""Virtual time from the last join to the first event."""
+REPAIR_SECONDS = 40.0
+"""Virtual time from crashes to the next event: until no table names the dead, super-topic tables the last."""
 SPREAD_SECONDS = 2.0
 """Virtual time from one event to the next: a few times what an event takes. Later copies still count."""
 
@@ -62,7 +64,7 @@ async def _events(experiment: Experiment, population: Population) -> list[Publis
         for failed, points in groupby(enumerate(experiment.points()), lambda p: p[1].failed):
             if failed:
                 population.crash(failed, chance)
-                await asyncio.sleep(SETTLE_SECONDS)
+                await asyncio.sleep(REPAIR_SECONDS)
             published += await _publish(list(points), population, chance)
         return published
 

@@ -18,7 +18,9 @@ from bench.results import CommunityResult
 from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 
 SETTLE_SECONDS = 25.0
-"""The most that tables may take to fill after the last join, and to be repaired after a crash."""
+"""The most that tables may take to fill after the last join."""
+REPAIR_SECONDS = 45.0
+"""The most that they may take to be repaired after a crash."""
 STEADY_SECONDS = 2.0
 """Gossiped tables that have not changed for so long have come to rest."""
 SPREAD_SECONDS = 10.0
@@ -53,7 +55,7 @@ def _events(
     population.wait_for_tables(STEADY_SECONDS, SETTLE_SECONDS)
     if experiment.failed:
         population.crash()
-        population.wait_for_repaired_tables(SETTLE_SECONDS)
+        population.wait_for_repaired_tables(REPAIR_SECONDS)
     members = []
     for _ in range(experiment.repetitions):
         for point in experiment.points():
