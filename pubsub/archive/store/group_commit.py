@@ -13,8 +13,9 @@ from overlay.errors import ClosedError
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store, StoreError
 
-MAX_BATCH = 4096
-"""The most changes in a batch: beyond, a sync is a small part of the cost, and readers would wait."""
+MAX_BATCH = 512
+"""The most changes in a batch: a sync is a small part of its cost then, and the callers of one batch go on
+while the next is written."""
 
 
 class GroupCommit:
