@@ -10,6 +10,7 @@ import bench.analysis.command
 import bench.broadcast_costs
 import bench.commands
 import bench.fanout.command
+import bench.topic_broadcast.command
 import pubsub.cli
 from overlay.errors import CamcastError
 
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.analysis.command.add_command(inner)
     bench.fanout.command.add_command(inner)
     bench.broadcast_costs.add_command(inner)
+    bench.topic_broadcast.command.add_command(inner)
     return parser
 
 

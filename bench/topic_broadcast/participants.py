@@ -53,9 +53,10 @@ async def open_participants(addresses: Sequence[str], run_on: RunOn) -> list[Par
     for begin in range(1, len(people), 8):
         batch = range(begin, min(begin + 8, len(people)))
         await asyncio.gather(*(run_on(number, people[number].open(people[0])) for number in batch))
-    while not _agree(people):
+    while True:
+        if _agree(people):
+            return people
         await asyncio.sleep(0.2)
-    return people
 
 
 def _agree(people: list[Participant]) -> bool:

@@ -24,7 +24,8 @@ class Throughput:
     participants: int
     messages: int
     seconds: float
-    """From the first broadcast until every participant had acknowledged the last one, or nothing came any more."""
+    """From the first broadcast until every participant had acknowledged the last one, or nothing came any
+    more."""
     delivered: float
     """Share of the deliveries that were due at others."""
     datagrams: float

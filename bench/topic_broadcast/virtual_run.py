@@ -1,4 +1,5 @@
-"""Throughput on the virtual network: every host on a link of 100 Mbit/s, slow enough to lose what it cannot take.
+"""Throughput on the virtual network: every host on a link of 100 Mbit/s, slow enough to lose what it cannot
+take.
 
 A datagram takes a host 0.2 ms, and one in a hundred is lost on its way. Time and datagrams are virtual, so
 the same seed gives the same figures on any machine.

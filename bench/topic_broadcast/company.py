@@ -1,0 +1,145 @@
+"""Participants of a topic on the stage, to measure topic membership alone: messages, bytes and work.
+
+Channels take some milliseconds and lose nothing. The failure detector notices after one half to two seconds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Randomness, Timer
+from overlay.virtual.stage import Stage, numbered_contact
+from overlay.wire import encode
+from pubsub.topic_broadcast.broadcast import TopicBroadcast
+from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.delivery import Gap
+from pubsub.topic_broadcast.messages import Cast, Item, Received
+from pubsub.topic_broadcast.topic_log import NoLog, Restored
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import Outcome
+from pubsub.topic_membership.messages import Entry, Knowledge, Subscribe
+from pubsub.topic_membership.stable_views import StableView, TopicView
+
+NOTICE_SECONDS = (0.5, 2.0)
+
+
+class _Remembers(NoLog):
+    """A participant that knows who else takes part, as if it had been there before."""
+
+    def __init__(self, life: int, entries: tuple[Entry, ...]) -> None:
+        self._restored = Restored(life, 0, entries)
+
+    def restore(self) -> Restored:
+        return self._restored
+
+
+class Member:
+    """One participant: the context and the application of its protocol."""
+
+    def __init__(self, company: Company, number: int, entries: tuple[Entry, ...]) -> None:
+        self._company = company
+        self._stage = company.stage.context(numbered_contact(number))
+        self.contact: Contact = self._stage.contact
+        self.random: Randomness = self._stage.random
+        self.now = self._stage.now
+        log = _Remembers(number + 1, entries) if entries else NoLog()
+        self.core = TopicBroadcast(
+            "/bench/matrix",
+            self,
+            BroadcastConfig(),
+            MembershipConfig(),
+            self,
+            log,
+            boot=number,
+            life=number + 1,
+        )
+        company.stage.attach(self.contact, self._receive)
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        return self._stage.call_later(delay, action)
+
+    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+        self._company.messages += 1
+        self._company.bytes += len(encode(message))
+        self._stage.send(to, message)
+        return True
+
+    def send_datagram(self, to: Contact, message: object) -> None:
+        self._stage.send(to, message)
+
+    def watch(self, contact: Contact) -> None: ...
+
+    def unwatch(self, contact: Contact) -> None: ...
+
+    def _receive(self, sender: Contact, message: object) -> None:
+        if isinstance(message, Knowledge):
+            self.core.membership.receive_knowledge(sender, message)
+        elif isinstance(message, Received):
+            self.core.receive_received(sender, message)
+        elif isinstance(message, Subscribe):
+            self.core.membership.receive_subscribe(sender, message)
+        elif isinstance(message, Cast):
+            self.core.receive_cast(sender, message)
+
+    def joined(self) -> None: ...
+
+    def deliver(self, item: Item) -> None:
+        self.core.finished(item)
+
+    def gap(self, gap: Gap) -> None: ...
+
+    def view_changed(self, view: TopicView) -> None: ...
+
+    def stable(self, view: StableView) -> None: ...
+
+    def participant_changed(self, before: Entry | None, now: Entry) -> None: ...
+
+    def room(self) -> None: ...
+
+
+class Company:
+    """So many participants that know each other, and the count of what they send."""
+
+    def __init__(self, size: int, seed: int = 1) -> None:
+        self.stage = Stage(seed)
+        self.messages = 0
+        self.bytes = 0
+        self._chance = random.Random(seed)
+        entries = tuple(
+            Entry(numbered_contact(number), number + 1, False, 0, number + 1, "", ())
+            for number in range(size)
+        )
+        self.members = [Member(self, number, entries) for number in range(size)]
+        for member in self.members:
+            member.core.start()
+
+    @property
+    def is_stable(self) -> bool:
+        return all(member.core.membership.is_stable for member in self.members)
+
+    def run_until_stable(self, most_seconds: float) -> float:
+        """Virtual seconds until everybody has reached the same view."""
+        began = self.stage.now
+        while not self.is_stable and self.stage.now - began < most_seconds:
+            self.stage.run_for(0.1)
+        return self.stage.now - began
+
+    def join(self) -> None:
+        """One more participant, through one that is there."""
+        newcomer = Member(self, len(self.members), ())
+        newcomer.core.membership.subscribe(self.members[0].contact)
+        self.members.append(newcomer)
+
+    def crash(self) -> None:
+        """The last one crashes, and the others notice."""
+        crashed = self.members.pop()
+        self.stage.crash(crashed.contact)
+        for member in self.members:
+            self._notice(member, crashed.contact.id)
+
+    def _notice(self, member: Member, peer: PeerId) -> None:
+        delay = self._chance.uniform(*NOTICE_SECONDS)
+        self.stage.call_at(self.stage.now + delay, partial(member.core.membership.closed, peer))

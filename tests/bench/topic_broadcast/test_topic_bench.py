@@ -1,0 +1,69 @@
+"""The measurement of topic broadcast measures what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.cli import main
+from bench.topic_broadcast import command
+from bench.topic_broadcast.command import messages_for
+from bench.topic_broadcast.figure import delivered_figure, throughput_figure
+from bench.topic_broadcast.matrix_cost import measure_matrix
+from bench.topic_broadcast.socket_run import run_on_sockets
+from bench.topic_broadcast.virtual_run import run_virtual
+
+
+def test_the_reliable_broadcast_delivers_all_and_the_other_loses_a_hundredth() -> None:
+    reliable, weak = run_virtual(4, 200)
+    assert (reliable.semantics, reliable.delivered) == ("reliable", 1.0)
+    assert reliable.duplicates < 0.05
+    assert reliable.datagrams > 1
+    assert weak.semantics == "best-effort"
+    assert 0.95 < weak.delivered < 1.0
+    assert weak.rate > reliable.rate
+    assert run_virtual(2, 20) == run_virtual(2, 20), "the same seed gives the same figures"
+
+
+def test_it_runs_on_sockets_too() -> None:
+    reliable, weak = run_on_sockets(3, 50)
+    assert reliable.delivered == 1.0
+    assert weak.delivered > 0
+
+
+def test_the_cost_of_the_matrix_grows_with_events_and_not_with_time() -> None:
+    rest, joins, crashes = measure_matrix(8)
+    assert rest.messages < 2
+    assert rest.kilobytes < 0.1
+    assert joins.messages > rest.messages
+    assert crashes.kilobytes > rest.kilobytes
+    assert joins.seconds < 10
+
+
+def test_figures_have_a_line_for_each_semantics() -> None:
+    results = [*run_virtual(2, 50), *run_virtual(3, 50)]
+    for figure in (throughput_figure(results), delivered_figure(results)):
+        assert figure.startswith("<svg")
+        assert 'data-label="reliable"' in figure
+        assert 'data-label="best-effort"' in figure
+
+
+def test_the_command_prints_tables_and_writes_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "MOST", 50)
+    asked = ["bench", "topics", "--participants", "2", "--networks", "virtual"]
+    assert main([*asked, "--matrix", "5", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "| virtual | 2 | reliable |" in printed
+    assert "| 5 | one joins |" in printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "topic-delivered.svg",
+        "topic-throughput.svg",
+    ]
+    assert main(["bench", "topics", "--participants", "1"]) == 1
+
+
+def test_larger_topics_publish_fewer_messages() -> None:
+    assert [messages_for(number) for number in (2, 12, 1000)] == [2000, 1000, 100]
