@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from typing import Any
 
 from bench.distributors import processes
 
-PATIENCE = 240.0
+PATIENCE = 900.0
+"""Seconds: a busy machine takes its time to start thousands of subscribers."""
 
 
 class MeasurementFailed(RuntimeError):
@@ -106,12 +108,14 @@ def measure(setting: Setting) -> Figures:
 
 def _measure(setting: Setting, players: list[Player]) -> Figures:
     first, contacts, pid = _distributors(setting, players)
+    _say(f"{1 + setting.secondaries} distributors run")
     before = _resident(pid)
     share = setting.subscribers // setting.crowds
     crowds = [Player(processes.crowd, contacts, share) for _ in range(setting.crowds)]
     players += crowds
     for one in crowds:
         one.answer()
+    _say(f"{share * setting.crowds} subscribers are connected")
     first.tell("status")
     subscribed, cpu, counters = first.answer()
     bytes_each = (_resident(pid) - before) / max(subscribed, 1)
@@ -127,6 +131,7 @@ def _measure(setting: Setting, players: list[Player]) -> Figures:
     _, cpu_after, counters_after = first.answer()
     arrived = sum(count for count, _, _ in received)
     seconds = max(at for _, at, _ in received) - began
+    _say(f"{arrived} events came")
     moved = _fail_over(crowds, pid)
     return Figures(
         subscribed,
@@ -160,6 +165,10 @@ def _fail_over(crowds: list[Player], pid: int) -> list[float]:
     killed = time.monotonic()
     os.kill(pid, signal.SIGKILL)
     return sorted(at - killed for one in crowds for at in one.answer())
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def _resident(pid: int) -> int:

@@ -66,7 +66,7 @@ async def _subscribe(pipe: Connection, contacts: list[Contact], count: int) -> N
         async def one() -> ServiceSubscription:
             async with limit:
                 finder = FirstThenAll(contacts)
-                subscriber = Subscriber(finder=finder, config=PATIENT, connect_timeout=200.0)
+                subscriber = Subscriber(finder=finder, config=PATIENT, connect_timeout=600.0)
                 await stack.enter_async_context(subscriber)
                 subscription = subscriber.subscribe(SERVICE)
                 await subscription.__aenter__()
@@ -89,7 +89,7 @@ async def _receive(
     cpu = time.process_time()
     goal = events * len(subscriptions)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(180):
+        async with asyncio.timeout(600):
             while sum(map(len, subscriptions)) < goal:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_SECONDS)
     arrived, at = sum(map(len, subscriptions)), time.monotonic()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from overlay.errors import UsageError
+from pubsub.archive.store import Retention
+from pubsub.archive.store.opening import open_store
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, node_config
 from pubsub.cli.runner import run
-from pubsub.distributors import Distributor, DistributorConfig
+from pubsub.distributors import ArchiveHistory, Distributor, DistributorConfig
 
 
 def add_command(commands: Any) -> None:
@@ -39,21 +42,36 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--buffer", metavar="MIB", type=int, default=64, help="memory for each service's messages"
     )
+    parser.add_argument(
+        "--archive",
+        metavar="STORE",
+        help="keep messages for subscribers without gaps: sqlite:///FILE or file:///DIRECTORY",
+    )
+    parser.add_argument(
+        "--archive-size", metavar="MIB", type=int, default=1024, help="of each service there"
+    )
     parser.set_defaults(action=lambda arguments: run(serve(arguments)))
 
 
 async def serve(arguments: argparse.Namespace) -> int:
     node = node_config(arguments)
     buffer = arguments.buffer * 1024 * 1024
-    distributor = Distributor(
-        arguments.service,
-        group=arguments.group,
-        topics=read_topics(arguments.topic),
-        upstream=arguments.upstream,
-        config=DistributorConfig(buffer_bytes=buffer, recent_bytes=min(buffer, 1024 * 1024)),
-        **{name: getattr(node, name) for name in node.__dataclass_fields__},
-    )
-    async with distributor:
+    async with AsyncExitStack() as stack:
+        history = None
+        if arguments.archive:
+            retention = Retention(max_bytes=arguments.archive_size * 1024 * 1024)
+            history = ArchiveHistory(open_store(arguments.archive), retention)
+            await stack.enter_async_context(history)
+        distributor = Distributor(
+            arguments.service,
+            group=arguments.group,
+            topics=read_topics(arguments.topic),
+            upstream=arguments.upstream,
+            history=history,
+            config=DistributorConfig(buffer_bytes=buffer, recent_bytes=min(buffer, 1024 * 1024)),
+            **{name: getattr(node, name) for name in node.__dataclass_fields__},
+        )
+        await stack.enter_async_context(distributor)
         print(f"distributor on {distributor.address}, group {arguments.group}", flush=True)
         await distributor.ready()
         print("ready", flush=True)

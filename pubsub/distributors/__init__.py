@@ -1,5 +1,6 @@
 """Distributors: processes of the overlay that serve crowds of light publishers and subscribers."""
 
+from pubsub.distributors.archive_history import ArchiveHistory
 from pubsub.distributors.client import NoDistributor, NoSuchService
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.distributor import Distributor
@@ -9,6 +10,7 @@ from pubsub.distributors.publisher import Publisher
 from pubsub.distributors.subscriber import GapError, Message, ServiceSubscription, Subscriber
 
 __all__ = [
+    "ArchiveHistory",
     "ClientConfig",
     "Distributor",
     "DistributorConfig",

@@ -75,7 +75,8 @@ class DistributorCore:
         self._piece_bytes = datagram - HEAD_BYTES - PIECE_HEAD_BYTES
         self._stability = Stability(peers.contact.id, config.no_gap_patience)
         self._exchange = Exchange(peers, self.services, self._stability)
-        self._recall = Recall(clients, history or NoHistory(), datagram, self._piece_bytes)
+        self._history = history or NoHistory()
+        self._recall = Recall(clients, self._history, datagram, self._piece_bytes)
         self._by_stream: dict[int, Service] = {}
         self._wake = wake
         self._on_view = on_view
@@ -159,11 +160,15 @@ class DistributorCore:
             self._count("too_many_services")
             return None
         stream = self._peers.random.getrandbits(62) + 1
-        log = ServiceLog(name, stream, self._piece_bytes, self._on_taken)
+        log = ServiceLog(name, stream, self._piece_bytes, self._taken)
         fanout = Fanout(log, self._clients, self.config, self._datagram)
         service = self.services[name] = Service(log, fanout, self.config)
         self._by_stream[log.stream] = service
         return service
+
+    def _taken(self, publication: Publication) -> None:
+        self._history.record(publication)
+        self._on_taken(publication)
 
     def publish(self, publication: Publication) -> bool:
         """Take a message from this node itself; False when the buffer is full or the service unknown."""

@@ -1,7 +1,7 @@
 """Where messages come from that a subscriber without gaps still lacks when it changes its distributor.
 
-A distributor first looks into its own log; a service that has an archive may give it another `History`, which
-is asked for what the log no longer holds. What neither has is a gap, and the subscriber is told so.
+A distributor first looks into its own log; then into its `History`, which is told every message that enters
+the log and may keep it longer, as an archive does. What neither has is a gap, and the subscriber is told so.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ Found = Callable[[Sequence[Publication]], None]
 class History(Protocol):
     """Past messages of services, by source and number."""
 
+    def record(self, publication: Publication) -> None:
+        """A message has entered the distributor's log."""
+        ...
+
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
         """Call `found` once, now or later, with messages `first`, `first + 1`... as far as there are any.
 
@@ -27,6 +31,9 @@ class History(Protocol):
 
 class NoHistory:
     """Nothing is kept beyond the distributors' logs."""
+
+    def record(self, publication: Publication) -> None:
+        pass
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
         found(())

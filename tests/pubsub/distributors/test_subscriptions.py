@@ -201,11 +201,14 @@ def test_a_slow_subscriber_without_gaps_holds_back_publishers_until_it_is_given_
 
 
 class Archive:
-    """Remembers everything that a test gives it."""
+    """Remembers everything."""
 
     def __init__(self) -> None:
         self.messages: dict[tuple[bytes, int], Publication] = {}
         self.asked = 0
+
+    def record(self, publication: Publication) -> None:
+        self.messages[publication.source, publication.sequence] = publication
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
         self.asked += 1
@@ -232,7 +235,6 @@ def test_what_distributors_no_longer_hold_comes_from_a_history() -> None:
     sizes: Sequence[int] = (10, 5000, 20)
     for size in sizes:
         publisher.core.publish(b"m" * size)
-    archive.messages = {(one.source, one.sequence): one for one in publisher.core._kept.values()}
     theatre.run(15.0)
     theatre.heal()
     theatre.run(10.0)

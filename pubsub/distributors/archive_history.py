@@ -1,0 +1,150 @@
+"""A history of services in a store of `pubsub.archive`: what distributors let go of is still found there.
+
+    store = open_store("sqlite:///services.db")
+    async with ArchiveHistory(store, retention=Retention(max_bytes=10**9)) as history:
+        async with Distributor(["ticker"], history=history) as distributor: ...
+
+Each message that enters a distributor's log is stored. A subscriber without gaps that comes back after the
+distributors' memory or patience has ended gets the rest from here, as long as the retention keeps it.
+Publishers do not wait for the disk: what was not synced when the process crashed is missing here, and the
+other distributors of the group have their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from pubsub.archive.store import (
+    Append,
+    Change,
+    GroupCommit,
+    Retention,
+    Store,
+    StoreError,
+    plan_drop,
+)
+from pubsub.archive.store.changes import StoredEvent
+from pubsub.archive.store.sequence_ranges import Span
+from pubsub.distributors.messages import Publication
+from pubsub.distributors.protocol.history import Found
+
+TOPIC = "/services/"
+"""Before a service's name, what the store calls it."""
+
+RETENTION_SECONDS = 5.0
+"""How often what may be forgotten is looked for."""
+
+_log = logging.getLogger(__name__)
+
+
+class ArchiveHistory:
+    """Records and finds messages; `blocking` stores are kept off the event loop."""
+
+    def __init__(self, store: Store, retention: Retention | None = None) -> None:
+        """The store is this object's to close; one distributor has one."""
+        self._store = store
+        self._retention = retention or Retention()
+        self._commit = GroupCommit(store)
+        self._sequences: dict[str, int] = {}
+        self._upkeep: asyncio.Task[None] | None = None
+        self._asking: dict[asyncio.Task[None], None] = {}
+        self._failed = False
+
+    async def __aenter__(self) -> Self:
+        self._upkeep = asyncio.get_running_loop().create_task(self._forget_old())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        tasks = [*self._asking, *([self._upkeep] if self._upkeep is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._commit.close()
+        self._store.close()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the store cannot be written any more, so that nothing is recorded."""
+        return self._failed
+
+    def record(self, publication: Publication) -> None:
+        """Store a message, soon; what is stored already is left as it is."""
+        topic = TOPIC + publication.service
+        sequence = self._sequences.get(topic)
+        if sequence is None:
+            sequence = self._store.last_sequence(topic)
+        event = StoredEvent(
+            topic,
+            sequence + 1,
+            publication.source + publication.sequence.to_bytes(8, "big"),
+            publication.source,
+            publication.sequence,
+            time.time(),
+            publication.data,
+        )
+        self._sequences[topic] = sequence + 1
+        self._submit([Append(event)])
+
+    def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
+        task = asyncio.get_running_loop().create_task(
+            self._find(service, source, Span(first, last), found)
+        )
+        self._asking[task] = None
+        task.add_done_callback(self._asking.pop)
+
+    async def _find(self, service: str, source: bytes, span: Span, found: Found) -> None:
+        try:
+            if self._store.blocking:
+                run = asyncio.get_running_loop().run_in_executor
+                events = await run(None, self._store.by_catenation, TOPIC + service, source, span)
+            else:
+                events = self._store.by_catenation(TOPIC + service, source, span)
+        except StoreError as error:
+            _log.error("the history of %s cannot be read: %s", service, error)
+            events = []
+        found(_consecutive(service, span.first, events))
+
+    def _submit(self, changes: Sequence[Change]) -> None:
+        if self._failed:
+            return
+        try:
+            self._commit.submit(changes).add_done_callback(self._done)
+        except StoreError as error:
+            self._fail(error)
+
+    def _done(self, written: asyncio.Future[None]) -> None:
+        error = None if written.cancelled() else written.exception()
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failed:
+            self._failed = True
+            _log.error("the history records nothing any more: %s", error)
+
+    async def _forget_old(self) -> None:
+        while not self._retention.is_unlimited:
+            await asyncio.sleep(RETENTION_SECONDS)
+            for topic in list(self._sequences):
+                drop = plan_drop(self._store, topic, self._retention, time.time())
+                if drop is not None:
+                    self._submit([drop])
+
+
+def _consecutive(service: str, first: int, events: list[StoredEvent]) -> list[Publication]:
+    """The messages from `first` on, up to the first that is missing."""
+    result: list[Publication] = []
+    for event in events:
+        if event.catenation == first + len(result):
+            result.append(Publication(service, event.publisher, event.catenation, event.body))
+    return result
