@@ -90,6 +90,7 @@ class Node:
             self._trace.of_node(attachment.contact.id)
         self._run = entropy().randbytes(RUN_BYTES)
         self._id = attachment.contact.id
+        self._is_eager = config.is_eager
         self._link = EventLink(attachment, acknowledged=config.links == "channel")
         services = Services(
             control=attachment.control,
@@ -248,7 +249,7 @@ class Node:
             raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
         if dissemination not in (None, "eager", "lazy"):
             raise UsageError(f'dissemination is "eager" or "lazy", not {dissemination!r}')
-        eager = self.config.is_eager if dissemination is None else dissemination == "eager"
+        eager = self._is_eager if dissemination is None else dissemination == "eager"
         packed = pack_data(data)
         topic = Topic.of(topic)
         self._attached()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
@@ -66,8 +67,7 @@ class Services:
     dissemination: DisseminationFactory = EagerGossip
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(NamedTuple):
     """Where an event went from here: members of the community, and super-processes, by topic."""
 
     members: Sequence[Contact]

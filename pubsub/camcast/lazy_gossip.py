@@ -1,20 +1,21 @@
 """Dissemination that sends an event once and only names it elsewhere.
 
-Whoever has an event for the first time passes it on to every member that eager gossip would, and to the
-rest of its table besides. But a member that has a run's events from elsewhere is not sent them: it is told
-their ids, many at a time, and fetches what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007).
+Whoever has an event for the first time passes it on to every member that eager gossip would. But a member
+that has a run's events from elsewhere is not sent them. All members of the table are told the events' ids,
+many at a time, and fetch what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007).
 
-At first every link carries the events of a publisher's run. A process that is sent one a second time asks for
-that link to be *pruned*: from then on it announces. One link is never pruned, that from the *parent*: the
-publisher if it sends directly, else the process from which the run's first event came. So the links that
-carry events become a tree of first arrivals with the publisher at its root. An event that was announced and
-has not come is fetched from whoever announced it, who becomes the parent.
+At first every link carries the events of a publisher's run. A process that is sent one a second time asks
+for that link to be *pruned*: from then on it only announces. One link is never pruned, that from the
+*parent*: the publisher if it sends directly, else the process from which the run's first event came. So the
+links that carry events become a tree of first arrivals with the publisher at its root. An event that was
+announced and has not come is fetched from whoever announced it, who becomes the parent.
 
 What is promised is what eager gossip promises, and by the same argument: each process tells everyone it
-would have sent to, so everyone hears of an event who would have received it. It then gets it as long as one
-of those who announced it is alive, a member, and has kept it; each keeps the latest events for
-`keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind it in the tree `announce_delay` +
-`fetch_delay` and a round trip, once. Announcements, like events, go only to those who promise to be members.
+would have sent to, so everyone hears of an event who would have received it, and of one that was lost on the
+way besides. It then gets it as long as one of those who announced it is alive, a member, and has kept it.
+Each keeps the latest events for `keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind
+it in the tree `announce_delay` + `fetch_delay` and a round trip, once. Announcements, like events, go only
+to those who promise to be members.
 
 Into a super-community events come at several places at once, so no tree suits them all: there, and if its
 publisher asked for it, an event is gossiped eagerly. All processes of a community must know this strategy.
@@ -44,16 +45,16 @@ MOST_PRUNES = 1024
 
 
 class _Route:
-    """Where a run's events go from here: which members are sent them, and which are told of them."""
+    """Where a run's events go from here: some members are sent them, and all are told of them."""
 
-    __slots__ = ("announced", "fanout", "known_to", "news", "sent", "table")
+    __slots__ = ("fanout", "known_to", "news", "sent", "table", "told")
 
     def __init__(self, table: tuple[Contact, ...], fanout: int, known_to: PeerId | None) -> None:
         self.table = table
         self.fanout = fanout
         self.known_to = known_to
         self.sent: list[Contact] = []
-        self.announced: list[Contact] = []
+        self.told: list[Contact] = []
         self.news = Ranges()
 
 
@@ -137,7 +138,7 @@ class LazyGossip:
             self._came_from(run, gossips, sender)
         self._kept.add(gossips, now)
         route = self._route(run, publisher, sender)
-        if route.announced:
+        if route.told:
             if not route.news:
                 self._news.append((run_id, route))
                 if self._timer is None:
@@ -221,10 +222,8 @@ class LazyGossip:
         sent = [member for member in candidates if member.id not in run.wants]
         if len(sent) > fanout:
             sent = neighbourhood.random.sample(sent, fanout)
-        sent += [member for member in candidates if run.wants.get(member.id)]
-        chosen = {member.id: None for member in sent}
-        route.sent = sent
-        route.announced = [member for member in candidates if member.id not in chosen]
+        route.sent = sent + [member for member in candidates if run.wants.get(member.id)]
+        route.told = candidates
         return route
 
     def _receive_prune(self, sender: Contact, prune: Prune) -> None:
@@ -244,9 +243,9 @@ class LazyGossip:
             route.news = Ranges()
             for part in parts:
                 message = Announce(self._topic, run_id, part)
-                for member in route.announced:
+                for member in route.told:
                     self._neighbourhood.tell(member, message)
-                self._announced.value += sum(part[1::2]) * len(route.announced)
+                self._announced.value += sum(part[1::2]) * len(route.told)
 
     def _receive_announcement(self, sender: Contact, run_id: bytes, numbers: range) -> None:
         run = self._runs.get(run_id)

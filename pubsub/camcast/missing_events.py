@@ -2,8 +2,8 @@
 
 An event is usually on its way already when it is announced. So it is fetched only `fetch_delay` after the
 announcement, and not while earlier events of its run keep coming: then it is in the queue behind them. Each
-of those who announced it is asked in turn, and twice at most, with five times `fetch_delay` to answer; then
-the event is given up, and counted.
+of those who announced it is asked in turn, three times at most, and has five times `fetch_delay` to answer;
+then the event is given up, and counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_ANNOUNCEMENTS = 4096
 MOST_ANNOUNCERS = 6
 """Members that are remembered to have an event."""
 
-ROUNDS = 2
+ROUNDS = 3
 """How often each of them is asked."""
 
 MOST_ASKED = 1024

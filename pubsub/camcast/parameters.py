@@ -65,7 +65,7 @@ class Parameters:
     duplicate_capacity: int = 100_000
     """The most events remembered per community, about 150 bytes each; the oldest are forgotten."""
 
-    announce_delay: float = 0.05
+    announce_delay: float = 0.1
     """Lazy dissemination: ids of events are gathered for so long before they are announced."""
 
     fetch_delay: float = 0.1

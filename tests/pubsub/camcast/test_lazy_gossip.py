@@ -217,7 +217,7 @@ def test_what_a_peer_invents_is_counted_and_dropped() -> None:
     one.process.receive(other.contact, Fetch(TOPIC, run, (1, 10)))
     troupe.stage.run_for(10)
     assert one.drops("not_fetched") == 10
-    assert other.metrics.counter("events_not_kept", "").value == 20
+    assert other.metrics.counter("events_not_kept", "").value == 30
 
 
 @pytest.mark.parametrize("mode", list(Mode))
