@@ -35,6 +35,8 @@ class Received:
     """What a subscriber reports."""
 
     events: int
+    asked_at: float
+    """When it began to subscribe."""
     first_at: float
     last_at: float
     cpu: float
@@ -64,16 +66,19 @@ async def _subscriber(pipe: Connection, kind: Kind, name: str, first: str | None
             work = await asyncio.to_thread(pipe.recv)
             if work is None:
                 return
+            asked_at = time.monotonic()
             if kind == "best effort":
                 async with node.subscribe(TOPIC, queue=1_000_000) as plain:
-                    await _receive(pipe, plain, work)
+                    await _receive(pipe, plain, work, asked_at)
             else:
                 durable = node.subscribe(TOPIC, durable=name, since="now", delivery=kind)
                 async with durable as events:
-                    await _receive(pipe, events, work)
+                    await _receive(pipe, events, work, asked_at)
 
 
-async def _receive(pipe: Connection, events: AsyncIterator[Event], work: Work) -> None:
+async def _receive(
+    pipe: Connection, events: AsyncIterator[Event], work: Work, asked_at: float
+) -> None:
     pipe.send("ready")
     tally, cpu = Tally(work), time.process_time()
 
@@ -87,7 +92,9 @@ async def _receive(pipe: Connection, events: AsyncIterator[Event], work: Work) -
     await tally.kept_up(receive())
     last_at = time.monotonic()
     used = time.process_time() - cpu
-    pipe.send(Received(tally.received, tally.first_at, last_at, used, tuple(tally.latencies)))
+    pipe.send(
+        Received(tally.received, asked_at, tally.first_at, last_at, used, tuple(tally.latencies))
+    )
 
 
 def publisher(pipe: Connection, kind: Kind, first: str | None) -> None:

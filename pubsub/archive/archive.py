@@ -46,7 +46,6 @@ from pubsub.archive.store import (
     Retention,
     Store,
     StoreError,
-    plan_drop,
 )
 from pubsub.archive.store.opening import open_store
 from pubsub.node import Node
@@ -362,15 +361,10 @@ class Archive:
     async def _forget_old(self) -> None:
         if self._retention.is_unlimited:
             return
-        assert self._store is not None
-        now = _wall_clock()
         while not self._has_failed:
             await asyncio.sleep(RETENTION_SECONDS)
             for topic in self.topics.values():
-                if topic.entities.all_matched or self._retention.drop_unseen:
-                    drop = plan_drop(self._store, topic.topic, self._retention, now())
-                    if drop is not None:
-                        self._commit([drop], lambda: None)
+                topic.forget_old(self._retention)
 
 
 def _settle(future: asyncio.Future[T], result: T) -> None:

@@ -172,8 +172,9 @@ class DurableSubscription:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None and not self._ended:
-            self._done()
+        if not self._ended:
+            if kind is None:
+                self._done()
             await self._say_goodbye()
         await self._close()
 

@@ -6,7 +6,7 @@ it is matched for it. `pubsub.archive.protocol.notifier` sends the events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgpack
@@ -21,8 +21,17 @@ from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import DEREGISTERED, MOVED, Invoice, Marks, Register
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import AdvanceSync, Change, Deregister, Note, PutProfile
+from pubsub.archive.store.changes import (
+    AdvanceSync,
+    Change,
+    Deregister,
+    Drop,
+    Gap,
+    Note,
+    PutProfile,
+)
 from pubsub.archive.store.changes import Register as RegisterEntity
+from pubsub.archive.store.sequence_ranges import Span
 
 PROFILE = "interest"
 MATCHED = "matched/"
@@ -247,6 +256,17 @@ class Entities:
             entity.granted = max(entity.granted, sync)
 
         self._world.commit([AdvanceSync(topic, entity.name, entity.done), note], safe)
+
+    def give_up(self, spans: Sequence[Span]) -> None:
+        """Events with these numbers are lost: whoever may have waited for them is told of the gap."""
+        topic = self._world.topic
+        gaps = tuple(
+            Gap(entity.name, span, span.last - span.first + 1)
+            for entity in self.all.values()
+            for span in spans
+            if span.last > entity.done
+        )
+        self._world.commit([Drop(topic, tuple(spans), gaps)], self.notify)
 
     # Notifying.
 

@@ -104,6 +104,12 @@ class Inventory:
                 end = min(end, max(span.first - 1, cursor))
         return [event for event in events if event.sequence <= end], end
 
+    def forget(self, spans: Iterable[Span]) -> None:
+        """Events with these numbers have been removed."""
+        for span in spans:
+            for number in [one for one in self._recent if span.first <= one <= span.last]:
+                self._recent_bytes -= len(self._recent.pop(number).body)
+
     def damaged(self) -> list[Span]:
         """Numbers of events that were stored and cannot be read. A torn batch is none: nobody was told of
         it."""

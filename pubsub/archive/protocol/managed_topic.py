@@ -27,6 +27,7 @@ from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, O
 from pubsub.archive.protocol.replication import Replication, Row
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
+from pubsub.archive.store.retention import Retention, plan_drop
 
 LOAD_SECONDS = 5.0
 """The load is a mean over about so long."""
@@ -63,6 +64,7 @@ class ManagedTopic:
             updates=lambda: self.exchange.number,
             on_info=self.exchange.met,
             destinations=self._destinations_of,
+            on_hopeless=self.entities.give_up,
         )
         self._bases: dict[bytes, int] = {}
         self._staged: dict[bytes, None] = {}
@@ -80,6 +82,15 @@ class ManagedTopic:
         """`alone`: as far as anybody knows, there is no other replica."""
         self.replication.start(alone)
         self._settle()
+
+    def forget_old(self, retention: Retention) -> None:
+        """Remove what the retention allows to. Nothing that a registered entity waits for, unless it says so;
+        nor while somebody still reads what was archived before it was registered."""
+        if not (self.entities.all_matched or retention.drop_unseen):
+            return
+        drop = plan_drop(self.world.store, self.topic, retention, self.world.clock())
+        if drop is not None:
+            self.world.commit([drop], lambda: self.inventory.forget(drop.spans))
 
     def farewell(self) -> None:
         """Send publishers and subscribers to another archive."""

@@ -45,9 +45,11 @@ class Replication:
         updates: Callable[[], int],
         on_info: Callable[[Peer, ReplicaInfo, bool], None],
         destinations: Callable[[bytes], tuple[str, ...]],
+        on_hopeless: Callable[[list[Span]], None],
     ) -> None:
         """`take` stores another replica's events as far as they are next in their streams. `on_safe`: these
-        streams are safe on more replicas than before. `on_info`: a sign of life came."""
+        streams are safe on more replicas than before. `on_info`: a sign of life came. `on_hopeless`: these
+        numbers are damaged, and there is no replica that could have them."""
         self._world = world
         self._inventory = inventory
         self._here = here
@@ -57,6 +59,7 @@ class Replication:
         self._updates = updates
         self._on_info = on_info
         self._destinations = destinations
+        self._on_hopeless = on_hopeless
         self.table = ReplicaTable(world)
         self.is_ready = False
         self.has_left = False
@@ -305,11 +308,15 @@ class Replication:
 
     def _ask_for_repair(self) -> None:
         damaged = self._inventory.damaged()
+        if not damaged:
+            return
         live = list(self.table.live())
-        if damaged and live:
+        if live:
             peer = live[self._world.context.random.randrange(0, len(live))]
             spans = tuple((span.first, span.last) for span in damaged)
             self._invoice(peer, (), repair=spans)
+        elif not self.table.peers and self.is_ready:
+            self._on_hopeless(damaged)
 
     def _send_repairs(self, peer: Peer, spans: Iterable[tuple[int, int]]) -> None:
         """Find the events that a replica has under these numbers, as it told, and send them."""

@@ -16,7 +16,8 @@ from pubsub import Node
 from pubsub.archive.archive import Archive
 from pubsub.archive.durable_event import DurableEvent
 from pubsub.archive.durable_subscription import DurableSubscription
-from pubsub.archive.errors import DurableUsageError, NoArchiveFound, NotSafe
+from pubsub.archive.errors import ArchiveError, DurableUsageError, NoArchiveFound, NotSafe
+from pubsub.archive.store import Retention
 from pubsub.archive.store.append_files import AppendFileStore
 
 PORT = 4000
@@ -217,5 +218,81 @@ def test_a_position_kept_by_the_application_makes_a_crash_unseen() -> None:
         async with reader.subscribe("/soccer", durable="exact", resume=position) as events:
             done += [event.data for event in await take(events, 13)]
         assert done == [*range(20)]
+
+    play(main)
+
+
+@pytest.mark.parametrize("drop_unseen", [False, True])
+def test_retention_keeps_what_somebody_waits_for_or_tells_of_the_gap(drop_unseen: bool) -> None:
+    async def main(world: World) -> None:
+        retention = Retention(max_count=5, drop_unseen=drop_unseen)
+        archive = await world.archive("/soccer", retention=retention)
+        node = await world.node()
+        async with node.subscribe("/soccer", durable="away"):
+            pass
+        for number in range(20):
+            await node.publish("/soccer", number, durable=True)
+        await asyncio.sleep(12)
+        assert archive.status()["/soccer"]["events"] == (5 if drop_unseen else 20)
+        async with node.subscribe("/soccer", durable="away") as events:
+            first = 15 if drop_unseen else 0
+            taken = await take(events, 20 - first)
+            assert [event.data for event in taken] == [*range(first, 20)]
+            assert bool(events.gaps) == drop_unseen
+            assert (taken[0].missed >= 15) == drop_unseen
+        await asyncio.sleep(12)
+        assert archive.status()["/soccer"]["events"] == 5
+
+    play(main)
+
+
+def test_a_name_that_leaves_is_forgotten() -> None:
+    async def main(world: World) -> None:
+        archive = await world.archive("/soccer")
+        node = await world.node()
+        async with node.subscribe("/soccer", durable="scores") as events:
+            await events.leave()
+        assert not archive.status()["/soccer"]["subscribers"]
+        await node.publish("/soccer", "unheard", durable=True)
+        async with node.subscribe("/soccer", durable="scores") as events:
+            await node.publish("/soccer", "heard", durable=True)
+            assert [event.data for event in await take(events, 1)] == ["heard"]
+
+    play(main)
+
+
+def test_an_exception_leaves_the_event_in_hand_to_be_delivered_again() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node = await world.node()
+        for number in range(3):
+            await node.publish("/soccer", number, durable=True)
+
+        async def fail_at_the_second() -> None:
+            async with node.subscribe("/soccer", durable="s", since="beginning") as events:
+                async for event in events:
+                    if event.data == 1:
+                        raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fail_at_the_second()
+        async with node.subscribe("/soccer", durable="s") as events:
+            again = await take(events, 2)
+            assert [event.data for event in again] == [1, 2]
+            assert again[0].redelivered
+
+    play(main)
+
+
+def test_a_store_that_fails_stops_the_archive_and_nothing_is_acknowledged() -> None:
+    async def main(world: World) -> None:
+        archive = await world.archive("/soccer")
+        node = await world.node()
+        await node.publish("/soccer", 1, durable=True)
+        world.disks[0].cut_power_at(world.disks[0].operations + 1)
+        with pytest.raises(NotSafe):
+            await node.publish("/soccer", 2, durable=True, deadline=5)
+        with pytest.raises(ArchiveError, match="its store failed"):
+            await archive.failed()
 
     play(main)

@@ -209,3 +209,22 @@ def test_a_flipped_bit_is_found_and_repaired_from_another_replica() -> None:
     subscribe(sim)
     sim.stage.run_for(20)
     check(sim)
+
+
+def test_a_flipped_bit_without_a_replica_is_told_as_a_gap() -> None:
+    sim = Simulation(5)
+    reader = subscribe(sim)
+    sim.stage.run_for(2)
+    reader.crash()
+    publish(sim, 40)
+    sim.stage.run_for(5)
+    (archive,) = sim.archives
+    archive.crash()
+    (log,) = [path for path in archive.disk.image() if path.endswith(".log")]
+    archive.disk.flip(log, 8 * 3000)
+    archive.start()
+    reader.start()
+    sim.stage.run_for(30)
+    assert len(reader.gaps) == 1
+    assert len(lost(sim.history, "exact")) == 1
+    assert len(reader.deliveries) == 39
