@@ -46,7 +46,7 @@ ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
 SEARCH_SECONDS = 10.0
 """Between two searches for others that have pieces of a file."""
-UNSAFE_PIECES = 16
+UNSAFE_PIECES = 12
 """Pieces on their way to an archive at one time."""
 _MESSAGES = (Holds, Wanted, Piece, PieceHashes)
 

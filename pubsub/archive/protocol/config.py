@@ -42,6 +42,10 @@ class DurableConfig:
     unread: int = 8_192
     """Events that a subscriber is sent beyond those that its application is done with."""
 
+    window_bytes: int = 3 * 1024 * 1024
+    """The most bytes of events on their way to one archive, replica or subscriber, or there and not done
+    with, unless one event alone has more; less than a channel buffers (`ChannelConfig.send_buffer`)."""
+
     batch: int = 256
     """The most events in one message."""
 
@@ -52,7 +56,16 @@ class DurableConfig:
         for name in ("retry", "patience", "heartbeat", "listen", "grace"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
-        for name in ("buffer", "spare", "spare_bytes", "window", "unread", "batch", "batch_bytes"):
+        for name in (
+            "buffer",
+            "spare",
+            "spare_bytes",
+            "window",
+            "window_bytes",
+            "unread",
+            "batch",
+            "batch_bytes",
+        ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
         if self.patience <= self.heartbeat:

@@ -46,8 +46,10 @@ class Session:
     """The highest number that the subscriber says it has."""
     previous: int = 0
     """The last number that the subscriber was notified of."""
-    offered: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-    """Notified and not done with: stream and catenation number, by sequence number."""
+    offered: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
+    """Notified and not done with: stream, catenation number and bytes sent, by sequence number."""
+    offered_bytes: int = 0
+    """Of all of them together."""
     outstanding: dict[int, None] = field(default_factory=dict)
     """Those among them that the subscriber has not acknowledged; the dissemination table's record."""
 
@@ -56,12 +58,17 @@ class Session:
         """As far as there is no hole in what was acknowledged."""
         return next(iter(self.outstanding)) - 1 if self.outstanding else self.cursor
 
-    def offer(self, sequence: int, stream: bytes, catenation: int) -> int:
+    def offer(self, sequence: int, stream: bytes, catenation: int, size: int) -> int:
         """Note an event that the subscriber is notified of; the number of the one before it."""
         previous, self.previous = self.previous, sequence
-        self.offered[sequence] = (stream, catenation)
+        self.offered[sequence] = (stream, catenation, size)
+        self.offered_bytes += size
         self.outstanding[sequence] = None
         return previous
+
+    def is_sent_whole(self, sequence: int) -> bool:
+        """Whether the event goes with its notification, as nobody else may bring it."""
+        return self.ordered or sequence <= self.live_from
 
     def acknowledge(self, spans: Iterable[tuple[int, int]]) -> None:
         """Strike what the subscriber says it has; numbers that it was not sent mean nothing."""
@@ -153,7 +160,8 @@ class Dissemination:
         self.sync = max(self.sync, done)
         if session is not None:
             for sequence in [one for one in session.offered if one <= done]:
-                stream, catenation = session.offered.pop(sequence)
+                stream, catenation, size = session.offered.pop(sequence)
+                session.offered_bytes -= size
                 self.progress.raise_to(stream, catenation)
                 self.covered.raise_to(stream, catenation)
         return True

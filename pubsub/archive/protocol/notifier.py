@@ -26,6 +26,9 @@ QUIET = 4
 """So many times the grace after the last notification, whatever was not acknowledged counts as missed; until
 then only what lies before an acknowledged number does."""
 
+READ_AT_ONCE = 16
+"""Events that are read before their size is looked at."""
+
 OnChange = Callable[[Dissemination, bool], None]
 """Called with an entity that other replicas should hear of, and whether it is gone."""
 
@@ -57,17 +60,27 @@ class Notifier:
             entity.session = None
             return
         offers: list[tuple[StoredEvent, int]] = []
-        while len(session.offered) < world.config.unread:
+        while (
+            len(session.offered) < world.config.unread
+            and session.offered_bytes < world.config.window_bytes
+        ):
             events, end = self._inventory.after(session.cursor, world.config.batch)
             if end <= session.cursor:
                 break
             for event in events:
+                if session.offered_bytes >= world.config.window_bytes:
+                    end = event.sequence - 1
+                    break
                 if self._is_for(entity, event):
-                    previous = session.offer(event.sequence, event.publisher, event.catenation)
-                    offers.append((event, previous))
+                    offers.append((event, self._offer(session, event)))
             session.cursor = end
         if offers:
             self._send(entity, session, offers, whole=False)
+
+    @staticmethod
+    def _offer(session: Session, event: StoredEvent) -> int:
+        size = len(event.body if session.is_sent_whole(event.sequence) else event.id)
+        return session.offer(event.sequence, event.publisher, event.catenation, size)
 
     def _is_for(self, entity: Dissemination, event: StoredEvent) -> bool:
         if entity.covered.covers(event.publisher, event.catenation):
@@ -90,8 +103,7 @@ class Notifier:
         world = self._world
 
         def what(event: StoredEvent) -> bytes:
-            is_whole = whole or session.ordered or event.sequence <= session.live_from
-            return event.body if is_whole else event.id
+            return event.body if whole or session.is_sent_whole(event.sequence) else event.id
 
         for batch in batches(offers, lambda offer: len(what(offer[0])), world.config):
             streams: dict[bytes, int] = {}
@@ -142,7 +154,14 @@ class Notifier:
     ) -> None:
         wanted = SequenceRanges(missing)
         numbers = [one for one in session.outstanding if one in wanted]
-        again = self._inventory.read(numbers[: self._world.config.window])
+        again: list[StoredEvent] = []
+        room = self._world.config.window_bytes
+        for start in range(0, min(len(numbers), self._world.config.window), READ_AT_ONCE):
+            if room <= 0:
+                break
+            read = self._inventory.read(numbers[start : start + READ_AT_ONCE])
+            room -= sum(len(event.body) for event in read)
+            again += read
         self._send(entity, session, [(event, 0) for event in again], whole=True)
 
     def _persist_progress(self, entity: Dissemination) -> None:

@@ -217,10 +217,21 @@ class Publisher:
             return
         safe = max(self._safe[0] if self._safe else 0, self._owed_from - 1)
         last = min(self._next - 1, safe + self._config.window)
+        if self._kept_bytes > self._config.window_bytes:
+            last = self._within_bytes(safe + 1, last)
         if self._sent < last:
             first, self._sent = self._sent + 1, last
             self._send(tuple(range(first, last + 1)))
         self._watch()
+
+    def _within_bytes(self, first: int, last: int) -> int:
+        """How far events from `first` on, at least one, are within the window's bytes."""
+        size = 0
+        for one in range(first, last + 1):
+            size += len(self._kept[one].event)
+            if size > self._config.window_bytes and one > first:
+                return one - 1
+        return last
 
     def _send(self, catenations: tuple[int, ...]) -> None:
         """Send consecutive events, of which all are kept."""

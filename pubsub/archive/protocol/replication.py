@@ -276,12 +276,18 @@ class Replication:
         if invoice.full:
             self._answer_full(peer, Frontier(invoice.have))
             streams = {stream: streams.get(stream, 0) for stream, _ in self._here}
-        room = self._world.config.window
+        room = self._room()
         rows: list[Row] = []
         for stream, have in streams.items():
             if room > len(rows) and have < self._here.get(stream):
                 rows += self._next_rows(stream, have, room - len(rows))
         self._send(peer, rows)
+
+    def _room(self) -> int:
+        """Events of the usual size that go into a window."""
+        config, topic, store = self._world.config, self._world.topic, self._world.store
+        usual = store.size(topic) // max(store.count(topic), 1)
+        return max(1, min(config.window, config.window_bytes // max(usual, 1)))
 
     def _answer_full(self, peer: Peer, theirs: Frontier) -> None:
         """A replica that catches up learns what there is to have."""

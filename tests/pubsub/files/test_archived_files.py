@@ -59,6 +59,25 @@ def test_a_receiver_that_was_away_gets_the_file_when_its_sender_is_gone(
     play(main, latency=Latency.uniform(0.002, 0.01), loss=loss)
 
 
+def test_a_large_file_does_not_overflow_what_channels_buffer(tmp_path: Path) -> None:
+    source = tmp_path / "long.mp4"
+    source.write_bytes(random.Random(2).randbytes(12_000_000))
+
+    async def main(world: World) -> None:
+        await world.node()
+        archive = await world.archive("/videos")
+        sender = await sharing(world)
+        await sender.archive(source, "/videos")
+        receiver = await sharing(world)
+        path = await receive_one(receiver, tmp_path / "in", "late")
+        assert path.read_bytes() == source.read_bytes()
+        for node in (archive.node, sender._node, receiver._node):
+            full = node.metrics.family("messages_dropped_out", "reason", "Messages not sent")
+            assert full["channel_full"] == 0
+
+    play(main, latency=Latency.uniform(0.001, 0.002))
+
+
 def test_a_durable_receiver_that_crashes_goes_on_with_what_it_had(tmp_path: Path) -> None:
     source = make_file(tmp_path)
 
