@@ -1,10 +1,10 @@
 """The examples that a reader is shown run as they are printed.
 
-Each block of Python in the README and in docs/ runs on a virtual network of its own, in an empty directory,
-beside a node at 127.0.0.1:4000 that publishes now and then, as the examples expect one. What an earlier
-block of the page imported and the constants that it set are known. An example that goes on for ever is cut
-off after a while; one that prints must have printed by then. An error is fine if the example
-names it.
+Each block of `python` in the README and in docs/ runs on a virtual network of its own, in an empty
+directory, beside a node at 127.0.0.1:4000 that publishes now and then, as the examples expect one; fragments
+are marked `py` and only compiled. What an earlier block of the page imported and the constants that it set
+are known. An example that goes on for ever is cut off after a while; one that prints must have printed by
+then. An error is fine if the example names it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import re
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from overlay.virtual import Network
 from pubsub import Node
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(py|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LONG_ENOUGH = 60.0
 RANKS_OF_A_GROUP = 3
 
@@ -35,12 +36,16 @@ class Example:
 
     text: str
     before: str
+    is_fragment: bool = False
+
+    @property
+    def code(self) -> CodeType:
+        return compile(self.text, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
     def start(self, names: dict[str, Any]) -> Coroutine[Any, Any, None] | None:
         """Run it, or give what runs it where it awaits something."""
         exec(compile(self.before, "before", "exec"), names)
-        code = compile(self.text, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        outcome = eval(code, names)
+        outcome = eval(self.code, names)
         return outcome if inspect.iscoroutine(outcome) else None
 
     async def run(self, names: dict[str, Any]) -> None:
@@ -65,9 +70,10 @@ def has_call(statement: ast.stmt) -> bool:
 def examples() -> Iterator[Any]:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         before = ""
-        for number, block in enumerate(BLOCK.finditer(page.read_text()), 1):
-            yield pytest.param(Example(block.group(1), before), id=f"{page.stem}:{number}")
-            before += imports_and_constants(block.group(1))
+        for number, (kind, text) in enumerate(BLOCK.findall(page.read_text()), 1):
+            example = Example(text, before, is_fragment=kind == "py")
+            yield pytest.param(example, id=f"{page.stem}:{number}")
+            before += imports_and_constants(text)
 
 
 async def publish_now_and_then(node: Node) -> None:
@@ -91,6 +97,8 @@ async def show(example: Example) -> None:
             if "rank=0" in example.text:
                 members = [example.of_rank(rank).run({}) for rank in range(RANKS_OF_A_GROUP)]
                 await asyncio.gather(*members)
+            elif 'listen="127.0.0.1:4000"' in example.text:
+                await example.run({})
             else:
                 await beside_a_node(example)
     except TimeoutError:
@@ -112,6 +120,9 @@ def test_an_example_runs_as_it_is_printed(
     async def main(net: Network) -> None:
         """What the example about the virtual network runs there."""
 
+    if example.is_fragment:
+        assert example.code
+        return
     if "Network(" in example.text:
         assert example.start({"main": main}) is None
     else:
