@@ -222,7 +222,7 @@ class TopicBroadcast:
             state.held.unsend(sender.id)
             self._upkeep.check_soon()
         self._hear_garbage(message)
-        if message.asks:
+        if message.asks and sender.id in self.membership.participants:
             sources = [s for statement in message.statements for s, _, _ in statement[4]]
             self._acknowledging.answer(sender, list(dict.fromkeys(sources)))
         if news:

@@ -23,16 +23,16 @@ from pubsub.topic_membership.messages import (
     Knowledge,
     NumbersOnWire,
     Row,
-    Status,
     Subscribe,
 )
 from pubsub.topic_membership.news import Item, Kind
 from pubsub.topic_membership.roster import as_bytes
 from pubsub.topic_membership.spreading import Spreading
 from pubsub.topic_membership.stable_views import StableView, TopicView
+from pubsub.topic_membership.view_watch import ViewListener, ViewWatch
 
 
-class MembershipListener(Protocol):
+class MembershipListener(ViewListener, Protocol):
     """What the protocol above is told, and asked."""
 
     def joined(self, me: Entry) -> None:
@@ -46,10 +46,6 @@ class MembershipListener(Protocol):
 
     def parted(self, peer: PeerId) -> None:
         """The channel to a participant is closed."""
-
-    def view_changed(self, view: TopicView) -> None: ...
-
-    def stable(self, view: StableView) -> None: ...
 
     def acknowledged_by(self, peer: PeerId) -> NumbersOnWire | None:
         """The messages that this participant is known to have, if anything is known."""
@@ -78,8 +74,6 @@ class TopicMembership:
         self.life = life
         self.filter = filter
         self.is_joined = False
-        self.view = TopicView((self.me,))
-        self.stable_view: StableView | None = None
         self._context = context
         self._config = config
         self._listener = listener
@@ -88,11 +82,9 @@ class TopicMembership:
         self._suspected: dict[PeerId, None] = {}
         self._unheard: dict[PeerId, None] = {}
         """Those whom this participant has not heard since it began: their channels are not open yet."""
-        self._settling: Timer | None = None
+        self._views = ViewWatch(context, config, self._knowledge, self._spreading, listener)
         self._renewing: Timer | None = None
-        self._looked_at = b""
-        self._changed_at = context.now()
-        self._version = self._serial = 0
+        self._version = 0
         self._left = False
 
     # What can be asked.
@@ -108,10 +100,18 @@ class TopicMembership:
         return as_bytes(self._knowledge.roster.digest)
 
     @property
+    def view(self) -> TopicView:
+        return self._views.view
+
+    @property
+    def stable_view(self) -> StableView | None:
+        """The last one that was reached."""
+        return self._views.stable_view
+
+    @property
     def is_stable(self) -> bool:
         """Whether the last stable view is what this participant still sees."""
-        view = self.stable_view
-        return view is not None and view.id == self._knowledge.view_fingerprint
+        return self._views.is_stable
 
     def can_talk_to(self, peer: PeerId) -> bool:
         """Whether a participant's own channel is not known to be closed."""
@@ -166,9 +166,9 @@ class TopicMembership:
         """Do nothing any more, as if crashed."""
         self.is_joined = False
         self._spreading.stop()
-        for timer in (self._settling, self._renewing):
-            if timer is not None:
-                timer.cancel()
+        self._views.stop()
+        if self._renewing is not None:
+            self._renewing.cancel()
         for entry in list(self.participants.values()):
             if entry.id != self.me:
                 self._context.unwatch(entry.contact)
@@ -179,7 +179,7 @@ class TopicMembership:
         if entry is not None and peer != self.me:
             self._take_entry(replace(entry, left=True, before=()), None)
             self._tell_all()
-            self._look_again()
+            self._views.look_again()
 
     # What the failure detector says of channels.
 
@@ -214,7 +214,7 @@ class TopicMembership:
             entry = Entry(newcomer, request.boot, False, 0, request.life, request.filter, before)
             self._take_entry(entry, None)
             self._tell_all(besides=newcomer.id)
-            self._look_again()
+            self._views.look_again()
         self._spreading.tell_everything(newcomer)
 
     def receive_knowledge(self, sender: Contact, message: Knowledge) -> None:
@@ -234,7 +234,7 @@ class TopicMembership:
             self._greet_all()
         self.heard(sender.id)
         self._compare(sender, message)
-        self._look_again()
+        self._views.look_again()
 
     def _compare(self, sender: Contact, message: Knowledge) -> None:
         row = self._knowledge.matrix.rows.get(sender.id)
@@ -295,12 +295,12 @@ class TopicMembership:
         self.is_joined = True
         self._knowledge.merge_entry(mine, self._context.now())
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._serial = self._version = 0
+        self._version = 0
         self._renew_row()
         if first:
             self._spreading.start()
         self._listener.joined(mine)
-        self._look_again()
+        self._views.look_again()
 
     def _greet_all(self) -> None:
         """Ask everybody to answer, who know each other already: tell them of this participant alone."""
@@ -312,7 +312,7 @@ class TopicMembership:
         self._renew_row(anyway=True)
         for contact in others:
             self._spreading.tell(contact, asks=True)
-        self._look_again()
+        self._views.look_again()
 
     # Knowledge.
 
@@ -354,9 +354,10 @@ class TopicMembership:
 
     def _renew_row_now(self) -> None:
         self._renewing = None
+        self._forget_those_who_left()
         if self.is_joined:
             self._renew_row()
-            self._look_again()
+            self._views.look_again()
 
     def _renew_row(self, anyway: bool = False) -> None:
         """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""
@@ -382,56 +383,6 @@ class TopicMembership:
         for contact in self._open_peers():
             if contact.id != besides:
                 self._spreading.tell(contact, always=False)
-
-    # Views.
-
-    def _look_again(self) -> None:
-        """After whatever may have changed the views."""
-        if not self.is_joined:
-            return
-        fingerprint = self._knowledge.view_fingerprint
-        if fingerprint != self._looked_at:
-            self._looked_at = fingerprint
-            self._changed_at = self._context.now()
-            members = self._knowledge.matrix.reachable(self.me)
-            if members != self.view.members:
-                self.view = TopicView(members)
-                self._listener.view_changed(self.view)
-        seen = self._knowledge.statuses.get(self.me)
-        if seen is not None and seen.sees == fingerprint:
-            self._reach_if_all_see_it(seen)
-        elif self._settling is None:
-            self._settling = self._context.call_later(self._config.settle, self._settled)
-
-    def _settled(self) -> None:
-        """If nothing has changed for a while, say which view this participant sees."""
-        self._settling = None
-        if not self.is_joined:
-            return
-        wait = self._changed_at + self._config.settle - self._context.now()
-        if wait > 0.001:
-            self._settling = self._context.call_later(wait, self._settled)
-            return
-        self._forget_those_who_left()
-        reached = self.stable_view.id if self.stable_view is not None else b""
-        self._serial += 1
-        fingerprint = self._knowledge.view_fingerprint
-        status = Status(self.me, self.boot, self._serial, fingerprint, reached)
-        self._knowledge.merge_status(status)
-        self._spreading.changed(Item(Kind.STATUS, self.me))
-        self._reach_if_all_see_it(status)
-
-    def _reach_if_all_see_it(self, mine: Status) -> None:
-        if self.stable_view is not None and self.stable_view.id == mine.sees:
-            return
-        statuses = self._knowledge.statuses
-        for member in self.view.members:
-            status = statuses.get(member)
-            if status is None or status.sees != mine.sees:
-                return
-        boots = tuple(self.participants[member].boot for member in self.view.members)
-        self.stable_view = StableView(mine.sees, self.view.members, boots)
-        self._listener.stable(self.stable_view)
 
     def _forget_those_who_left(self) -> None:
         before = self._context.now() - self._config.remember_left

@@ -78,16 +78,15 @@ class Row:
 @message(0x63)
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Which view the owner sees, as the fingerprint of all it knows, and which one it has reached last."""
+    """Which view the owner sees, as the fingerprint of all that decides it."""
 
     owner: PeerId
     boot: int
     serial: int
     sees: bytes
-    reached: bytes
 
     def __post_init__(self) -> None:
-        if len(self.sees) > FINGERPRINT_BYTES or len(self.reached) > FINGERPRINT_BYTES:
+        if len(self.sees) != FINGERPRINT_BYTES:
             raise UsageError("a fingerprint has 8 bytes")
 
 

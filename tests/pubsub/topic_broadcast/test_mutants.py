@@ -15,9 +15,8 @@ from pubsub.topic_broadcast.collecting import Collecting
 from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.matrix import Matrix
-from pubsub.topic_membership.membership import TopicMembership
 from pubsub.topic_membership.messages import Row
-from pubsub.topic_membership.stable_views import StableView
+from pubsub.topic_membership.view_watch import ViewWatch
 from tests.pubsub.topic_broadcast.checks import violations
 from tests.pubsub.topic_broadcast.troupe import MemoryLog
 
@@ -28,17 +27,15 @@ SEEDS = 40
 
 
 def reaches_a_view_that_others_do_not_see_yet(patch: pytest.MonkeyPatch) -> None:
-    look_again = TopicMembership._look_again
+    look_again = ViewWatch.look_again
 
-    def reach(self: TopicMembership) -> None:
+    def reach(self: ViewWatch) -> None:
         look_again(self)
-        seen = self._knowledge.view_fingerprint
-        if self.is_joined and (self.stable_view is None or self.stable_view.id != seen):
-            boots = tuple(self.participants[member].boot for member in self.view.members)
-            self.stable_view = StableView(seen, self.view.members, boots)
+        if not self.is_stable:
+            self.stable_view = self._seen(self._knowledge.view_fingerprint)
             self._listener.stable(self.stable_view)
 
-    patch.setattr(TopicMembership, "_look_again", reach)
+    patch.setattr(ViewWatch, "look_again", reach)
 
 
 def keeps_the_oldest_row_as_printed_in_line_50(patch: pytest.MonkeyPatch) -> None:

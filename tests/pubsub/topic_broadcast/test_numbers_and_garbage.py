@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub.topic_broadcast.garbage import Garbage
@@ -11,6 +11,7 @@ from pubsub.topic_broadcast.numbers import FARTHEST, Numbers
 SOME = st.lists(st.integers(1, 60), max_size=60)
 
 
+@settings(deadline=None)
 @given(SOME, st.integers(0, 30), SOME)
 def test_numbers_are_a_set(added: list[int], mark: int, above: list[int]) -> None:
     numbers = Numbers()
@@ -40,6 +41,7 @@ def test_at_most_so_many_are_remembered_one_by_one() -> None:
     assert numbers.wire() == (19, ())
 
 
+@settings(deadline=None)
 @given(SOME, SOME)
 def test_garbage_is_a_set_whatever_order_it_is_collected_in(
     mine: list[int], theirs: list[int]

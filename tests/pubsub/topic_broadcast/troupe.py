@@ -305,7 +305,10 @@ class Troupe:
         return False
 
     def _end(self, actor: Actor) -> None:
-        if actor.alive and self.actors[actor.number] is actor:
+        """Let one that has left go, when its goodbyes have arrived."""
+        if any(one.sender is actor and one.receiver.alive for one in self._waiting):
+            self.stage.call_at(self.stage.now + 1.0, lambda: self._end(actor))
+        elif actor.alive and self.actors[actor.number] is actor:
             actor.alive = False
             self.stage.crash(actor.contact)
             self._lose_what_waits(actor)

@@ -1,0 +1,163 @@
+"""Knowledge merges in any order to the same result, and only what changed is told."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.contact import PeerId
+from overlay.virtual.stage import numbered_contact
+from overlay.wire import WireError, decode, encode
+from pubsub.topic_membership.knowledge import TopicKnowledge
+from pubsub.topic_membership.matrix import Matrix
+from pubsub.topic_membership.messages import Entry, Knowledge, Row, Status, Subscribe
+from pubsub.topic_membership.news import Item, Kind, News
+from pubsub.topic_membership.roster import Roster
+
+PEERS = [numbered_contact(number).id for number in range(8)]
+
+entries = st.builds(
+    lambda number, boot, left, revision: Entry(
+        numbered_contact(number), boot, left, revision, boot, "", ()
+    ),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.booleans(),
+    st.integers(0, 2),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(entries, max_size=12), st.randoms(use_true_random=False))
+def test_rosters_that_saw_the_same_entries_are_equal(
+    seen: list[Entry], chance: random.Random
+) -> None:
+    one, other = Roster(100), Roster(100)
+    for entry in seen:
+        one.merge(entry, 0.0)
+    shuffled = seen * 2
+    chance.shuffle(shuffled)
+    for entry in shuffled:
+        other.merge(entry, 0.0)
+    assert one.joined == other.joined
+    assert one.digest == other.digest
+    assert list(map(one.get, PEERS)) == list(map(other.get, PEERS))
+
+
+def test_a_later_boot_brings_back_who_left_and_an_earlier_one_does_not() -> None:
+    roster = Roster(10)
+    contact = numbered_contact(0)
+    assert roster.merge(Entry(contact, 5, True, 0, 1, "", ()), 0.0)
+    assert not roster.merge(Entry(contact, 5, False, 9, 1, "", ()), 0.0)
+    assert not roster.merge(Entry(contact, 4, False, 0, 1, "", ()), 0.0)
+    assert roster.merge(Entry(contact, 6, False, 0, 1, "", ()), 0.0)
+    assert list(roster.joined) == [contact.id]
+
+
+def test_a_full_roster_refuses_one_more_and_forgets_those_who_left_long_ago() -> None:
+    roster = Roster(2)
+    for number in range(2):
+        assert roster.merge(Entry(numbered_contact(number), 1, True, 0, 1, "", ()), float(number))
+    assert not roster.merge(Entry(numbered_contact(2), 1, False, 0, 1, "", ()), 5.0)
+    assert roster.forget_left(before=0.5) == [PEERS[0]]
+    assert roster.merge(Entry(numbered_contact(2), 1, False, 0, 1, "", ()), 5.0)
+
+
+def matrix(closed: dict[int, list[int]]) -> Matrix:
+    made = Matrix()
+    for owner, peers in closed.items():
+        made.merge(Row(PEERS[owner], 1, 1, tuple(PEERS[peer] for peer in peers)))
+    return made
+
+
+def numbers(peers: tuple[PeerId, ...]) -> list[int]:
+    return sorted(PEERS.index(peer) for peer in peers)
+
+
+def test_reachable_are_all_that_a_chain_of_open_channels_leads_to() -> None:
+    chain = matrix({0: [2, 3], 1: [3], 2: [0], 3: [0, 1]})  # 0 - 1 - 2 - 3
+    assert numbers(chain.reachable(PEERS[0])) == [0, 1, 2, 3]
+    assert chain.is_open(PEERS[1], PEERS[2])
+    assert not chain.is_open(PEERS[0], PEERS[2])
+    cut = matrix({0: [2, 3], 1: [3], 2: [0, 1], 3: [0, 1]})
+    assert numbers(cut.reachable(PEERS[0])) == [0, 1]
+    assert numbers(cut.reachable(PEERS[3])) == [2, 3]
+
+
+def test_one_end_that_says_closed_closes_a_channel_and_one_without_a_row_is_not_reachable() -> None:
+    one_sided = matrix({0: [], 1: [0]})
+    assert not one_sided.is_open(PEERS[0], PEERS[1])
+    assert numbers(one_sided.reachable(PEERS[0])) == [0]
+    assert not one_sided.is_open(PEERS[0], PEERS[5])
+
+
+def test_a_later_row_replaces_an_earlier_one_and_never_the_other_way_round() -> None:
+    made = Matrix()
+    late = Row(PEERS[0], 1, 7, (PEERS[1],))
+    assert made.merge(late)
+    assert not made.merge(Row(PEERS[0], 1, 6, ()))
+    assert made.rows[PEERS[0]] == late
+    digest = made.digest
+    assert made.merge(Row(PEERS[0], 2, 1, ()))
+    assert made.digest != digest
+
+
+def test_rows_and_statuses_of_another_boot_or_of_strangers_are_not_taken() -> None:
+    knowledge = TopicKnowledge(10)
+    knowledge.merge_entry(Entry(numbered_contact(0), 5, False, 0, 1, "", ()), 0.0)
+    assert not knowledge.merge_row(Row(PEERS[0], 4, 1, ()))
+    assert not knowledge.merge_row(Row(PEERS[1], 5, 1, ()))
+    assert not knowledge.merge_status(Status(PEERS[0], 4, 1, bytes(8)))
+    assert knowledge.merge_row(Row(PEERS[0], 5, 1, ()))
+    assert knowledge.merge_status(Status(PEERS[0], 5, 1, bytes(8)))
+    knowledge.merge_entry(Entry(numbered_contact(0), 6, False, 0, 1, "", ()), 0.0)
+    assert knowledge.matrix.rows == {}
+    assert knowledge.statuses == {}
+
+
+def test_only_what_changed_since_a_peer_was_told_is_news_to_it() -> None:
+    news = News()
+    row, status = Item(Kind.ROW, PEERS[0]), Item(Kind.STATUS, PEERS[0])
+    news.changed(row)
+    assert news.untold(PEERS[1]) == [row]
+    news.told(PEERS[1])
+    assert news.untold(PEERS[1]) == []
+    news.changed(status, learned_from=PEERS[1])
+    assert news.untold(PEERS[1]) == [], "it is not told back what it told"
+    assert news.untold(PEERS[2]) == [row, status]
+    news.changed(row)
+    assert news.untold(PEERS[1]) == [row]
+    news.not_told(PEERS[1])
+    assert news.untold(PEERS[1]) == [row]
+    news.gone(row)
+    assert news.untold(PEERS[2]) == [status]
+
+
+def test_participants_that_know_the_same_exchange_a_few_bytes() -> None:
+    assert len(encode(Knowledge("/topic", (), (), (), bytes(8), True))) < 32
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Subscribe,
+        Entry,
+    ],
+)
+def test_what_makes_no_sense_does_not_decode(bad: type) -> None:
+    contact = numbered_contact(0)
+    good = {
+        Subscribe: Subscribe("/topic", contact, 1, 1, ""),
+        Entry: Entry(contact, 1, False, 0, 1, "", ((bytes(8), 3, (5,)),)),
+    }[bad]
+    packed = encode(good)
+    assert decode(packed) == good
+    if bad is Entry:
+        with pytest.raises(WireError):
+            decode(packed.replace(b"\x03\x91\x05", b"\x03\x91\x02"))
+    else:
+        with pytest.raises(WireError):
+            decode(packed[:-1] + b"\xd9")
