@@ -113,6 +113,7 @@ class DurableSubscription:
         self._core: Subscriber | None = None
         self._arrival: asyncio.Future[None] | None = None
         self._registered: asyncio.Future[str] | None = None
+        self._moved = asyncio.Event()
         self._ended = False
 
     # Opening and closing.
@@ -150,6 +151,7 @@ class DurableSubscription:
             on_gap=self._gap,
             on_silent=lambda: self._client.search_for_subscriber(core),
             on_registered=self._answered,
+            on_sync=self._moved.set,
             position=self._resume,
         )
         return core
@@ -197,12 +199,16 @@ class DurableSubscription:
         core = self._core
         if core is None or core.archive is None:
             return
-        core.tell_done()
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
+                core.tell_done()
+                while not core.is_settled and not self._queue:
+                    self._moved.clear()
+                    await self._moved.wait()
+                core.tell_done()
                 await self._client.runtime.channels.to(core.archive).drained()
         except (TimeoutError, ClosedError):
-            pass
+            pass  # what the archive has not heard comes again
 
     async def _close(self) -> None:
         self._ended = True

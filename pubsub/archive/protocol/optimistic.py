@@ -30,11 +30,18 @@ class OptimisticSubscriber(Subscriber):
         self._in_hand: deque[bytes] = deque()
         self._numbers: dict[int, bytes] = {}
         """Ids of the events above the sync point."""
+        self._unnumbered: dict[bytes, None] = {}
+        """Ids of events that came live, and that the archive has not told the number of."""
 
     def heard(self, id: bytes, event: bytes) -> None:
         """An event came live."""
         if id not in self._ids:
+            self._unnumbered[id] = None
             self._give(Numbered(0, b"", 0, event, False), id)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._unnumbered and not self._numbers
 
     def done_with_next(self) -> None:
         self._ids[self._in_hand.popleft()] = True
@@ -43,8 +50,9 @@ class OptimisticSubscriber(Subscriber):
     def _give(self, numbered: Numbered, id: bytes) -> None:
         self._ids[id] = False
         self._in_hand.append(id)
-        while len(self._ids) > REMEMBERED and self._ids[next(iter(self._ids))]:
-            del self._ids[next(iter(self._ids))]
+        while len(self._ids) > REMEMBERED and self._ids[oldest := next(iter(self._ids))]:
+            del self._ids[oldest]
+            self._unnumbered.pop(oldest, None)
         self._deliver(numbered)
 
     def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
@@ -61,11 +69,13 @@ class OptimisticSubscriber(Subscriber):
         event = numbered.event
         if is_id_alone(event):
             self._numbers[numbered.sequence] = event
+            self._unnumbered.pop(event, None)
             if event not in self._ids:
                 self._ask_for([numbered.sequence])
             return
         id = id_of(event)
         self._numbers[numbered.sequence] = id
+        self._unnumbered.pop(id, None)
         if id not in self._ids:
             self._give(numbered, id)
 

@@ -78,11 +78,12 @@ class Subscriber:
         on_gap: Callable[[int, int], None],
         on_silent: Callable[[], None],
         on_registered: Callable[[str], None],
+        on_sync: Callable[[], None] = lambda: None,
         position: tuple[tuple[bytes, int], ...] = (),
     ) -> None:
         """`deliver` gives the application an event; `done_with_next` must follow for each, in the same order.
         `on_registered` is called with an empty text, or with why not. `position`: what the application is
-        done with, where it remembers."""
+        done with, where it remembers. `on_sync`: the sync point has moved."""
         self.subscribing = subscribing
         self.archive: Contact | None = None
         self.replica = b""
@@ -97,6 +98,7 @@ class Subscriber:
         self._on_gap = on_gap
         self._on_silent = on_silent
         self._on_registered = on_registered
+        self._on_sync = on_sync
         self._session = b""
         self._leaving = False
         self._answered_at = 0.0
@@ -219,6 +221,7 @@ class Subscriber:
         if response.sync > self.sync:
             self.sync = response.sync
             self._synced()
+            self._on_sync()
         if response.missing:
             self._ask_for(SequenceRanges(response.missing))
 
@@ -297,6 +300,11 @@ class Subscriber:
     def done_with_next(self) -> None:
         """The application is done with the oldest event that it was given and was not done with."""
         raise NotImplementedError
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the archive can know all that the application is done with."""
+        return True
 
     def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
         """What the application will be done with when it is done with the oldest event in its hands."""
