@@ -47,7 +47,7 @@ CORES = [
     "pubsub/collections/content.py",
     "pubsub/collections/element.py",
     "pubsub/collections/messages.py",
-    "pubsub/collections/one_of_n.py",
+    "pubsub/collections/one_of_n",
     "pubsub/collections/total_order.py",
     "pubsub/collections/wishes.py",
     "pubsub/event.py",

@@ -11,6 +11,10 @@ MOST_COUNTS = 4096
 """Publishers that one announcement may tell of."""
 
 
+Gift = tuple[PeerId, int, int]
+"""An element that is to be taken once: its publisher, the publisher's life, and its number there."""
+
+
 @message(0x6A)
 @dataclass(frozen=True, slots=True)
 class Addition:
@@ -22,6 +26,10 @@ class Addition:
     """Its publisher's logical clock."""
     data: bytes
     """The element as msgpack."""
+
+    def __post_init__(self) -> None:
+        if self.clock < 0:
+            raise ValueError("a clock is not negative")
 
 
 @message(0x6B)
@@ -49,10 +57,9 @@ class Announcement:
 @message(0x6C)
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """An element that is to be taken by its receiver alone (see `pubsub.collections.one_of_n`)."""
+    """A gift to its receiver alone (see `pubsub.collections.one_of_n`)."""
 
-    life: int
-    number: int
+    gift: Gift
     topic: str
     data: bytes
 
@@ -62,12 +69,35 @@ class Offer:
 class Answer:
     """What became of an offer: taken for good, or given back."""
 
-    life: int
-    number: int
+    gift: Gift
     taken: bool
 
 
-Direct = Announcement | Offer | Answer
+@message(0x6E)
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """What the sender knows, in a stable view, of gifts whose publishers may be gone."""
+
+    view: bytes
+    round: int
+    """Counts the times that the view's members have told their estates."""
+    life: int
+    """In which the sender itself publishes."""
+    claimed: tuple[Gift, ...]
+    """Those that it has in hand, gives away, or has taken while that is not known to all."""
+    spare: tuple[Gift, ...]
+    """Those that it has a copy of."""
+
+
+@message(0x6F)
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Gifts that nobody needs to be offered any more; broadcast to all who take."""
+
+    gifts: tuple[Gift, ...]
+
+
+Direct = Announcement | Offer | Answer | Estate
 """What travels point to point."""
 
 
@@ -79,9 +109,9 @@ def decode_direct(payload: bytes) -> Direct:
     return message
 
 
-def decode_addition(payload: bytes) -> Addition:
+def decode_broadcast(payload: bytes) -> Addition | Taken:
     """`WireError` for anything else."""
     message = decode(payload)
-    if not isinstance(message, Addition) or message.clock < 0:
+    if not isinstance(message, Addition | Taken):
         raise WireError("unexpected_type")
     return message

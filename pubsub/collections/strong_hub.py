@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from overlay.contact import PeerId
-from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
@@ -21,13 +20,15 @@ from pubsub.collections.element import Element
 from pubsub.collections.messages import (
     Addition,
     Announcement,
-    Answer,
     Direct,
+    Estate,
+    Gift,
     Offer,
-    decode_addition,
+    Taken,
+    decode_broadcast,
     decode_direct,
 )
-from pubsub.collections.one_of_n import Giver, Hands, Held, Taker
+from pubsub.collections.one_of_n import Sharing, Taker
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
 from pubsub.collections.wishes import Wishes, either, parse_wishes
@@ -39,6 +40,11 @@ if TYPE_CHECKING:
 
 LINGER_SECONDS = 1.0
 """How long offers and answers have to arrive when the topic is left."""
+
+TELL_TAKEN_SECONDS = 0.05
+"""For which gifts that are taken are collected before the others are told."""
+
+GIFTS_A_MESSAGE = 1000
 
 TRY_AGAIN_SECONDS = 0.5
 """After which a message that did not reach a participant in the view is sent again."""
@@ -59,16 +65,25 @@ class StrongHub:
         self._adding = asyncio.Lock()
         self._settled = asyncio.Event()
         self._is_ordering = False
-        self._tasks: dict[asyncio.Task[None], Direct] = {}
-        """Messages on their way."""
-        self._hands = Hands(self._send, self._offered)
-        self._giver = Giver(entropy().getrandbits(62), self._send, count=collections.drops.add)
-        self._order = TotalOrder(
-            collections.node.id,
+        self._tasks: dict[asyncio.Task[None], Direct | Gift] = {}
+        """Messages on their way, and the first of those that are told to be taken."""
+        self._taken: list[Gift] = []
+        """Those that the others are still to be told of."""
+        self._spare_holders: tuple[PeerId, ...] = ()
+        self._shared_view = b""
+        """The stable view in which one-of-n delivery has begun to divide what those gone have left."""
+        me, call_later = collections.node.id, collections.node.attachment.runtime.call_later
+        self._sharing = Sharing(
+            me,
             self._send,
-            collections.node.attachment.runtime.call_later,
-            self._ordered,
-            on_settled=self._settled.set,
+            self._offered,
+            self._tell_taken,
+            asyncio.get_running_loop().time,
+            call_later,
+            count=collections.drops.add,
+        )
+        self._order = TotalOrder(
+            me, self._send, call_later, self._ordered, on_settled=self._settled.set
         )
 
     @property
@@ -102,8 +117,11 @@ class StrongHub:
     async def leave(self) -> None:
         """Leave the topic; offers and answers have a moment to arrive."""
         self._order.close()
+        self._sharing.close()
         urgent = [
-            task for task, message in self._tasks.items() if isinstance(message, Offer | Answer)
+            task
+            for task, about in self._tasks.items()
+            if not isinstance(about, Announcement | Estate)
         ]
         if urgent:
             await asyncio.wait(urgent, timeout=LINGER_SECONDS)
@@ -141,29 +159,34 @@ class StrongHub:
         """Publish an element of this topic or of a subtopic to all who want it."""
         is_own = topic == self.topic
         async with self._adding:
-            if self._is_ordering or is_own or self._is_wanted(is_own, data):
+            if is_own:
+                number = await self._broadcast(topic, data, packed)
+                gift = (self._strong.me, self._strong.life, number)
+                self._sharing.added(gift, topic, packed, data)
+            elif self._is_ordering or self._is_wanted(is_own, data):
                 await self._broadcast(topic, data, packed)
-        if is_own:
-            self._giver.add(topic, packed, data)
 
-    async def _broadcast(self, topic: str, data: Any, packed: bytes) -> None:
+    async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
         while self._is_ordering and not self._order.is_settled:
             self._settled.clear()
             await self._settled.wait()
         is_own, to_all = topic == self.topic, self._is_ordering
 
         def wants(participant: Participant) -> bool:
+            if is_own and participant.id in self._spare_holders:
+                return True
             return parse_wishes(participant.filter).wants(is_own, data)
 
         clock = self._order.stamp()
         payload = encode(Addition(topic, clock, packed))
         try:
-            await self._strong.broadcast(payload, to=None if to_all else wants)
+            number = await self._strong.broadcast(payload, to=None if to_all else wants)
         except BaseException:
             self._order.unstamp(clock)
             raise
         if not to_all:
             self._order.unstamp(clock)  # it may not be among those that come here
+        return number
 
     def _is_wanted(self, is_own: bool, data: Any) -> bool:
         return any(
@@ -175,7 +198,11 @@ class StrongHub:
 
     def _delivered(self, delivery: Delivery) -> Awaitable[None] | None:
         try:
-            addition = decode_addition(delivery.payload)
+            addition = decode_broadcast(delivery.payload)
+            if isinstance(addition, Taken):
+                for gift in addition.gifts:
+                    self._sharing.taken(gift)
+                return None
             data = unpack_data(addition.data)
             check_topic_name(addition.topic)
         except (WireError, TopicNameError) as error:
@@ -186,6 +213,8 @@ class StrongHub:
             if collection.order != "total":
                 collection.offer(element)
         source = (delivery.publisher, delivery.life)
+        if self._wishes.takes and addition.topic == self.topic:
+            self._sharing.received((*source, delivery.number), addition.topic, addition.data)
         self._order.receive(source, delivery.number, addition.clock, element)
         return None if self._is_ready() else self._until_ready()
 
@@ -228,8 +257,12 @@ class StrongHub:
             for peer, wished in wishes.items()
             if wished.takes and peer in members
         ]
-        self._giver.takers_are(takers, any(wished.takes for wished in wishes.values()))
-        self._hands.present_are(members)
+        is_asked = any(wished.takes for wished in wishes.values())
+        self._sharing.participants_are(members, takers, is_asked)
+        others = [taker.id for taker in takers if taker.id != strong.me]
+        self._spare_holders = tuple(others[: self._sharing.config.spares])
+        if strong.is_stable and strong.stable_view is not None and is_asked:
+            self._share(strong.stable_view)
         if not self._is_ordering and any(wished.ordered for wished in wishes.values()):
             self._begin_ordering()
 
@@ -242,11 +275,21 @@ class StrongHub:
     def _view_changed(self, view: TopicView) -> None:
         if self._is_ordering:
             self._order.unstable()
+        self._sharing.unstable()
+        self._shared_view = b""
         self._participants_changed()
 
     def _stable(self, view: StableView) -> None:
         if self._is_ordering:
             self._order.stable(view.id, view.members)
+        self._participants_changed()
+
+    def _share(self, view: StableView) -> None:
+        """Once in a stable view in which somebody takes, tell the others of gifts of those gone."""
+        if view.id != self._shared_view:
+            self._shared_view = view.id
+            sharing = [p.id for p in self._strong.participants if p.filter and p.id in view.members]
+            self._sharing.stable(view.id, tuple(sharing), self._strong.life)
 
     # Point to point.
 
@@ -260,14 +303,15 @@ class StrongHub:
             if not self._is_ordering:
                 self._begin_ordering()
             self._order.announced(sender, message)
-        elif isinstance(message, Offer):
-            self._hands.offered(sender, message)
         else:
-            self._giver.answered(sender, message)
+            self._sharing.direct(sender, message)
 
     def _send(self, to: PeerId, message: Direct) -> None:
-        task = asyncio.ensure_future(self._try_to_send(to, message))
-        self._tasks[task] = message
+        self._start(self._try_to_send(to, message), message)
+
+    def _start(self, work: Coroutine[Any, Any, None], about: Direct | Gift) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks[task] = about
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _try_to_send(self, to: PeerId, message: Direct) -> None:
@@ -279,19 +323,37 @@ class StrongHub:
     def _undelivered(self, to: PeerId, message: Direct) -> None:
         if isinstance(message, Announcement):
             self._order.undelivered(to)
-        elif isinstance(message, Offer):
-            self._giver.undelivered(to, message)
-        elif isinstance(message, Answer):
-            self._hands.undelivered(to, message)
+        else:
+            self._sharing.undelivered(to, message)
 
-    def _offered(self, held: Held, offer: Offer) -> None:
+    def _tell_taken(self, gift: Gift) -> None:
+        self._taken.append(gift)
+        if len(self._taken) == 1:
+            self._start(self._tell_all_taken(), gift)
+
+    async def _tell_all_taken(self) -> None:
+        """Broadcast what was taken to those who may have a copy; several gifts share a message."""
+        await asyncio.sleep(TELL_TAKEN_SECONDS)
+        gifts, self._taken = self._taken, []
+        publishers = {gift[0] for gift in gifts}
+
+        def concerned(participant: Participant) -> bool:
+            return participant.id in publishers or parse_wishes(participant.filter).takes
+
+        with contextlib.suppress(ClosedError):
+            for begin in range(0, len(gifts), GIFTS_A_MESSAGE):
+                message = Taken(tuple(gifts[begin : begin + GIFTS_A_MESSAGE]))
+                await self._strong.broadcast(encode(message), to=concerned)
+
+    def _offered(self, offer: Offer) -> None:
         """An element for one of the interests here that take."""
 
         def finish(is_done: bool) -> None:
-            (self._hands.done if is_done else self._hands.give_back)(held)
+            hands = self._sharing.hands
+            (hands.done if is_done else hands.give_back)(offer.gift)
 
         try:
-            element = Element(unpack_data(offer.data), offer.topic, held[0])
+            element = Element(unpack_data(offer.data), offer.topic, offer.gift[0])
         except WireError as error:
             self._collections.drops.add(error.reason)
             finish(True)

@@ -4,64 +4,94 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import Any
 
 from overlay.contact import PeerId
-from pubsub.collections.messages import Answer, Offer
-from pubsub.collections.one_of_n import Giver, Hands, Held, OneOfNConfig, Taker
-from tests.pubsub.collections.model_topic import Member, ModelTopic, User
+from pubsub.collections.messages import Gift, Offer
+from pubsub.collections.one_of_n import OneOfNConfig, Sharing, Taker
+from pubsub.event import pack_data
+from tests.pubsub.collections.model_topic import Member, ModelTopic, Source, User
+
+TOPIC = "/tasks"
 
 
 class TakingUser(User):
     """Everybody publishes and takes; work on an element takes a while."""
 
-    def __init__(self, run: TakingRun, member: Member, giver: type[Giver]) -> None:
+    def __init__(self, run: TakingRun, member: Member, sharing: type[Sharing]) -> None:
         self.run = run
         self.member = member
-        self.giver = giver(member.life, member.send, OneOfNConfig(in_hand=3), lambda reason: None)
-        self.giver.takers_are([], True)
-        self.hands = Hands(member.send, self._work)
-        self.done: list[bytes] = []
+        self.sharing = sharing(
+            member.id,
+            member.send,
+            self._work,
+            lambda gift: self._tell_taken(gift),
+            member.context.now,
+            member.context.call_later,
+            OneOfNConfig(in_hand=3),
+        )
+        self.sharing.participants_are([member.id], [], True)
+        self.done: list[Gift] = []
 
     def add(self) -> None:
-        element = self.run.new_element(self)
-        self.giver.add("/tasks", element, None)
+        packed = pack_data(len(self.run.added))
+        gift = (self.member.id, self.member.life, self.member.broadcast(packed))
+        self.run.added[gift] = self
+        self.sharing.added(gift, TOPIC, packed, None)
 
-    def _work(self, held: Held, offer: Offer) -> None:
+    def _tell_taken(self, gift: Gift) -> None:
+        self.member.broadcast(gift)
+
+    def _work(self, offer: Offer) -> None:
         context = self.member.context
-        context.call_later(context.random.uniform(0, 0.6), lambda: self._finish(held, offer))
+        context.call_later(context.random.uniform(0, 0.6), lambda: self._finish(offer))
 
-    def _finish(self, held: Held, offer: Offer) -> None:
+    def _finish(self, offer: Offer) -> None:
         if self.member.context.random.random() < 0.1:
-            self.hands.give_back(held)
+            self.sharing.hands.give_back(offer.gift)
         else:
-            self.done.append(offer.data)
-            self.hands.done(held)
+            self.done.append(offer.gift)
+            self.sharing.hands.done(offer.gift)
 
-    def direct(self, sender: PeerId, message: Offer | Answer) -> None:
-        if isinstance(message, Offer):
-            self.hands.offered(sender, message)
+    def deliver(self, source: Source, number: int, payload: Any) -> None:
+        if isinstance(payload, bytes):
+            gift = (*source, number)
+            self.run.reached.setdefault(gift, []).append(self)
+            self.sharing.received(gift, TOPIC, payload)
         else:
-            self.giver.answered(sender, message)
+            self.sharing.taken(payload)
 
-    def undelivered(self, to: PeerId, message: Offer | Answer) -> None:
-        if isinstance(message, Offer):
-            self.giver.undelivered(to, message)
-        else:
-            self.hands.undelivered(to, message)
+    def direct(self, sender: PeerId, message: Any) -> None:
+        self.sharing.direct(sender, message)
+
+    def undelivered(self, to: PeerId, message: Any) -> None:
+        self.sharing.undelivered(to, message)
+
+    def unstable(self) -> None:
+        self.sharing.unstable()
 
     def stable(self, view: bytes, members: tuple[PeerId, ...]) -> None:
-        self.giver.takers_are([Taker(peer) for peer in members if peer in self.run.askers()], True)
-        self.hands.present_are(members)
+        self.sharing.participants_are(members, [Taker(peer) for peer in members], True)
+        self.sharing.stable(view, members, self.member.life)
 
 
 class TakingRun:
+    """A schedule by seed: publishing all along, with faults in between, and quiet at the end."""
+
     def __init__(
-        self, seed: int, giver: type[Giver] = Giver, *, partitions: bool = False, size: int = 5
+        self,
+        seed: int,
+        sharing: type[Sharing] = Sharing,
+        *,
+        partitions: bool = False,
+        size: int = 5,
     ) -> None:
         self.seed = seed
         self.random = random.Random(f"{seed} schedule")
-        self.added: dict[bytes, TakingUser] = {}
-        self.topic = ModelTopic(seed, lambda member: TakingUser(self, member, giver))
+        self.added: dict[Gift, TakingUser] = {}
+        self.reached: dict[Gift, list[TakingUser]] = {}
+        """To whom each element came as a broadcast."""
+        self.topic = ModelTopic(seed, lambda member: TakingUser(self, member, sharing))
         for number in range(size):
             self.topic.join(number)
         self.topic.stage.run_for(3)
@@ -86,16 +116,9 @@ class TakingRun:
         elif fault == "heal":
             topic.heal()
 
-    def new_element(self, publisher: TakingUser) -> bytes:
-        element = len(self.added).to_bytes(4, "big")
-        self.added[element] = publisher
-        return element
-
-    def askers(self) -> list[PeerId]:
-        return [user.member.id for user in self.users]
-
     @property
     def users(self) -> list[TakingUser]:
+        """Those who are up."""
         return [m.user for m in self.topic.members.values() if isinstance(m.user, TakingUser)]
 
     @property
@@ -105,16 +128,20 @@ class TakingRun:
     # Checks.
 
     def check_all_taken(self) -> None:
-        """Whatever a publisher that is up has added was taken, and it knows."""
-        taken = Counter(element for user in self.everybody for element in user.done)
-        for element, publisher in self.added.items():
-            assert publisher not in self.users or taken[element], self.seed
-        assert not any(user.giver.untaken for user in self.users), self.seed
+        """What came to anybody who is up was taken; and everybody knows."""
+        taken = Counter(gift for user in self.everybody for gift in user.done)
+        up = self.users
+        for gift in self.added:
+            assert taken[gift] or not any(user in up for user in self.reached[gift]), self.seed
+        for user in up:
+            assert not len(user.sharing.giver), self.seed
+            assert not len(user.sharing.hands), self.seed
+            assert not len(user.sharing.heirs), self.seed
         assert len(taken) > 40, self.seed
 
     def check_taken_once(self) -> None:
-        """By one taker that lives, or by none but one that crashed afterwards."""
-        alive = Counter(element for user in self.users for element in user.done)
+        """By one taker that lives at most, and by nobody twice."""
+        alive = Counter(gift for user in self.users for gift in user.done)
         assert all(times == 1 for times in alive.values()), self.seed
         for user in self.everybody:
             assert all(times == 1 for times in Counter(user.done).values()), self.seed

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from unittest.mock import Mock
 
 import pytest
 
 from overlay.contact import PeerId
+from overlay.context import Timer
 from overlay.errors import UsageError
 from overlay.virtual.stage import numbered_contact
-from pubsub.collections.messages import Answer, Offer
-from pubsub.collections.one_of_n import Giver, Hands, Held, OneOfNConfig, Taker
+from pubsub.collections.messages import Answer, Gift, Offer
+from pubsub.collections.one_of_n import OneOfNConfig, Sharing, Taker
+from pubsub.collections.one_of_n.giver import Giver
+from pubsub.collections.one_of_n.hands import HEARD_SECONDS, Hands
+from pubsub.collections.one_of_n.sharing import Sent
 from pubsub.filters import Filter
 from tests.pubsub.collections.taking import TakingRun
 
-A, B, C = (numbered_contact(number).id for number in range(3))
+A, B, C, P = (numbered_contact(number).id for number in range(4))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -41,43 +46,63 @@ def test_taking_over_many_schedules() -> None:
 # Broken versions.
 
 
-class ForgetsTheFallen(Giver):
+class ForgetsTheFallen(Sharing):
     """Does not hand on what a taker that is gone had in hand."""
 
-    def takers_are(self, present: Sequence[Taker], is_asked: bool) -> None:
-        gone = [item for item in self._items.values() if item.holder is not None]
-        holders = [item.holder for item in gone]
-        for item in gone:
+    def participants_are(
+        self, members: Sequence[PeerId], takers: Sequence[Taker], is_asked: bool
+    ) -> None:
+        held = [item for item in self.giver._items.values() if item.holder is not None]
+        holders = [item.holder for item in held]
+        for item in held:
             item.holder = None
-        super().takers_are(present, is_asked)
-        for item, holder in zip(gone, holders, strict=True):
+        super().participants_are(members, takers, is_asked)
+        for item, holder in zip(held, holders, strict=True):
             item.holder = holder
 
 
-class HandsOnTooEarly(Giver):
+class HandsOnTooEarly(Sharing):
     """Offers everything anew whenever the view changes."""
 
-    def takers_are(self, present: Sequence[Taker], is_asked: bool) -> None:
-        for item in self._items.values():
-            self._release(item)
-        super().takers_are(present, is_asked)
+    def participants_are(
+        self, members: Sequence[PeerId], takers: Sequence[Taker], is_asked: bool
+    ) -> None:
+        for item in self.giver._items.values():
+            self.giver._release(item)
+        super().participants_are(members, takers, is_asked)
 
 
-class OffersToTwo(Giver):
-    def _give(self) -> None:
-        super()._give()
-        for item in self._items.values():
-            others = [peer for peer in self._takers if peer != item.holder]
-            if item.holder is not None and others and item.number % 9 == 0:
-                self._send(others[0], item.offer)
-
-
-class NeverForgivesAReturn(Giver):
+class NeverForgivesAReturn(Sharing):
     """Keeps what was given back in the hands of who gave it back."""
 
-    def answered(self, sender: PeerId, answer: Answer) -> None:
-        if answer.taken:
-            super().answered(sender, answer)
+    def direct(self, sender: PeerId, message: Sent) -> None:
+        if not (isinstance(message, Answer) and not message.taken):
+            super().direct(sender, message)
+
+
+class LeavesNoHeirs(Sharing):
+    """Lets what a publisher that is gone had not handed over be forgotten."""
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
+        pass
+
+
+class InheritsWhatOthersHold(Sharing):
+    """Adopts what is in somebody's hand."""
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
+        self.heirs._claimed = list
+        super().stable(view, members, life)
+
+
+class HeirsAllInherit(Sharing):
+    """Every one with a spare copy adopts the gift."""
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
+        super().stable(view, members, life)
+        for gift, offer in list(self.heirs._spares.items()):
+            if gift[0] not in members:
+                self._adopt(offer)
 
 
 def is_caught(check: Callable[[], None]) -> bool:
@@ -89,14 +114,26 @@ def is_caught(check: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "broken", [ForgetsTheFallen, HandsOnTooEarly, OffersToTwo, NeverForgivesAReturn]
+    "broken",
+    [
+        ForgetsTheFallen,
+        HandsOnTooEarly,
+        NeverForgivesAReturn,
+        LeavesNoHeirs,
+        InheritsWhatOthersHold,
+        HeirsAllInherit,
+    ],
 )
-def test_a_broken_giver_is_caught(broken: type[Giver]) -> None:
+def test_broken_sharing_is_caught(broken: type[Sharing]) -> None:
     runs = (TakingRun(seed, broken) for seed in range(4))
     assert any(is_caught(run.check_all_taken) or is_caught(run.check_taken_once) for run in runs)
 
 
 # By hand.
+
+
+def gift(number: int) -> Gift:
+    return (P, 1, number)
 
 
 class Desk:
@@ -105,9 +142,23 @@ class Desk:
     def __init__(self, **config: int) -> None:
         self.sent: list[tuple[PeerId, Offer]] = []
         self.dropped: list[str] = []
+        self.taken: list[Gift] = []
         self.giver = Giver(
-            1, lambda to, o: self.sent.append((to, o)), OneOfNConfig(**config), self.dropped.append
+            lambda to, offer: self.sent.append((to, offer)),
+            self.taken.append,
+            self._call_later,
+            OneOfNConfig(**config),
+            self.dropped.append,
         )
+        self._number = 0
+
+    def _call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        self.later = action
+        return Mock()
+
+    def add(self, data: object = None) -> None:
+        self._number += 1
+        self.giver.add(gift(self._number), "/t", b"", data)
 
     def receivers(self) -> list[PeerId]:
         return [to for to, _ in self.sent]
@@ -115,98 +166,156 @@ class Desk:
 
 def test_elements_are_shared_out_evenly() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A), Taker(B), Taker(C)], True)
+    desk.giver.takers_are([Taker(A), Taker(B), Taker(C)])
     for _ in range(6):
-        desk.giver.add("/t", b"", None)
+        desk.add()
     assert sorted(desk.receivers()) == sorted([A, B, C] * 2)
 
 
 def test_who_has_its_hands_full_gets_no_more() -> None:
     desk = Desk(in_hand=2)
-    desk.giver.takers_are([Taker(A)], True)
+    desk.giver.takers_are([Taker(A)])
     for _ in range(5):
-        desk.giver.add("/t", b"", None)
+        desk.add()
     assert len(desk.sent) == 2
-    desk.giver.answered(A, Answer(1, 1, True))
+    desk.giver.answered(A, Answer(gift(1), True))
     assert len(desk.sent) == 3
     assert desk.giver.waiting == 2
+    assert desk.taken == [gift(1)]
 
 
 def test_only_who_wants_it_is_offered_it() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A, Filter.parse("$ > 5")), Taker(B, Filter.parse("$ < 5"))], True)
+    desk.giver.takers_are([Taker(A, Filter.parse("$ > 5")), Taker(B, Filter.parse("$ < 5"))])
     for data in (1, 9, 5):
-        desk.giver.add("/t", b"", data)
+        desk.add(data)
     assert desk.receivers() == [B, A]
     assert desk.giver.waiting == 1
 
 
 def test_what_was_given_back_goes_to_another_and_is_dropped_in_the_end() -> None:
     desk = Desk(most_attempts=2)
-    desk.giver.takers_are([Taker(A), Taker(B)], True)
-    desk.giver.add("/t", b"", None)
+    desk.giver.takers_are([Taker(A), Taker(B)])
+    desk.add()
     first = desk.receivers()[0]
-    desk.giver.answered(first, Answer(1, 1, False))
+    desk.giver.answered(first, Answer(gift(1), False))
     second = desk.receivers()[1]
     assert first != second
-    desk.giver.answered(second, Answer(1, 1, False))
+    desk.giver.answered(second, Answer(gift(1), False))
     assert desk.dropped == ["given_back"]
-    assert not desk.giver.untaken
+    assert not len(desk.giver)
 
 
-def test_nothing_waits_when_nobody_asks_and_the_oldest_goes_when_too_much_waits() -> None:
+def test_what_the_only_taker_gave_back_is_offered_to_it_again_after_a_while() -> None:
+    desk = Desk()
+    desk.giver.takers_are([Taker(A)])
+    desk.add()
+    desk.giver.answered(A, Answer(gift(1), False))
+    assert len(desk.sent) == 1
+    desk.later()
+    assert desk.receivers() == [A, A]
+
+
+def test_what_one_gave_back_and_another_crashed_with_is_offered_to_the_first_again() -> None:
+    desk = Desk()
+    desk.giver.takers_are([Taker(A), Taker(B)])
+    desk.add()
+    first, other = (A, B) if desk.receivers() == [A] else (B, A)
+    desk.giver.answered(first, Answer(gift(1), False))
+    desk.later()
+    desk.giver.takers_are([Taker(first)])
+    desk.later()
+    assert desk.receivers() == [first, other, first]
+
+
+def test_the_oldest_goes_when_too_much_waits() -> None:
     desk = Desk(most_waiting=3)
-    desk.giver.takers_are([], False)
-    desk.giver.add("/t", b"", None)
-    assert not desk.giver.untaken
-    desk.giver.takers_are([], True)
     for _ in range(5):
-        desk.giver.add("/t", b"", None)
+        desk.add()
     assert desk.giver.waiting == 3
     assert desk.dropped == ["nobody_took_it"] * 2
 
 
-def test_an_answer_of_another_life_or_from_a_stranger_changes_nothing() -> None:
+def test_an_answer_about_another_gift_or_from_a_stranger_changes_nothing() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A)], True)
-    desk.giver.add("/t", b"", None)
-    desk.giver.answered(A, Answer(2, 1, True))
-    desk.giver.answered(B, Answer(1, 1, False))
-    desk.giver.answered(A, Answer(1, 77, True))
-    assert desk.giver.untaken == 1
+    desk.giver.takers_are([Taker(A)])
+    desk.add()
+    desk.giver.answered(A, Answer((P, 2, 1), True))
+    desk.giver.answered(B, Answer(gift(1), False))
+    desk.giver.answered(A, Answer(gift(77), True))
+    assert len(desk.giver) == 1
     assert desk.giver.waiting == 0
 
 
+class Bench:
+    """Hands, and what they did."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.worked: list[Gift] = []
+        self.told: list[Gift] = []
+        self.kept: list[Gift] = []
+        self.time = 0.0
+        self.hands = Hands(
+            lambda to, answer: self.answers.append(answer),
+            lambda offer: self.worked.append(offer.gift),
+            self.told.append,
+            lambda offer: self.kept.append(offer.gift),
+            lambda: self.time,
+            10,
+        )
+        self.hands.present_are([A, P])
+
+
 def test_an_element_offered_again_is_answered_again_and_not_worked_on_again() -> None:
-    answers: list[Answer] = []
-    worked: list[Held] = []
-    hands = Hands(
-        lambda to, answer: answers.append(answer), lambda held, offer: worked.append(held)
-    )
-    offer = Offer(1, 1, "/t", b"")
-    hands.offered(A, offer)
-    hands.offered(A, offer)
-    assert len(worked) == 1
-    hands.done(worked[0])
-    hands.done(worked[0])
-    hands.offered(A, offer)
-    assert len(worked) == 1
-    assert answers == [Answer(1, 1, True)] * 2
+    bench = Bench()
+    offer = Offer(gift(1), "/t", b"")
+    bench.hands.offered(P, offer)
+    bench.hands.offered(A, offer)
+    assert bench.worked == [gift(1)]
+    bench.hands.done(gift(1))
+    bench.hands.done(gift(1))
+    bench.hands.offered(A, offer)
+    assert bench.worked == [gift(1)]
+    assert bench.answers == [Answer(gift(1), True)] * 2
+    assert set(bench.hands.claimed) == {gift(1)}
+    bench.hands.taken(gift(1))
+    bench.time = HEARD_SECONDS
+    assert bench.hands.claimed == []
 
 
-def test_an_answer_that_did_not_arrive_is_given_when_the_publisher_is_back() -> None:
-    answers: list[Answer] = []
-    hands = Hands(lambda to, answer: answers.append(answer), lambda held, offer: None)
-    hands.offered(A, Offer(1, 1, "/t", b""))
-    hands.done((A, 1, 1))
-    hands.undelivered(A, answers.pop())
-    hands.present_are([B])
-    assert not answers
-    hands.present_are([A, B])
-    assert answers == [Answer(1, 1, True)]
+def test_all_are_told_what_was_taken_when_its_giver_cannot_be() -> None:
+    bench = Bench()
+    bench.hands.offered(P, Offer(gift(1), "/t", b""))
+    bench.hands.done(gift(1))
+    bench.hands.undelivered(P, bench.answers[0])
+    assert bench.told == [gift(1)]
 
 
-@pytest.mark.parametrize("field", ["in_hand", "most_waiting", "most_attempts"])
+def test_what_is_given_back_to_one_who_is_gone_is_for_heirs() -> None:
+    bench = Bench()
+    for number in (1, 2):
+        bench.hands.offered(P, Offer(gift(number), "/t", b""))
+    bench.hands.give_back(gift(1))
+    bench.hands.undelivered(P, bench.answers[0])
+    assert bench.answers == [Answer(gift(1), False)] * 2
+    bench.hands.present_are([A])
+    bench.hands.undelivered(P, bench.answers[0])
+    bench.hands.give_back(gift(2))
+    assert bench.kept == [gift(1), gift(2)]
+
+
+def test_an_offer_of_one_who_is_gone_is_not_taken() -> None:
+    bench = Bench()
+    bench.hands.present_are([A])
+    bench.hands.offered(P, Offer(gift(1), "/t", b""))
+    assert not bench.worked
+    assert bench.answers == [Answer(gift(1), False)]
+
+
+@pytest.mark.parametrize(
+    "field", ["in_hand", "most_waiting", "most_attempts", "try_again", "most_remembered", "spares"]
+)
 def test_a_configuration_that_cannot_work_is_refused(field: str) -> None:
     with pytest.raises(UsageError, match=field):
-        OneOfNConfig(**{field: 0})
+        OneOfNConfig(**{field: -1})

@@ -202,3 +202,26 @@ def test_iterating_takes_an_element_when_the_next_is_asked_for(seed: int) -> Non
             assert not len(elements)
 
     stage(seed, main)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_a_crashed_publisher_had_not_handed_over_is_taken_too(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, *takers = await company.several(3, DAStrongBag, TOPIC, keep=0)
+        done: list[Any] = []
+
+        async def slowly(element: Element) -> None:
+            await asyncio.sleep(5)
+            done.append(element.data)
+
+        for taker in takers:
+            await taker.remove(slowly)
+        await asyncio.sleep(2)
+        for number in range(30):
+            await publisher.add(number)
+        await asyncio.sleep(2)
+        company.crash(publisher)
+        await asyncio.sleep(FAILURE_SECONDS + 100)
+        assert Counter(done) == Counter(range(30))
+
+    stage(seed, main)

@@ -1,0 +1,194 @@
+"""Who gives elements away: each to the taker with the fewest in hand, all in turn, until one has taken it."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from overlay.contact import PeerId
+from overlay.context import Timer
+from pubsub.collections.messages import Answer, Gift, Offer
+from pubsub.collections.one_of_n.config import OneOfNConfig
+from pubsub.collections.one_of_n.taker import Taker
+
+
+@dataclass(slots=True)
+class _Item:
+    place: int
+    """In the order in which they came to this giver."""
+    offer: Offer
+    data: Any
+    holder: PeerId | None = None
+    given_back_by: dict[PeerId, None] = field(default_factory=dict)
+    """Who is not to be offered it again for a while."""
+    attempts: int = 0
+    """How often it was given back."""
+
+
+class Giver:
+    """The gifts of one participant, its own and those that it has adopted; a core."""
+
+    def __init__(
+        self,
+        send: Callable[[PeerId, Offer], None],
+        on_taken: Callable[[Gift], None],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        config: OneOfNConfig,
+        count: Callable[[str], None],
+    ) -> None:
+        """`count` is told the reason of each gift that is dropped."""
+        self._send = send
+        self._on_taken = on_taken
+        self._call_later = call_later
+        self._config = config
+        self._count = count
+        self._items: dict[Gift, _Item] = {}
+        """The oldest first."""
+        self._waiting: list[tuple[int, Gift]] = []
+        """Those that nobody has in hand, in order."""
+        self._places = 0
+        self._takers: dict[PeerId, Taker] = {}
+        """Those who asked and are in the view; the one that got something last is last."""
+        self._in_hand: dict[PeerId, int] = {}
+        self._timer: Timer | None = None
+
+    def __contains__(self, gift: Gift) -> bool:
+        return gift in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def gifts(self) -> list[Gift]:
+        return list(self._items)
+
+    @property
+    def waiting(self) -> int:
+        """Gifts that nobody has in hand."""
+        return len(self._waiting)
+
+    @property
+    def takers(self) -> list[PeerId]:
+        """Those in the view."""
+        return list(self._takers)
+
+    def takers_are(self, present: Sequence[Taker]) -> None:
+        """Who asks and is in the view."""
+        now = {taker.id: taker for taker in present}
+        self._takers = {peer: now[peer] for peer in self._takers if peer in now} | now
+        for item in self._items.values():
+            if item.holder is not None and item.holder not in now:
+                self._release(item)
+        self._give()
+
+    def add(self, gift: Gift, topic: str, packed: bytes, data: Any) -> None:
+        """A gift to be given to one taker."""
+        if gift in self._items:
+            return
+        self._places += 1
+        self._items[gift] = _Item(self._places, Offer(gift, topic, packed), data)
+        self._waiting.append((self._places, gift))
+        self._give()
+        if len(self._items) > self._config.most_waiting:
+            self._drop(next(iter(self._items.values())), "nobody_took_it")
+
+    def disown(self, gifts: Sequence[Gift]) -> None:
+        """Somebody else gives these away again; those in somebody's hand stay until answered."""
+        for gift in gifts:
+            item = self._items.get(gift)
+            if item is not None and item.holder is None:
+                self._remove(item)
+
+    def taken(self, gift: Gift) -> None:
+        """It has been taken, wherever that became known."""
+        item = self._items.get(gift)
+        if item is not None:
+            self._remove(item)
+            self._give()
+
+    def answered(self, sender: PeerId, answer: Answer) -> None:
+        """A taker is done with a gift, or gives it back."""
+        item = self._items.get(answer.gift)
+        if item is None:
+            return
+        if answer.taken:
+            self._remove(item)
+            self._on_taken(answer.gift)
+        elif item.holder == sender:
+            self._release(item)
+            item.given_back_by[sender] = None
+            item.attempts += 1
+            if item.attempts >= self._config.most_attempts:
+                self._drop(item, "given_back")
+            elif self._timer is None:
+                self._timer = self._call_later(self._config.try_again, self._try_again)
+        self._give()
+
+    def undelivered(self, taker: PeerId, offer: Offer) -> None:
+        """An offer may not have reached its taker; while that is in the view, it is made again."""
+        item = self._items.get(offer.gift)
+        if item is not None and item.holder == taker:
+            self._send(taker, offer)
+
+    def close(self) -> None:
+        """Give nothing more."""
+        self._takers = {}
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _try_again(self) -> None:
+        """Offer what everybody gave back to whoever is there."""
+        self._timer = None
+        for item in self._items.values():
+            if item.given_back_by:
+                self._timer = self._timer or self._call_later(
+                    self._config.try_again, self._try_again
+                )
+                if item.holder is None and all(p in item.given_back_by for p in self._takers):
+                    item.given_back_by.clear()
+        self._give()
+
+    def _give(self) -> None:
+        for place, gift in list(self._waiting):
+            if all(self._in_hand.get(peer, 0) >= self._config.in_hand for peer in self._takers):
+                return
+            item = self._items[gift]
+            taker = self._choose(item)
+            if taker is not None:
+                self._waiting.remove((place, gift))
+                item.holder = taker
+                self._in_hand[taker] = self._in_hand.get(taker, 0) + 1
+                self._takers[taker] = self._takers.pop(taker)
+                self._send(taker, item.offer)
+
+    def _choose(self, item: _Item) -> PeerId | None:
+        """Of those with room and a matching filter, the one with the least, and the longest without."""
+        able = [
+            peer
+            for peer, taker in self._takers.items()
+            if peer not in item.given_back_by
+            and self._in_hand.get(peer, 0) < self._config.in_hand
+            and taker.wants(item.data)
+        ]
+        return min(able, key=lambda peer: self._in_hand.get(peer, 0), default=None)
+
+    def _release(self, item: _Item) -> None:
+        if item.holder is not None:
+            self._in_hand[item.holder] -= 1
+            if not self._in_hand[item.holder]:
+                del self._in_hand[item.holder]
+            item.holder = None
+            bisect.insort(self._waiting, (item.place, item.offer.gift))
+
+    def _remove(self, item: _Item) -> None:
+        self._release(item)
+        self._waiting.remove((item.place, item.offer.gift))
+        del self._items[item.offer.gift]
+
+    def _drop(self, item: _Item, reason: str) -> None:
+        """Nobody shall be offered it again: for the others it counts as taken."""
+        self._remove(item)
+        self._count(reason)
+        self._on_taken(item.offer.gift)

@@ -1,0 +1,136 @@
+"""One participant's whole part in one-of-n delivery: giver, hands and heirs together; a core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from overlay.contact import PeerId
+from overlay.context import Timer
+from overlay.wire import WireError
+from pubsub.collections.messages import Answer, Estate, Gift, Offer
+from pubsub.collections.one_of_n.config import OneOfNConfig
+from pubsub.collections.one_of_n.giver import Giver
+from pubsub.collections.one_of_n.hands import Hands
+from pubsub.collections.one_of_n.heirs import Heirs
+from pubsub.collections.one_of_n.taker import Taker
+from pubsub.event import unpack_data
+
+Sent = Offer | Answer | Estate
+
+
+class Sharing:
+    def __init__(
+        self,
+        me: PeerId,
+        send: Callable[[PeerId, Sent], None],
+        deliver: Callable[[Offer], None],
+        tell_taken: Callable[[Gift], None],
+        now: Callable[[], float],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        config: OneOfNConfig | None = None,
+        count: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """`tell_taken` broadcasts reliably, to all who take and to the publisher, that a gift is taken;
+        each of them, this one too, then calls `taken`."""
+        self.config = config or OneOfNConfig()
+        self._me = me
+        self._tell_taken = tell_taken
+        self._count = count
+        self.giver = Giver(send, tell_taken, call_later, self.config, count)
+        self.hands = Hands(
+            send,
+            deliver,
+            tell_taken,
+            lambda offer: self.heirs.keep(offer),
+            now,
+            self.config.most_remembered,
+        )
+        self.heirs = Heirs(
+            me,
+            send,
+            call_later,
+            lambda: [*self.hands.claimed, *self.giver.gifts],
+            self._adopt,
+            self._divided,
+            self.config.most_remembered,
+        )
+        self._is_asked = False
+
+    # Who is there.
+
+    def participants_are(
+        self, members: Sequence[PeerId], takers: Sequence[Taker], is_asked: bool
+    ) -> None:
+        """Who is in the view, and who of them takes; `is_asked` when anybody does, there or not."""
+        self._is_asked = is_asked
+        self.hands.present_are(members)
+        self.giver.takers_are(takers)
+
+    def unstable(self) -> None:
+        self.heirs.unstable()
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
+        """A stable view was reached, with those of its members that share."""
+        self.heirs.stable(view, members, life)
+
+    def close(self) -> None:
+        """No timer is left."""
+        self.giver.close()
+        self.heirs.close()
+
+    # Elements.
+
+    def added(self, gift: Gift, topic: str, packed: bytes, data: Any) -> None:
+        """This participant has published an element."""
+        if self._is_asked:
+            self.giver.add(gift, topic, packed, data)
+
+    def received(self, gift: Gift, topic: str, packed: bytes) -> None:
+        """An element has come to a participant that takes: a spare copy."""
+        if gift[0] != self._me and not self.hands.knows_taken(gift):
+            self.heirs.keep(Offer(gift, topic, packed))
+
+    def taken(self, gift: Gift) -> None:
+        """A broadcast tells that a gift was taken."""
+        self.heirs.taken(gift)
+        self.giver.taken(gift)
+        self.hands.taken(gift)
+
+    def _adopt(self, offer: Offer) -> None:
+        if self.hands.knows_taken(offer.gift):
+            return
+        try:
+            data = unpack_data(offer.data)
+        except WireError as error:
+            self._count(error.reason)
+            self._tell_taken(offer.gift)
+        else:
+            self.giver.add(offer.gift, offer.topic, offer.data, data)
+
+    def _divided(self, is_here: Callable[[Gift], bool]) -> None:
+        """Leave gifts to their publishers that are back; tell what was taken for those that are gone."""
+        adopted = [gift for gift in self.giver.gifts if gift[0] != self._me]
+        self.giver.disown([gift for gift in adopted if is_here(gift)])
+        for gift in self.hands.taken_here:
+            if not is_here(gift):
+                self._tell_taken(gift)
+
+    # Messages.
+
+    def direct(self, sender: PeerId, message: Sent) -> None:
+        if isinstance(message, Offer):
+            self.hands.offered(sender, message)
+        elif isinstance(message, Answer):
+            self.giver.answered(sender, message)
+        else:
+            self.heirs.told(sender, message)
+
+    def undelivered(self, to: PeerId, message: Sent) -> None:
+        """A message may not have arrived."""
+        if isinstance(message, Offer):
+            self.giver.undelivered(to, message)
+        elif isinstance(message, Answer):
+            self.hands.undelivered(to, message)
+        else:
+            self.heirs.undelivered(to, message)
