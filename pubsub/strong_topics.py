@@ -234,11 +234,10 @@ class StrongTopics:
 
 @dataclass
 class _TopicContext:
-    """`TopicContext` on a runtime; it does nothing any more once it is stopped."""
+    """`TopicContext` on a runtime."""
 
     runtime: Runtime
     random: Randomness = field(default_factory=lambda: random.Random(entropy().getrandbits(64)))
-    stopped: bool = False
 
     def __post_init__(self) -> None:
         self.now = asyncio.get_running_loop().time
@@ -251,11 +250,10 @@ class _TopicContext:
         return self.runtime.call_later(delay, action)
 
     def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
-        return not self.stopped and self.runtime.send(to, message, outcome)
+        return self.runtime.send(to, message, outcome)
 
     def send_datagram(self, to: Contact, message: object) -> None:
-        if not self.stopped:
-            self.runtime.send_datagram(to, message)
+        self.runtime.send_datagram(to, message)
 
     def watch(self, contact: Contact) -> None:
         self.runtime.failure.watch(contact)

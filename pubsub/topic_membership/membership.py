@@ -334,6 +334,8 @@ class TopicMembership:
             self._suspected.pop(entry.id, None)  # the failure detector begins anew, too
         if entry.left or began:
             self._unheard.pop(entry.id, None)
+        if entry.left:
+            self._spreading.news.forget(entry.id)
         if moved and not entry.left:
             self._context.watch(entry.contact)
         if entry.left and self.is_joined:

@@ -42,6 +42,12 @@ class News:
         """There is no such item any more."""
         self._places.pop(item, None)
 
+    def forget(self, peer: PeerId) -> None:
+        """A participant left: there is nothing to tell of it but that, and nothing to tell to it."""
+        self.gone(Item(Kind.ROW, peer))
+        self.gone(Item(Kind.STATUS, peer))
+        self._told.pop(peer, None)
+
     def untold(self, peer: PeerId) -> list[Item]:
         """What a peer was not told yet, the earliest first."""
         told = self._told.get(peer, 0)
