@@ -51,6 +51,9 @@ LOOK_EVERY_ALONE = 1.0
 GOODBYE_SECONDS = 1.0
 """How long a goodbye has to arrive."""
 
+REFUSING_SECONDS = 0.3
+"""How long clients that were told goodbye are refused, so that they need not wait for an answer."""
+
 
 class Distributor:
     """One distributor; enter it with `async with`, and all of it ends with the block."""
@@ -118,11 +121,12 @@ class Distributor:
         await self.close()
 
     async def close(self) -> None:
-        """Say goodbye to the other distributors and stop; subscribers find others by themselves."""
+        """Say goodbye to the other distributors and to the subscribers, who look for another, and stop."""
         core, stack = self._core, self._stack
         self._stack = AsyncExitStack()
-        if core is not None and core.view is not None:
-            core.membership.leave()
+        if core is not None:
+            core.leave()
+            await asyncio.sleep(REFUSING_SECONDS)
             with contextlib.suppress(TimeoutError, ClosedError):
                 async with asyncio.timeout(GOODBYE_SECONDS):
                     await self._runtime.channels.drained()

@@ -10,6 +10,8 @@ it, unless its distributor and this publisher both fail before another distribut
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Any, Literal
 
 from overlay.entropy import entropy
@@ -21,6 +23,9 @@ from pubsub.distributors.protocol.source import RUN_BYTES, make_source
 from pubsub.distributors.service_name import check_service
 
 Wait = Literal["sent", "received", "stable"]
+
+LINGER = 2.0
+"""Seconds that closing waits for what was sent to be acknowledged."""
 
 
 class Publisher(LightClient):
@@ -78,6 +83,15 @@ class Publisher(LightClient):
                 await self._next_news()
                 self._open()
         return number
+
+    async def close(self) -> None:
+        """Wait a moment for what was sent to be received, and stop; more than once is fine."""
+        if not self._closed and self._runtime is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER):
+                    for service in list(self._publishing):
+                        await self.flush(service)
+        await super().close()
 
     async def flush(self, service: str) -> None:
         """Wait until every message so far has been received by a distributor."""

@@ -45,8 +45,8 @@ SMALL_ANSWER = 16
 
 
 class DistributorCore:
-    """One distributor. `tick` is to be called every `DistributorConfig.tick` seconds, and `pump` while
-    `has_work`; `wake` is called when that becomes true."""
+    """One distributor. `tick` is to be called every `DistributorConfig.tick` seconds, and `pump` after each
+    call of `wake`, again and again until it has nothing to send."""
 
     def __init__(
         self,
@@ -83,6 +83,9 @@ class DistributorCore:
         self._on_taken = on_taken
         self._joined_at: float | None = None
         self._is_ready = False
+        self._is_leaving = False
+        self._busy: dict[str, Service] = {}
+        """The services that have something to send, the one whose turn it is first."""
 
     # The view of distributors.
 
@@ -105,7 +108,7 @@ class DistributorCore:
         self._on_view(view)
 
     def _look_whether_ready(self) -> None:
-        if self._is_ready or self._joined_at is None:
+        if self._is_ready or self._is_leaving or self._joined_at is None:
             return
         caught_up = self._stability.has_heard_all and not self._exchange.is_behind
         self._is_ready = caught_up or self._peers.now() - self._joined_at >= CATCHING_UP
@@ -126,23 +129,31 @@ class DistributorCore:
             service.trim(self._stability)
             for source in service.publishers:
                 self._acknowledge(service, source)
-        self._wake_if_due()
-
-    @property
-    def has_work(self) -> bool:
-        return any(service.fanout.has_work for service in self.services.values())
+            self._wake_for(service)
 
     def pump(self, budget: int) -> int:
         """Send subscribers at most so many datagrams, services in turn; 0 when there is nothing to send."""
         sent = 0
-        for service in self.services.values():
-            if service.fanout.has_work and sent < budget:
-                sent += service.fanout.pump(budget - sent)
+        while self._busy and sent < budget:
+            name = next(iter(self._busy))
+            service = self._busy.pop(name)
+            sent += service.fanout.pump(budget - sent)
+            if service.fanout.has_work:
+                self._busy[name] = service
         return sent
 
-    def _wake_if_due(self) -> None:
-        if self.has_work:
+    def _wake_for(self, service: Service) -> None:
+        if service.fanout.has_work and service.name not in self._busy:
+            self._busy[service.name] = service
             self._wake()
+
+    def leave(self) -> None:
+        """Say goodbye to the other distributors and to the subscribers, and take no client any more."""
+        self._is_leaving = True
+        self._is_ready = False
+        self.membership.leave()
+        for service in self.services.values():
+            service.fanout.end_all()
 
     # Services.
 
@@ -178,7 +189,7 @@ class DistributorCore:
             return False
         if service.take(publication, self._peers.now()):
             self._exchange.spread((publication,))
-            self._wake_if_due()
+            self._wake_for(service)
         return True
 
     def relay(self, publication: Publication) -> None:
@@ -186,7 +197,7 @@ class DistributorCore:
         too: so it is not sent to them, but they may ask for it."""
         service = self.services[publication.service]
         if service.take(publication, self._peers.now()):
-            self._wake_if_due()
+            self._wake_for(service)
 
     def relay_gap(self, name: str, source: bytes, last: int) -> None:
         """The other group will not send a source's messages up to this one."""
@@ -241,7 +252,7 @@ class DistributorCore:
                 self._exchange.tell()  # so that the others keep what it may still need
         answer = Answer(request.number, "", log.stream, place - 1, log.numbers_before(place))
         self._answer(sender, answer)
-        self._wake_if_due()
+        self._wake_for(service)
 
     def _answer(self, to: Contact, answer: Answer) -> None:
         context = self._clients if len(answer.have) <= SMALL_ANSWER else self._peers
@@ -270,11 +281,12 @@ class DistributorCore:
                     brought.append(publication)
             elif service.knows_or_takes(publication.source, self._peers.now()):
                 service.take(publication, self._peers.now())
+                self._wake_for(service)
         for (_, source), service in news.items():
             self._acknowledge(service, source, again=True)
+            self._wake_for(service)
         if brought:
             self._exchange.spread(tuple(brought))
-        self._wake_if_due()
 
     def _take_from_publisher(
         self, sender: Contact, service: Service, publication: Publication
@@ -328,8 +340,7 @@ class DistributorCore:
         service = self._by_stream.get(received.stream)
         if service is not None:
             service.fanout.receive(sender, received)
-            if service.fanout.has_work:
-                self._wake()
+            self._wake_for(service)
         elif received.ask:
             self._clients.send(sender, Alive(received.stream, 0, received.stream == 0))
 

@@ -290,6 +290,11 @@ class Fanout:
                 self._end(subscriber, "fell_behind")
         return self.ended.get("fell_behind", 0) > ended
 
+    def end_all(self) -> None:
+        """Tell all subscribers to look for another distributor."""
+        for subscriber in list(self._ring):
+            self._end(subscriber, "left")
+
     def _end(self, subscriber: LocalSubscriber, reason: str) -> None:
         self._let_go(subscriber)
         self.ended[reason] = self.ended.get(reason, 0) + 1

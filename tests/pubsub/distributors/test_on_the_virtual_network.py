@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
@@ -138,6 +139,32 @@ def test_subscribers_and_publishers_fail_over_when_a_distributor_crashes(seed: i
         assert left[0].view == left[1].view
 
     play(seed, main)
+
+
+def test_a_distributor_that_leaves_hands_its_subscribers_over_at_once(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        staying = (await ground.distributors(2, services=["ticker"]))[0]
+        leaving = await ground.enter(Distributor, services=["ticker"])
+        await leaving.ready()
+        subscriber = await ground.enter(Subscriber, bootstrap=[], finder=Only(leaving, staying))
+        async with subscriber.subscribe("ticker", semantics="no_gap") as messages:
+            assert messages.primary == leaving.contact.id
+            await leaving.close()
+            await asyncio.sleep(1.0)
+            assert messages.primary == staying.contact.id
+            await view_of(staying, 2)
+
+    play(seed, main)
+
+
+class Only:
+    """Names these distributors, one after the other."""
+
+    def __init__(self, *distributors: Distributor) -> None:
+        self._contacts = [one.contact for one in distributors]
+
+    async def find(self) -> list[Contact]:
+        return [self._contacts.pop(0)] if self._contacts else []
 
 
 def test_a_service_is_fed_by_a_topic(seed: int) -> None:
