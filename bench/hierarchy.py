@@ -14,7 +14,7 @@ from pubsub import Node, Parameters
 
 GATEWAYS = 2
 JOINS_AT_ONCE = 40
-"""Nodes that join at a time, once there is someone to join."""
+"""Nodes that join a virtual network at a time, once there is someone to join."""
 
 
 def topics(levels: int) -> list[str]:
@@ -30,7 +30,7 @@ def parameters(experiment: Experiment) -> Parameters:
     )
 
 
-def join_order(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+def join_order(sizes: Sequence[int], at_once: int = JOINS_AT_ONCE) -> Iterator[tuple[int, int]]:
     """(level, how many at once): the root first so that each community finds the one above it."""
     for level in reversed(range(len(sizes))):
         first = min(GATEWAYS, sizes[level])
@@ -38,7 +38,7 @@ def join_order(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield level, 1
         remaining = sizes[level] - first
         while remaining:
-            batch = min(JOINS_AT_ONCE, remaining)
+            batch = min(at_once, remaining)
             yield level, batch
             remaining -= batch
 

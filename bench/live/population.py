@@ -21,8 +21,10 @@ from bench.traces import CommunityMembers
 
 PROCESSES = 2
 """Processes that stay; one more holds the nodes that are to crash."""
+JOINS_AT_ONCE = 10
+"""More of them would hold each other up, on a busy machine for minutes."""
 JOIN_SECONDS = 120.0
-"""A hundred nodes that start at once on a busy machine take their time."""
+"""The most that one of them may take."""
 LOOK_SECONDS = 0.25
 """Between two looks at tables or counters."""
 
@@ -66,7 +68,7 @@ class LivePopulation:
             self._processes.append(HolderProcess())
         for process in self._processes:
             process.started()
-        for level, count in join_order(self._experiment.sizes):
+        for level, count in join_order(self._experiment.sizes, JOINS_AT_ONCE):
             self._join(level, count)
 
     def _join(self, level: int, count: int) -> None:
