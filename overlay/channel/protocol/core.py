@@ -67,7 +67,7 @@ class ChannelCore:
         """Nothing is kept any more; the owner should let go of this object."""
         self.patience = Patience(config, now)
         self.transmitter = Transmitter(config, max_body)
-        self.receiver = Receiver(config, budget)
+        self.receiver = Receiver(config, budget, self.transmitter.room)
         self.write: Callable[[bytes, OnAck | None], bool] = self.transmitter.buffer.add
         """Accept a message, or say False when the send buffer is full; see `SendBuffer.add`."""
         self._max_body = max_body

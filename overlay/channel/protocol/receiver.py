@@ -8,17 +8,25 @@ from overlay.channel.protocol.inbox import Inbox
 from overlay.channel.protocol.packet import MAX_SELECTIVE_BYTES, PacketType, Refused
 
 
-class Receiver:
-    """Acknowledges every second segment and every irregular one at once, a lone one after `ack_delay`."""
+SEGMENTS_AN_ACK = 8
+"""Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
 
-    def __init__(self, config: ChannelConfig, budget: Budget) -> None:
+
+class Receiver:
+    """Acknowledges every second full segment, every eighth small one and every irregular one at once, and
+    whatever is left after `ack_delay`."""
+
+    def __init__(self, config: ChannelConfig, budget: Budget, full_segment: int) -> None:
+        """`full_segment`: bytes of a full one, if the peer's datagrams are as large as ours."""
         self.inbox = Inbox(config, budget)
         self.ack_due = False
         """An acknowledgement is to leave now."""
         self.ack_at: float | None = None
         """When one is to leave at the latest."""
         self._delay = config.ack_delay
-        self._unacknowledged = 0
+        self._full = full_segment
+        self._segments = self._bytes = 0
+        """Not acknowledged yet."""
 
     def restart(self) -> None:
         """Begin a new session."""
@@ -29,7 +37,7 @@ class Receiver:
         """A packet left, and every packet carries the acknowledgement."""
         self.ack_due = False
         self.ack_at = None
-        self._unacknowledged = 0
+        self._segments = self._bytes = 0
 
     def take(self, kind: int, number: int, segment: bytes, now: float) -> list[bytes]:
         """The messages to hand up; `Refused` when the segment is not taken."""
@@ -44,8 +52,9 @@ class Receiver:
         except Refused:
             self.ack_due = True  # the sender learns what has arrived, and how much may come
             raise
-        self._unacknowledged += 1
-        if self._unacknowledged > 1 or inbox.above:
+        self._segments += 1
+        self._bytes += len(segment)
+        if self._bytes > self._full or self._segments >= SEGMENTS_AN_ACK or inbox.above:
             self.ack_due = True
         elif self.ack_at is None:
             self.ack_at = now + self._delay

@@ -1,0 +1,56 @@
+"""When segments are acknowledged."""
+
+from __future__ import annotations
+
+import pytest
+
+from overlay.channel.protocol.budget import Budget
+from overlay.channel.protocol.config import ChannelConfig
+from overlay.channel.protocol.packet import PacketType, Refused
+from overlay.channel.protocol.receiver import SEGMENTS_AN_ACK, Receiver
+from overlay.channel.protocol.segment import encode_bundle
+
+FULL = 1000
+
+
+def receiver() -> Receiver:
+    config = ChannelConfig()
+    return Receiver(config, Budget(config.receive_memory), FULL)
+
+
+def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
+    taker.take(PacketType.BUNDLE, number, encode_bundle([bytes(size)]), now)
+
+
+def test_every_second_full_segment_is_acknowledged_at_once() -> None:
+    taker = receiver()
+    take(taker, 0, FULL - 4)
+    assert not taker.ack_due
+    take(taker, 1, FULL - 4)
+    assert taker.ack_due
+
+
+def test_small_segments_are_acknowledged_together_or_after_a_while() -> None:
+    taker = receiver()
+    for number in range(SEGMENTS_AN_ACK - 1):
+        take(taker, number, 10, now=number * 0.001)
+        assert not taker.ack_due
+    take(taker, SEGMENTS_AN_ACK - 1, 10)
+    assert taker.ack_due
+    taker.acknowledged()
+    take(taker, SEGMENTS_AN_ACK, 10, now=1.0)
+    assert taker.ack_at == 1.0 + ChannelConfig().ack_delay
+    taker.handle_timer(taker.ack_at)
+    assert taker.ack_due
+
+
+def test_a_gap_and_a_repetition_are_acknowledged_at_once() -> None:
+    taker = receiver()
+    take(taker, 1, 10)
+    assert taker.ack_due
+    taker.acknowledged()
+    take(taker, 0, 10)
+    taker.acknowledged()
+    with pytest.raises(Refused, match="duplicate"):
+        take(taker, 0, 10)
+    assert taker.ack_due
