@@ -17,42 +17,33 @@ from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Gap
 from pubsub.topic_broadcast.messages import Cast, Item, Received
-from pubsub.topic_broadcast.topic_log import NoLog, Restored
+from pubsub.topic_broadcast.topic_log import NoLog
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import Outcome
-from pubsub.topic_membership.messages import Entry, Knowledge, Subscribe
+from pubsub.topic_membership.messages import Entry, Knowledge, Row, Subscribe
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
 NOTICE_SECONDS = (0.5, 2.0)
-
-
-class _Remembers(NoLog):
-    """A participant that knows who else takes part, as if it had been there before."""
-
-    def __init__(self, life: int, entries: tuple[Entry, ...]) -> None:
-        self._restored = Restored(life, 0, entries)
-
-    def restore(self) -> Restored:
-        return self._restored
+FIRST_VERSION = 2
+"""Of a participant's row, when it has begun and has met nobody."""
 
 
 class Member:
     """One participant: the context and the application of its protocol."""
 
-    def __init__(self, company: Company, number: int, entries: tuple[Entry, ...]) -> None:
+    def __init__(self, company: Company, number: int) -> None:
         self._company = company
         self._stage = company.stage.context(numbered_contact(number))
         self.contact: Contact = self._stage.contact
         self.random: Randomness = self._stage.random
         self.now = self._stage.now
-        log = _Remembers(number + 1, entries) if entries else NoLog()
         self.core = TopicBroadcast(
             "/bench/matrix",
             self,
             BroadcastConfig(),
             MembershipConfig(),
             self,
-            log,
+            NoLog(),
             boot=number,
             life=number + 1,
         )
@@ -108,13 +99,19 @@ class Company:
         self.messages = 0
         self.bytes = 0
         self._chance = random.Random(seed)
-        entries = tuple(
-            Entry(numbered_contact(number), number + 1, False, 0, number + 1, "", ())
-            for number in range(size)
-        )
-        self.members = [Member(self, number, entries) for number in range(size)]
+        self.members = [Member(self, number) for number in range(size)]
+        self._introduce_all()
+
+    def _introduce_all(self) -> None:
+        """Let all know each other at once: that they join one after another is not measured."""
         for member in self.members:
             member.core.start()
+        topics = [member.core.membership for member in self.members]
+        entries = tuple(membership.participants[membership.me] for membership in topics)
+        rows = tuple(Row(entry.id, entry.boot, FIRST_VERSION, ()) for entry in entries)
+        everything = Knowledge(topics[0].topic, entries, rows, (), bytes(8), False)
+        for membership in topics:
+            membership.receive_knowledge(self.members[0].contact, everything)
 
     @property
     def is_stable(self) -> bool:
@@ -129,7 +126,7 @@ class Company:
 
     def join(self) -> None:
         """One more participant, through one that is there."""
-        newcomer = Member(self, len(self.members), ())
+        newcomer = Member(self, len(self.members))
         newcomer.core.membership.subscribe(self.members[0].contact)
         self.members.append(newcomer)
 
