@@ -33,6 +33,7 @@ from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.live_feed import LiveFeed
 from pubsub.archive.profiles import Profile
+from pubsub.archive.protocol.entities import MOST_NAME_BYTES, is_entity_name
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
@@ -49,7 +50,6 @@ Begin = Literal["now", "beginning"] | int | float | datetime
 GOODBYE_SECONDS = 1.0
 """How long leaving waits for the archive to hear what the application is done with."""
 
-MAX_NAME_BYTES = 255
 _log = logging.getLogger(__name__)
 
 
@@ -84,9 +84,9 @@ class DurableSubscription:
         resume: bytes | None = None,
         within: float = 30.0,
     ) -> None:
-        if not name or len(name.encode()) > MAX_NAME_BYTES:
+        if not is_entity_name(name):
             raise DurableUsageError(
-                f"durable={name!r} is no name: it has 1 to {MAX_NAME_BYTES} bytes"
+                f"durable={name!r} is no name: it has 1 to {MOST_NAME_BYTES} bytes"
             )
         if delivery not in ("ordered", "optimistic"):
             raise DurableUsageError(f'delivery is "ordered" or "optimistic", not {delivery!r}')

@@ -39,6 +39,7 @@ MATCHED = "matched/"
 COVERED = "covered/"
 """Notes of what entities are done with according to other replicas."""
 MOST_ENTITIES = 100_000
+MOST_NAME_BYTES = 255
 
 
 class Entities:
@@ -102,6 +103,9 @@ class Entities:
             return
         entity = self.all.get(register.entity)
         if register.entity in self._registering:
+            return
+        if not is_entity_name(register.entity):
+            self._world.count_drop("no_entity_name")
             return
         if entity is None:
             if len(self.all) >= MOST_ENTITIES:
@@ -286,6 +290,10 @@ class Entities:
             session, entity.session = entity.session, None
             if session is not None:
                 self.notifier.refuse(session.contact, entity.name, session.id, MOVED)
+
+
+def is_entity_name(name: str) -> bool:
+    return 0 < len(name.encode()) <= MOST_NAME_BYTES
 
 
 def pack_marks(marks: Marks) -> bytes:

@@ -13,7 +13,7 @@ from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import Dissemination
-from pubsub.archive.protocol.entities import Entities
+from pubsub.archive.protocol.entities import Entities, is_entity_name
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.inventory import Inventory
@@ -159,7 +159,9 @@ class EntityExchange:
         except WireError as error:
             self._world.count_drop(error.reason)
             return
-        if entity is None:
+        if entity is None and not is_entity_name(name):
+            self._world.count_drop("no_entity_name")
+        elif entity is None:
             self.entities.adopt(name, interest, Frontier(marks))
         else:
             self.entities.cover(entity, interest, marks)

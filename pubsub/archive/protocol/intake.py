@@ -51,6 +51,8 @@ class Intake:
 
         `base` counts for a stream that is not known yet: it begins with the number after it."""
         if stream not in self._known:
+            if not events:  # a question is no reason to remember a stream
+                return Accepted(base + 1, (), (base + 1, first - 1) if first > base + 1 else None)
             self.skip_to(stream, base)
         expected = self.taken.get(stream) + 1
         last = first + len(events) - 1

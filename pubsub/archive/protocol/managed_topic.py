@@ -24,8 +24,9 @@ from pubsub.archive.protocol.frontier import (
 from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
+from pubsub.archive.protocol.replica_table import is_line
 from pubsub.archive.protocol.replication import Replication, Row
-from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
 from pubsub.archive.store.retention import Retention, plan_drop
 
@@ -152,7 +153,7 @@ class ManagedTopic:
         if len(stream) != STREAM_BYTES or publisher_of(stream) != sender.id:
             self.world.count_drop("foreign_stream")
             return
-        if companion.base < 0 or companion.first <= companion.base:
+        if not 0 <= companion.base < companion.first < LARGEST_NUMBER:
             self.world.count_drop("malformed_companion")
             return
         self._bases[stream] = companion.base
@@ -192,10 +193,8 @@ class ManagedTopic:
         """Events from another replica: what is next in its stream is stored, what is missing asked for."""
         new: list[NewEvent] = []
         behind: dict[bytes, int] = {}
+        rows = [row for row in rows if self._is_well_formed(row)]
         for stream, base, catenation, time, encoded, _ in rows:
-            if len(stream) != STREAM_BYTES or not 0 <= base < catenation:
-                self.world.count_drop("malformed_stored_event")
-                continue
             self.intake.skip_to(stream, base)
             accepted = self.intake.accept(stream, base, catenation, (encoded,))
             for number, one in enumerate(accepted.events, accepted.first):
@@ -213,6 +212,18 @@ class ManagedTopic:
             self.replication.acknowledge(replica, dict.fromkeys(row[0] for row in rows))
         for stream, have in behind.items():
             self.replication.missing(replica, stream, have)
+
+    def _is_well_formed(self, row: Row) -> bool:
+        """Whether another replica's event can be what it says; counted otherwise."""
+        stream, base, catenation, _, encoded, number = row
+        well_formed = (
+            len(stream) == STREAM_BYTES
+            and 0 <= base < catenation < LARGEST_NUMBER
+            and is_line(id_of(encoded), number)
+        )
+        if not well_formed:
+            self.world.count_drop("malformed_stored_event")
+        return well_formed
 
     def _store(self, new: list[NewEvent], also: Sequence[Change], *, origin: bool) -> None:
         """Store events that are next in their streams; each once, though it may come in two streams."""

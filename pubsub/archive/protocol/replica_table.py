@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from pubsub.archive.protocol.frontier import Frontier
-from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import ForgetReplica, Note
+from pubsub.event import ID_BYTES
 
 PEER = "peer/"
 MOST_PEERS = 64
+MOST_NAME_BYTES = 32
 
 
 @dataclass(slots=True)
@@ -69,8 +71,10 @@ class ReplicaTable:
         peer.heard_at = self._world.context.now()
         return peer, is_new
 
-    def has_room_for(self, replica: bytes) -> bool:
-        return replica in self.peers or len(self.peers) < MOST_PEERS
+    def takes(self, replica: bytes) -> bool:
+        """Whether this is a name of a replica, and there is room for one more."""
+        known = replica in self.peers
+        return known or (0 < len(replica) <= MOST_NAME_BYTES and len(self.peers) < MOST_PEERS)
 
     def forget(self, replica: bytes) -> None:
         """A replica has left for good."""
@@ -90,3 +94,8 @@ class ReplicaTable:
         """How far a stream is safe on one replica, on two, and so on."""
         marks = [here, *(peer.frontier.get(stream) for peer in self.peers.values())]
         return tuple(sorted(marks, reverse=True))
+
+
+def is_line(id: bytes, sequence: int) -> bool:
+    """Whether this can be a line of a replica-sequence table."""
+    return len(id) == ID_BYTES and 0 < sequence < LARGEST_NUMBER

@@ -22,10 +22,11 @@ from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInfo, ReplicaInvoice, StoredEvents
-from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
+from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, ReplicaStored, StoredEvent
 from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.event import ID_BYTES
 
 Row = tuple[bytes, int, int, float, bytes, int]
 
@@ -157,7 +158,7 @@ class Replication:
     def receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
         if info.replica == self._world.replica or self.has_left:
             return
-        if not self.table.has_room_for(info.replica):
+        if not self.table.takes(info.replica):
             self._world.count_drop("too_many_replicas")
             return
         if info.kind == "leaving":
@@ -249,9 +250,10 @@ class Replication:
             self.greet(sender)
             return
         peer.heard_at = self._world.context.now()
-        if invoice.stored:
-            line = ReplicaStored(self._world.topic, peer.id, invoice.stored)
-            self._world.commit([line], lambda: None)
+        lines = tuple(line for line in invoice.stored if is_line(*line))
+        if lines:
+            change = ReplicaStored(self._world.topic, peer.id, lines)
+            self._world.commit([change], lambda: None)
         if not invoice.want or invoice.full:
             news = [stream for stream, mark in invoice.have if peer.frontier.raise_to(stream, mark)]
             if news:
@@ -354,7 +356,7 @@ class Replication:
                 )
             )
             for stream, _, catenation, time, event, number in rows
-            if number in damaged
+            if number in damaged and len(id_of(event)) == ID_BYTES and catenation > 0
         ]
         if repairs:
             repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")

@@ -223,7 +223,8 @@ class Subscriber:
             self._synced()
             self._on_sync()
         if response.missing:
-            self._ask_for(SequenceRanges(response.missing))
+            above = [(max(first, self.sync + 1), last) for first, last in response.missing]
+            self._ask_for(SequenceRanges(above))
 
     def receive_notice(self, sender: Contact, notice: Notice) -> None:
         if not self._is_mine(sender, notice.session):

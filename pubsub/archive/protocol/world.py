@@ -11,6 +11,9 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store
 
+LARGEST_NUMBER = 2**53
+"""No sequence or catenation number of an honest peer is larger."""
+
 Commit = Callable[[Sequence[Change], Callable[[], None]], None]
 """Write changes; the action is run once they are on stable storage, in the order of the calls, and never if
 they may not be."""

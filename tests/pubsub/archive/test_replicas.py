@@ -114,16 +114,16 @@ def test_what_all_replicas_have_survives_at_every_step(replicas: int, stride: in
     kill_at_steps(replicas, stride)
 
 
-@pytest.mark.parametrize("replicas", [2, 3, 5])
+@pytest.mark.parametrize("replicas", [2, 4])
 def test_replicas_that_crash_and_come_back_lose_nothing(replicas: int) -> None:
-    for seed in range(3):
+    for seed in range(2):
         assert_kept(run_schedule(seed, archives=replicas))
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("replicas", [2, 3, 4, 5])
 def test_replicas_that_crash_and_come_back_lose_nothing_whatever_the_seed(replicas: int) -> None:
-    for seed in range(100, 100 + 120 // replicas):
+    for seed in range(100, 100 + 72 // replicas):
         assert_kept(run_schedule(seed, archives=replicas))
 
 

@@ -1,0 +1,171 @@
+"""Catenation numbers on both sides: properties of the intake, and the publisher by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.contact import Contact
+from overlay.virtual.stage import Stage, numbered_contact
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.frontier import Frontier, run_of
+from pubsub.archive.protocol.intake import Intake
+from pubsub.archive.protocol.messages import Companion, Negotiation
+from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.spans import spans_of
+from pubsub.archive.store.sequence_ranges import SequenceRanges
+
+STREAM = bytes(28)
+ARCHIVE, OTHER = numbered_contact(1), numbered_contact(2)
+
+
+@given(
+    st.integers(0, 5),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(0, 5)), max_size=40),
+)
+def test_the_intake_hands_on_each_event_once_in_order_and_without_a_gap(
+    base: int, arrivals: list[tuple[int, int]]
+) -> None:
+    intake = Intake(Frontier())
+    taken: list[bytes] = []
+    came: set[int] = set()
+    for offset, count in arrivals:
+        numbers = range(base + offset, base + offset + count)
+        came.update(numbers)
+        accepted = intake.accept(STREAM, base, numbers.start, [b"%d" % n for n in numbers])
+        assert accepted.first == base + len(taken) + 1 or not accepted.events
+        taken += accepted.events
+    assert taken == [b"%d" % number for number in range(base + 1, base + 1 + len(taken))]
+    assert base + len(taken) + 1 not in came
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_spans_are_those_of_the_ranges(numbers: set[int]) -> None:
+    assert spans_of(sorted(numbers)) == tuple(map(tuple, SequenceRanges.of(numbers).spans()))
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 9))))
+def test_frontiers_do_not_depend_on_the_order_of_what_is_merged(
+    marks: list[tuple[bytes, int]],
+) -> None:
+    one, other = Frontier(marks), Frontier(reversed(marks))
+    assert one.digest() == other.digest()
+    assert one.includes(other)
+    assert other.includes(one)
+
+
+class Desk:
+    """A publisher, and what it sent."""
+
+    def __init__(self, **config: Any) -> None:
+        self.stage = Stage(1)
+        self.silent = 0
+        self.sent: list[tuple[Contact, Companion]] = []
+        self.stage.observe(self._see)
+        self.core = Publisher(
+            self.stage.context(numbered_contact(9)),
+            "/t",
+            b"a life..",
+            DurableConfig(**config),
+            on_progress=lambda: None,
+            on_silent=self._fell_silent,
+        )
+
+    def _see(self, time: float, sender: Contact, to: Contact, message: object) -> None:
+        assert isinstance(message, Companion)
+        self.sent.append((to, message))
+
+    def _fell_silent(self) -> None:
+        self.silent += 1
+
+    def take(self) -> list[Companion]:
+        self.stage.run_for(0.01)
+        sent, self.sent = self.sent, []
+        return [companion for _, companion in sent]
+
+    def answer(self, *safe: int, missing: Any = (), sender: Contact = ARCHIVE) -> None:
+        negotiation = Negotiation("/t", self.core.stream, safe, max(len(safe), 1), missing)
+        self.core.receive(sender, negotiation)
+
+
+def test_a_nak_is_answered_with_what_is_missing() -> None:
+    desk = Desk()
+    desk.core.use(ARCHIVE, 0)
+    for number in range(5):
+        desk.core.add(b"%d" % number)
+    desk.take()
+    desk.answer(1, missing=((2, 3),))
+    (again,) = desk.take()
+    assert (again.first, again.events) == (2, (b"1", b"2"))
+
+
+def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> None:
+    desk = Desk(buffer=4, window=2)
+    desk.core.use(ARCHIVE, 0)
+    while desk.core.has_room:
+        desk.core.add(b"")
+    assert desk.core.owed == 4
+    assert sum(len(companion.events) for companion in desk.take()) == 2
+    desk.answer(2)
+    assert desk.core.has_room
+    assert [companion.first for companion in desk.take()] == [3]
+
+
+def test_an_archive_that_stays_silent_is_reported_and_the_next_gets_what_is_owed() -> None:
+    desk = Desk()
+    desk.core.use(ARCHIVE, 0)
+    desk.core.add(b"x")
+    desk.stage.run_for(10)
+    assert desk.silent == 1
+    desk.take()
+    desk.core.use(OTHER, 7)
+    (companion,) = desk.take()
+    assert (companion.base, companion.first, companion.events) == (0, 1, (b"x",))
+
+
+def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> None:
+    desk = Desk()
+    desk.core.use(ARCHIVE, 0)
+    desk.core.add(b"x")
+    desk.take()
+    desk.answer(1)
+    assert desk.core.is_safe(1)
+    desk.core.use(OTHER, 0)
+    desk.take()
+    desk.answer(0, missing=((1, 1),), sender=OTHER)
+    (companion,) = desk.take()
+    assert companion.events == (b"x",)
+
+
+def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
+    desk = Desk(spare=1)
+    desk.core.use(ARCHIVE, 0)
+    for number in range(4):
+        desk.core.add(b"%d" % number)
+    desk.take()
+    desk.answer(4)
+    desk.core.add(b"4")
+    stream = desk.core.stream
+    desk.core.use(OTHER, 0)
+    desk.take()
+    desk.answer(0, missing=((1, 4),), sender=OTHER)
+    assert run_of(desk.core.stream) != run_of(stream)
+    (companion,) = desk.take()
+    assert (companion.base, companion.first, companion.events) == (3, 4, (b"3", b"4"))
+    desk.answer(5, sender=OTHER)
+    assert desk.core.is_safe(5)
+
+
+def test_a_stale_nak_changes_nothing() -> None:
+    desk = Desk(spare=1)
+    desk.core.use(ARCHIVE, 0)
+    for number in range(4):
+        desk.core.add(b"%d" % number)
+    desk.take()
+    desk.answer(4)
+    stream = desk.core.stream
+    desk.answer(4, missing=((1, 2),))
+    assert desk.core.stream == stream
+    assert not desk.take()
