@@ -130,11 +130,15 @@ class VirtualDisk:
         """Fail when the count of operations reaches `operation`; that one is left half done."""
         self._cut_at = operation
 
-    def crash(self) -> None:
-        """Lose the power, and come up again with what the platter has."""
+    def kill(self) -> None:
+        """End all programs. What they wrote stays in the cache, from where a crash may still lose it."""
         self.life += 1
         self.powered = True
         self._cut_at = None
+
+    def crash(self) -> None:
+        """Lose the power, and come up again with what the platter has."""
+        self.kill()
         names: dict[str, _Inode] = {}
         for path in sorted({**self._platter, **self._cached}):
             before, after = self._platter.get(path), self._cached.get(path)

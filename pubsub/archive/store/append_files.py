@@ -71,8 +71,12 @@ class AppendFileStore(RegistryReads):
         self._registry = self._log.registry
         self._batch = recovery.last_batch
         self._state_damaged = recovery.state_damaged
+        # A process that was killed may have left its last batch, or a new file's name, unsynced.
+        self._files.sync_directory(self._directory)
         if not self._segments or not recovery.clean_end or self._active.size == 0:
             self._begin_segment()
+        else:
+            self._active.sync()
         if recovery.tail:
             self._skip_lost_numbers(recovery.tail)
 

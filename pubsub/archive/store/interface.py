@@ -96,7 +96,7 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Release files and connections; a batch that was not synced is lost."""
+        """Release files and connections; a batch that was not synced may be lost."""
         ...
 
     # -- the inventory --

@@ -66,6 +66,8 @@ class Registry:
             self.forget(topic)
         self.last |= pending.last
         for (topic, name), entity in pending.entities.items():
+            if (topic, name) in pending.registered:
+                _put(self.entities, topic, name, None)
             _put(self.entities, topic, name, entity)
         for (topic, publisher), catenation in pending.catenations.items():
             _put(self.catenations, topic, publisher, catenation)
@@ -96,6 +98,8 @@ class Pending:
         """Topics whose former state goes before anything below is put."""
         self.last: dict[str, int] = {}
         self.entities: dict[tuple[str, str], Entity | None] = {}
+        self.registered: dict[tuple[str, str], None] = {}
+        """Those among them that begin anew, behind all others."""
         self.catenations: dict[tuple[str, bytes], int] = {}
         self.notes: dict[tuple[str, str], bytes | None] = {}
 
@@ -137,7 +141,9 @@ class Pending:
             case Register(topic, name, epoch):
                 self._use(topic, epoch)
                 if self._entity(topic, name) is None:
+                    self.entities.pop((topic, name), None)
                     self.entities[topic, name] = Entity(name, epoch, epoch, {}, (), ())
+                    self.registered[topic, name] = None
             case Deregister(topic, name):
                 self.entities[topic, name] = None
             case PutProfile(topic, name, profile_name, sequence, profile):

@@ -186,9 +186,9 @@ class SqlBatch:
         notes: list[tuple[Any, ...]] = []
         position = self._free_position()
         for (topic, name), entity in pending.entities.items():
-            if entity is None:
+            if entity is None or (topic, name) in pending.registered:
                 self._remove("entities WHERE topic = ? AND name = ?", topic, name)
-            else:
+            if entity is not None:
                 row = (self._topic(topic), position + len(entities), *entity_row(entity))
                 entities.append(row)
         for (topic, key), value in pending.notes.items():

@@ -42,6 +42,8 @@ class SqliteStore(SqlStore):
             writer = _SqliteConnection(path)
             for statement in SCHEMA:
                 writer.execute(statement.format(int="INTEGER", real="REAL", blob="BLOB"))
+            # A process that was killed may have left its last batch unsynced: sync it before it is read.
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             super().__init__(str(path), writer, _SqliteConnection(path), (sqlite3.Error,))
         except sqlite3.Error as error:
             os.close(self._locked)

@@ -113,14 +113,13 @@ def test_readers_see_nothing_before_the_sync(opener: Opener) -> None:
     assert store.outstanding("/soccer", "anna", 0, 10) == [1]
 
 
-def test_a_batch_that_was_not_synced_is_gone_after_closing(opener: Opener) -> None:
+def test_a_batch_that_was_not_synced_is_whole_or_gone_after_closing(opener: Opener) -> None:
     store = opener()
     commit(store, Append(event(1)))
-    if isinstance(getattr(store, "_segments", None), dict):
-        pytest.skip("a clean close leaves what was written to files; crashes are tried elsewhere")
-    store.write([Append(event(2))])
+    store.write([Append(event(2)), Append(event(3))])
     store.close()
-    assert opener().events("/soccer", 0, 10) == [event(1)]
+    kept = [one.sequence for one in opener().events("/soccer", 0, 10)]
+    assert kept in ([1], [1, 2, 3])
 
 
 def test_numbers_are_never_free_again(opener: Opener) -> None:

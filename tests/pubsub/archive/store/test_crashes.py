@@ -42,8 +42,15 @@ class Crashing:
         return False
 
     def check(self) -> None:
-        """Come up again, and compare with the batches that were synced, and with one more if that fits."""
+        """Come up again, sometimes after the program alone was killed, and always after a loss of power."""
+        if self.schedule.chance.random() < 0.5:
+            self.disk.kill()
+            self._compare()
         self.disk.crash()
+        self._compare()
+
+    def _compare(self) -> None:
+        """Open, and compare with the batches that were synced, and with one more if that fits."""
         store = AppendFileStore(self.disk, "/archive", segment_bytes=SEGMENT)
         torn = [damage for damage in store.damage() if damage.reason == "torn"]
         assert len(torn) == len(store.damage()), f"a crash is no corruption: {store.damage()}"
@@ -140,6 +147,27 @@ def test_a_last_write_cut_at_any_byte_is_dropped_whole() -> None:
     whole = AppendFileStore(VirtualDisk.of({**before, log: written}), "/archive")
     assert whole.events("/soccer", 0, 10)[-1] == event(4, body=b"x" * 100)
     assert whole.damage() == ()
+
+
+def shown_after_a_kill_and_kept_after_a_loss_of_power(seed: int) -> tuple[list[int], list[int]]:
+    """A process is killed between writing and syncing, the next one reads, and then the power goes."""
+    disk = VirtualDisk(seed)
+    store = AppendFileStore(disk, "/archive")
+    store.write([Append(event(1))])
+    store.sync()
+    store.write([Append(event(2))])
+    disk.kill()
+    reading = AppendFileStore(disk, "/archive")
+    shown = [one.sequence for one in reading.events("/soccer", 0, 10)]
+    disk.crash()
+    after = AppendFileStore(disk, "/archive")
+    return shown, [one.sequence for one in after.events("/soccer", 0, 10)]
+
+
+def test_what_a_reopened_store_has_shown_survives_a_loss_of_power() -> None:
+    for seed in range(20):
+        shown, kept = shown_after_a_kill_and_kept_after_a_loss_of_power(seed)
+        assert kept == shown, f"seed {seed}"
 
 
 def test_every_batch_is_synced_once() -> None:
