@@ -16,6 +16,7 @@ Codes are grouped: 0x00 DHT and directory, 0x20 channels and failure detection, 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 import types
@@ -203,6 +204,8 @@ def _checker(hint: Any) -> _Check:
 
 def _tuple_checker(arguments: tuple[Any, ...]) -> _Check:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
+        if arguments[0] in _PLAIN:
+            return functools.partial(_all_exactly, {arguments[0]})
         item = _checker(arguments[0])
         return lambda value: tuple(map(item, _exactly(tuple, value)))
     items = [_checker(argument) for argument in arguments]
@@ -241,6 +244,12 @@ def _tuple_packer(arguments: tuple[Any, ...]) -> _Pack | None:
 
 def _exactly(cls: type[T], value: Any) -> T:
     if type(value) is not cls:
+        raise WireError("wrong_fields")
+    return value
+
+
+def _all_exactly(kinds: set[type], value: Any) -> tuple[Any, ...]:
+    if type(value) is not tuple or not set(map(type, value)) <= kinds:
         raise WireError("wrong_fields")
     return value
 

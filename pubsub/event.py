@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from overlay import limited_msgpack
@@ -142,13 +143,14 @@ class Copies:
         count = len(self.bodies)
         return len(self.hops) == count and len(self.signatures) in (0, count)
 
-    def gossip(self, place: int) -> Gossip:
-        """The copy at a place; its id is read from the bytes, and as good as they are."""
-        body = self.bodies[place]
-        signature = self.signatures[place] if self.signatures else b""
-        return Gossip(
-            body[ID_PLACE], self.community, self.hops[place], self.upward, body, signature
-        )
+    def gossips(self) -> list[Gossip]:
+        """Each of well-formed copies; its id is read from the bytes, and as good as they are."""
+        community, upward = self.community, self.upward
+        signatures = self.signatures or repeat(b"")
+        return [
+            Gossip(body[ID_PLACE], community, hops, upward, body, signature)
+            for body, hops, signature in zip(self.bodies, self.hops, signatures, strict=False)
+        ]
 
 
 BODY_CODE = 0x41

@@ -33,7 +33,7 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.reception import HeardEvents
 from pubsub.camcast.tables import SuperTables
 from pubsub.camcast.upward import Upward
-from pubsub.event import ID_PLACE, Copies, EventBody, Gossip, NewEvent, unpack_body
+from pubsub.event import Copies, EventBody, Gossip, NewEvent, unpack_body
 from pubsub.topic import Topic
 
 Deliver = Callable[[Sequence[NewEvent]], None]
@@ -291,14 +291,14 @@ class Community:
         known_ids, now = self._heard.ids, self._context.now()
         new: list[NewEvent] = []
         known = 0
-        for place, body in enumerate(copies.bodies):
-            if body[ID_PLACE] in known_ids:
+        for gossip in copies.gossips():
+            if gossip.id in known_ids:
                 known += 1
-                self._receive_again(sender, copies.gossip(place))
+                self._receive_again(sender, gossip)
             else:
-                event = self._read(sender, copies.gossip(place))
+                event = self._read(sender, gossip)
                 if event is not None:
-                    self._heard.add(event[0].id, now)
+                    self._heard.add(gossip.id, now)
                     new.append(event)
         self._received.value += len(copies.bodies)
         self._duplicates.value += known

@@ -19,6 +19,9 @@ _NUMBERS = 1 << 8 * _NUMBER_BYTES
 
 def stretches_of(event_ids: Sequence[bytes]) -> list[range]:
     """The numbers of some events of a run, in order, as ranges."""
+    if len(event_ids) == 1:
+        number = int.from_bytes(event_ids[0][RUN_BYTES:], "big")
+        return [range(number, number + 1)]
     numbers = [int.from_bytes(event_id[RUN_BYTES:], "big") for event_id in event_ids]
     whole = range(numbers[0], numbers[0] + len(numbers))
     if numbers == list(whole):

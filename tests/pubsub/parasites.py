@@ -35,8 +35,8 @@ class ParasiteWatch:
         for kind, body in split_frames(packet.data, HEADER_BYTES):
             for message in self._messages(kind, body):
                 if type(message) is Copies:
-                    for place in range(len(message.bodies)):
-                        self._check(packet, message.gossip(place))
+                    for gossip in message.gossips():
+                        self._check(packet, gossip)
                 elif type(message) is Announce:
                     self.announcements += 1
                     self._check_member(packet, message.topic, "events announced")

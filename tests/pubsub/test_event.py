@@ -109,14 +109,14 @@ def test_copies_that_travel_together_arrive_as_they_were(ids: list[bytes], signe
     ]
     copies = decode(encode(Copies.of(gossips)))
     assert copies.is_well_formed
-    assert [copies.gossip(place) for place in range(len(ids))] == gossips
+    assert copies.gossips() == gossips
     assert [unpack_body(gossip) for gossip in gossips] == bodies
     assert [gossip.body[ID_PLACE] for gossip in gossips] == ids
 
 
 def test_hops_are_counted_to_255_and_no_further() -> None:
     many = gossip()._replace(hops=1000)
-    assert Copies.of([many]).gossip(0).hops == 255
+    assert Copies.of([many]).gossips()[0].hops == 255
 
 
 @pytest.mark.parametrize(

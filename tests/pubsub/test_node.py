@@ -295,7 +295,7 @@ def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted() -> 
     def _last_gossip(publisher: Node) -> Gossip:
         last: Any = publisher._attachment._runtime._last_encoded[0]  # type: ignore[union-attr]
         assert isinstance(last, Copies)
-        return last.gossip(0)
+        return last.gossips()[0]
 
     play(10, main, signatures=True)
 

@@ -7,7 +7,6 @@ from overlay.channel.protocol.config import ChannelConfig
 from overlay.channel.protocol.inbox import Inbox
 from overlay.channel.protocol.packet import MAX_SELECTIVE_BYTES, PacketType, Refused
 
-
 SEGMENTS_AN_ACK = 8
 """Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
 

@@ -297,7 +297,7 @@ class Troupe:
                 )
         if type(message) is not Copies:
             return
-        (gossip,) = map(message.gossip, range(len(message.bodies)))
+        (gossip,) = message.gossips()
         body = unpack_body(gossip)
         receiver = self.actors[to.id]
         if self.stage.is_up(to):
