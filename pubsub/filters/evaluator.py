@@ -197,11 +197,6 @@ def _compare(node: syntax.Compare) -> Evaluator:
     return value
 
 
-def _equal(one: Any, other: Any) -> bool | None:
-    kind = _kind(one)
-    return one == other if kind is not None and kind is _kind(other) else None
-
-
 def _in(node: syntax.In) -> Evaluator:
     """True for one that is equal; else unknown when there is one that may be."""
     operand = compile_expression(node.operand)
@@ -235,13 +230,13 @@ def _in_field(operand: Evaluator, field: Evaluator) -> Evaluator:
 
 
 def _among(value: Any, members: Any) -> bool | None:
+    kind = _kind(value)
     result: bool | None = False
     for member in members:
-        equal = _equal(value, member)
-        if equal:
-            return True
-        if equal is None:
+        if kind is None or _kind(member) is not kind:
             result = None
+        elif member == value:
+            return True
     return result
 
 
