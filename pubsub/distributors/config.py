@@ -72,13 +72,15 @@ class ClientConfig:
     """How a publisher or subscriber keeps to its distributor; times are seconds."""
 
     sign_of_life: float = 1.5
-    """A distributor that was silent for so long is asked for a sign of life."""
+    """A distributor that was silent for max(sign_of_life, 2 x its pace) is asked for a sign of life."""
 
     suspect_after: float = 2.5
-    """It is suspected when it leaves that unanswered for so long, and another one is tried."""
+    """It is suspected when it leaves that unanswered for max(suspect_after, 3 x the slowest answer lately),
+    and another one is tried."""
 
     retry: float = 0.3
-    """A request that is not answered is sent again so often."""
+    """A request or question that is not answered is sent again after so long, then twice as long, up to 8
+    times."""
 
     connect_within: float = 1.5
     """A distributor that has not answered a first request for so long is passed over."""

@@ -229,6 +229,8 @@ class Alive:
     last: int
     knows: bool
     """Whether the asker is a subscriber here."""
+    pace: float
+    """As in `Deliveries`."""
 
 
 @message(0x8F)

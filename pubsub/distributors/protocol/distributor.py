@@ -342,7 +342,8 @@ class DistributorCore:
             service.fanout.receive(sender, received)
             self._wake_for(service)
         elif received.ask:
-            self._clients.send(sender, Alive(received.stream, 0, received.stream == 0))
+            knows = received.stream == 0
+            self._clients.send(sender, Alive(received.stream, 0, knows, self.config.least_pace))
 
     def suspect(self, peer: PeerId) -> None:
         self.membership.suspect(peer)

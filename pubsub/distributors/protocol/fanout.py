@@ -230,7 +230,7 @@ class Fanout:
             self._acknowledge(subscriber, received, now)
         if subscriber is None or received.ask:
             knows = subscriber is not None
-            self._context.send(sender, Alive(self.log.stream, self.log.last, knows))
+            self._context.send(sender, Alive(self.log.stream, self.log.last, knows, self.pace))
 
     def _acknowledge(self, subscriber: LocalSubscriber, received: Received, now: float) -> None:
         upto = min(received.upto, self.log.last)
@@ -298,4 +298,5 @@ class Fanout:
     def _end(self, subscriber: LocalSubscriber, reason: str) -> None:
         self._let_go(subscriber)
         self.ended[reason] = self.ended.get(reason, 0) + 1
-        self._context.send(subscriber.contact, Alive(self.log.stream, self.log.last, False))
+        goodbye = Alive(self.log.stream, self.log.last, False, self.pace)
+        self._context.send(subscriber.contact, goodbye)

@@ -1,8 +1,11 @@
 """A publisher's or subscriber's view of the distributors, and its choice among them (section 4.1.1).
 
 It knows a primary, which it is connected to, and some secondaries, from a well-known place. It decides alone
-that its primary has failed: when a sign of life that it asked for does not come. Then it removes the
-primary from its view and tries the secondaries one after another; when none is left, it asks for a new list.
+that its primary has failed: when a sign of life that it asked for more than once does not come, for longer
+than such signs took before. Then it removes the primary from its view and tries the secondaries one after
+another; when none is left, it asks for a new list. The more clients a distributor has, the less often each
+asks, and questions and requests that are not answered are repeated more and more slowly: a distributor that
+is slow because of its crowd is not made slower by it.
 """
 
 from __future__ import annotations
@@ -13,6 +16,16 @@ from typing import Protocol
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from pubsub.distributors.config import ClientConfig
+
+LEAST_ASKED = 3
+"""Questions without an answer before a primary is suspected: this process may itself have stood still."""
+
+PACES = 2.0
+"""A primary is asked for a sign of life after so many times its pace, if that is longer."""
+
+SLOWEST_PACE = 10.0
+SLOWEST_ANSWER = 5.0
+"""Seconds: the most that is believed of what a distributor says, or takes to answer."""
 
 
 class Connecting(Protocol):
@@ -51,6 +64,11 @@ class PrimaryKeeper:
         self._timer: Timer | None = None
         self._asked_at: float | None = None
         """When the primary was first asked for a sign of life that has not come."""
+        self._asked = 0
+        """How often since, or how often a candidate was sent the request."""
+        self._slowest_answer = 0.0
+        """Seconds; forgotten slowly."""
+        self._pace = 0.0
         self._heard_at = context.now()
         self._tried_at = context.now()
         self._closed = False
@@ -82,17 +100,23 @@ class PrimaryKeeper:
 
     # What the client hears.
 
-    def heard(self, sender: Contact) -> None:
-        """Something came from a distributor."""
+    def heard(self, sender: Contact, pace: float = 0.0) -> None:
+        """Something came from a distributor; `pace` is how often it wants to hear from its clients."""
         if self.primary is not None and sender.id == self.primary.id:
-            self._heard_at = self._context.now()
+            now = self._context.now()
+            if self._asked_at is not None:
+                took = min(now - self._asked_at, SLOWEST_ANSWER)
+                self._slowest_answer = max(took, 0.9 * self._slowest_answer)
+            self._heard_at = now
             self._asked_at = None
+            self._pace = min(pace, SLOWEST_PACE)
 
     def connected(self, sender: Contact) -> None:
         """The candidate has taken this client."""
         self.primary = sender
         self.candidate = None
         self._asked_at = None
+        self._slowest_answer = self._pace = 0.0
         self._heard_at = self._context.now()
         self.secondaries.pop(sender.id, None)
 
@@ -105,9 +129,9 @@ class PrimaryKeeper:
         """The primary has lost this client, or skipped: connect to it again."""
         if self.primary is not None:
             self.changes += 1
-            self.candidate, self.primary = self.primary, None
-            self._tried_at = self._context.now()
-            self._client.request(self.candidate)
+            self.secondaries[self.primary.id] = self.primary
+            self.primary = self._asked_at = None
+            self._try(list(self.secondaries.values())[-1])
 
     def fail_over(self) -> None:
         """Do without the primary from now on."""
@@ -128,29 +152,49 @@ class PrimaryKeeper:
         config = self._config
         if self.primary is not None:
             self._watch(self.primary)
-            is_quiet = self.primary is not None and self._asked_at is None
-            self._arm(config.sign_of_life / 2 if is_quiet else config.retry)
-            return
-        if self.candidate is None or self._context.now() - self._tried_at >= config.connect_within:
+        elif (
+            self.candidate is None or self._context.now() - self._tried_at >= config.connect_within
+        ):
             self._next()
         else:
+            self._asked += 1
             self._client.request(self.candidate)
-        self._arm(config.retry)
+        self._arm(self._until_next())
+
+    def _until_next(self) -> float:
+        if self.primary is not None and self._asked_at is None:
+            quiet_until = self._heard_at + self._patience_with_silence()
+            return max(quiet_until - self._context.now(), self._config.retry)
+        doublings = min(max(self._asked - 1, 0), 3)
+        return self._config.retry * float(2**doublings)
+
+    def _patience_with_silence(self) -> float:
+        return max(self._config.sign_of_life, PACES * self._pace)
 
     def _watch(self, primary: Contact) -> None:
-        now, config = self._context.now(), self._config
-        if self._asked_at is not None and now - self._asked_at >= config.suspect_after:
+        now = self._context.now()
+        if self._asked_at is None:
+            if now - self._heard_at < self._patience_with_silence():
+                return
+            self._asked_at = now
+            self._asked = 0
+        patience = max(self._config.suspect_after, 3 * self._slowest_answer)
+        if self._asked >= LEAST_ASKED and now - self._asked_at >= patience:
             self.fail_over()
-        elif self._asked_at is not None or now - self._heard_at >= config.sign_of_life:
-            if self._asked_at is None:
-                self._asked_at = now
+        else:
+            self._asked += 1
             self._client.ask(primary)
 
     def _next(self) -> None:
         self.candidate = None
-        for peer in list(self.secondaries):
-            self.candidate = self.secondaries.pop(peer)
-            self._tried_at = self._context.now()
-            self._client.request(self.candidate)
+        for one in self.secondaries.values():
+            self._try(one)
             return
         self._client.want_distributors()
+
+    def _try(self, candidate: Contact) -> None:
+        del self.secondaries[candidate.id]
+        self.candidate = candidate
+        self._tried_at = self._context.now()
+        self._asked = 1
+        self._client.request(candidate)

@@ -187,7 +187,7 @@ class SubscriptionCore:
         if self._is_over or not self._is_primary(sender):
             self._tell_off(sender)
             return
-        self.keeper.heard(sender)
+        self.keeper.heard(sender, deliveries.pace)
         if deliveries.stream != self.stream:
             return
         reception = self._reception
@@ -211,7 +211,7 @@ class SubscriptionCore:
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
         if self._is_over or not self._is_primary(sender):
             return
-        self.keeper.heard(sender)
+        self.keeper.heard(sender, alive.pace)
         if alive.stream != self.stream:
             return
         if not alive.knows:

@@ -103,12 +103,18 @@ def publications_reach_a_distributor(theatre: Theatre) -> None:
 
 
 def what_one_correct_distributor_has_reaches_its_view(theatre: Theatre) -> None:
-    """Those that the view's agreement left out meanwhile count as down."""
+    """Those that the view's agreement left out since the message was first taken count as down, and those
+    that came later need not have it."""
     up = {one.contact.id: one for one in theatre.up(theatre.distributors)}
     left_out = {
         peer: max([time for time, view in one.views if view is None], default=-1.0)
         for peer, one in up.items()
     }
+    came = {peer: one.views[0][0] for peer, one in up.items() if one.views}
+    first_taken: dict[MessageId, float] = {}
+    for one in theatre.distributors:
+        for message, time in one.taken.items():
+            first_taken[message] = min(time, first_taken.get(message, time))
     for one in up.values():
         for message, view in one.taken_in.items():
             for member in view.members if view else ():
@@ -116,7 +122,7 @@ def what_one_correct_distributor_has_reaches_its_view(theatre: Theatre) -> None:
                 _require(
                     other is None
                     or message in other.taken
-                    or left_out[member.id] >= one.taken[message],
+                    or max(left_out[member.id], came[member.id]) >= first_taken[message],
                     member,
                     "never got",
                     _name(message),

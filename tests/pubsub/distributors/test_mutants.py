@@ -13,6 +13,7 @@ from pubsub.distributors.protocol.exchange import Exchange
 from pubsub.distributors.protocol.fanout import Fanout
 from pubsub.distributors.protocol.membership import DistributorMembership
 from pubsub.distributors.protocol.publishing import PublishingCore
+from pubsub.distributors.protocol.recall import Recall
 from pubsub.distributors.protocol.service_log import ServiceLog
 from pubsub.distributors.protocol.source_order import SourceOrder
 from pubsub.distributors.protocol.stability import Stability
@@ -35,6 +36,17 @@ def mutant(broken: str) -> Callable[[Patch], Patch]:
         return patch
 
     return register
+
+
+FIRST_SEED = {
+    "forgets_what_it_has_promised": 11,
+    "keeps_only_what_is_not_acknowledged": 5,
+    "keeps_nothing_for_other_distributors_subscribers": 19,
+    "lets_go_before_all_have_it": 1,
+    "passes_over_gaps_in_silence": 5,
+    "takes_over_without_asking": 1,
+}
+"""Where the first storm is known that shows the mutant; earlier ones would only take time."""
 
 
 def _nothing(*arguments: Any, **options: Any) -> None:
@@ -204,9 +216,12 @@ def keeps_nothing_for_other_distributors_subscribers(patch: pytest.MonkeyPatch) 
 
 
 @mutant("gaps_are_for_those_who_accept_them")
-def forgets_those_who_are_out_of_touch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Fanout, "_keep_for", _nothing)
-    patch.setattr(Stability, "expire", lambda self, now: self._orphans.clear())
+def finds_nothing_again_after_a_failover(patch: pytest.MonkeyPatch) -> None:
+    def answer(self: Recall, sender: Any, want: Any, service: Any) -> None:
+        self._send(sender, want, ())
+
+    patch.setattr(ServiceLog, "place_after", lambda self, have: self.last + 1)
+    patch.setattr(Recall, "answer", answer)
 
 
 @mutant("unsubscribed_means_gone")
@@ -225,7 +240,7 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     patch, broken = MUTANTS[name]
     patch(monkeypatch)
     check = next(check for check in CHECKS if check.__name__ == broken)
-    for seed in range(SEEDS):
+    for seed in range(FIRST_SEED.get(name, 0), SEEDS):
         storm = Unrest(seed) if broken == "views_are_totally_ordered" else Storm(seed)
         with contextlib.suppress(AssertionError):  # it never came to rest, and this may show why
             storm.play()
@@ -233,4 +248,4 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             check(storm.theatre)
         except Violated:
             return
-    pytest.fail(f"{name} went unnoticed in {SEEDS} storms")
+    pytest.fail(f"{name} went unnoticed in the storms to seed {SEEDS}")
