@@ -279,7 +279,8 @@ class Community:
 
     def publish(self, gossip: Gossip, body: EventBody) -> Spread:
         """Disseminate an event of this process's own."""
-        self.record("publish", event=gossip.id)
+        if self._observer is not None:
+            self.record("publish", event=gossip.id)
         self._heard.add(gossip.id, self._context.now())
         return self._take([(gossip, body)], None, from_outside=True)
 

@@ -97,6 +97,8 @@ class LazyGossip:
         self._kept = KeptEvents(parameters.keep_bytes, parameters.keep_seconds)
         self._missing = MissingEvents(neighbourhood, self._is_coming)
         self._news: list[tuple[bytes, _Route]] = []
+        self._own: list[Gossip] = []
+        self._own_route: _Route | None = None
         self._timer: Timer | None = None
         metrics = neighbourhood.metrics
         self._announced = metrics.counter("events_announced", "Ids of events announced.")
@@ -130,25 +132,41 @@ class LazyGossip:
     def _spread(
         self, run_id: bytes, gossips: list[Gossip], publisher: PeerId, sender: Contact | None
     ) -> Sequence[Contact]:
-        now = self._context.now()
         run = self._runs.get(run_id) or self._new_run(run_id)
-        stretches = stretches_of([gossip.id for gossip in gossips])
-        run.heard(stretches, now)
         if sender is not None:
             self._came_from(run, gossips, sender)
-        self._kept.add(gossips, now)
         route = self._route(run, publisher, sender)
-        if route.told:
-            if not route.news:
-                self._news.append((run_id, route))
-                if self._timer is None:
-                    delay = self._neighbourhood.parameters.announce_delay
-                    self._timer = self._context.call_later(delay, self._announce)
-            for stretch in stretches:
-                route.news.add_range(stretch)
+        if sender is None:
+            self._own += gossips
+            self._own_route = route
+        else:
+            self._note(run_id, run, route, gossips)
+        if self._timer is None:
+            delay = self._neighbourhood.parameters.announce_delay
+            self._timer = self._context.call_later(delay, self._announce)
         if route.sent:
             self._neighbourhood.forward(route.sent, gossips)
         return route.sent
+
+    def _note(self, run_id: bytes, run: _Run, route: _Route, gossips: list[Gossip]) -> None:
+        """Remember and keep events, and have them announced."""
+        now = self._context.now()
+        stretches = stretches_of([gossip.id for gossip in gossips])
+        run.heard(stretches, now)
+        self._kept.add(gossips, now)
+        if route.told:
+            if not route.news:
+                self._news.append((run_id, route))
+            for stretch in stretches:
+                route.news.add_range(stretch)
+
+    def _note_own(self) -> None:
+        """Catch up with the events of this process's own: they come one by one, and are noted together."""
+        own, self._own = self._own, []
+        if own and self._own_route is not None:
+            run_id = own[0].id[:RUN_BYTES]
+            run = self._runs.get(run_id) or self._new_run(run_id)
+            self._note(run_id, run, self._own_route, own)
 
     def heard_again(self, gossip: Gossip, sender: Contact) -> None:
         run_id = gossip.id[:RUN_BYTES]
@@ -237,6 +255,7 @@ class LazyGossip:
 
     def _announce(self) -> None:
         self._timer = None
+        self._note_own()
         news, self._news = self._news, []
         for run_id, route in news:
             parts = route.news.parts()
@@ -257,6 +276,7 @@ class LazyGossip:
         return run is not None and run.heard_at > since and run.newest < number
 
     def _receive_fetch(self, sender: Contact, run_id: bytes, numbers: range) -> None:
+        self._note_own()
         run = self._runs.get(run_id)
         if run is not None and not run.wants.get(sender.id):
             run.wants[sender.id] = True
