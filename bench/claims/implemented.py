@@ -8,6 +8,7 @@ from bench.claims.claim import NOT_MEASURED, Verdict
 from bench.suites.settings import IMPLEMENTED, MODES
 
 FIGURES = "figures-19-28"
+CHANCE = 0.05
 WORST = 3
 """Settings that a verdict names where many fall short."""
 
@@ -22,19 +23,21 @@ def reliable_with_seven_percent(aggregates: Aggregates) -> Verdict:
     ours = "; ".join(f"{mode} {_percent(row)}" for mode, row in found.items())
     holds = best.value == 1.0
     because = "no mode reached everyone in every run at 7 %"
-    formula = aggregates.select(
-        figure=FIGURES, tier="model", metric="reliability", community=WHOLE, p_sel=0.07
-    )
+    shared = {"tier": "model", "metric": "reliability", "sizes": best.sizes, "p_sel": 0.07}
+    formula = aggregates.select(figure=FIGURES, community=len(best.sizes) - 1, **shared)
     if formula:
         because += (
             f"; nor does the paper's formula, which gives {100 * formula[0].value:.1f} % "
-            f"with c = {formula[0].c:g}"
+            f"for the root alone, with c = {formula[0].c:g}"
         )
     return Verdict(holds, ours, "" if holds else because)
 
 
 def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
-    """Reliability of real nodes with repaired tables, in every community, mode and share of crashes."""
+    """Reliability of real nodes with repaired tables, in every community, mode and share of crashes.
+
+    Of many settings one in twenty may lie below by chance, whatever the truth: that decides nothing.
+    """
     shared = {"metric": "reliability", "failure": "repaired", "protocol": "camcast"}
     formula = {_place(row): row.value for row in aggregates.select(tier="model", **shared)}
     rows = [
@@ -56,7 +59,8 @@ def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
         for row in short[:WORST]
     ]
     more = [f"and {len(short) - WORST} more"] if len(short) > WORST else []
-    return Verdict(not short, ours, "; ".join(because + more))
+    holds = not short or (None if len(short) <= max(1, CHANCE * len(rows)) else False)
+    return Verdict(holds, ours, "; ".join(because + more))
 
 
 def _place(row: Aggregate) -> tuple[object, ...]:
@@ -64,14 +68,14 @@ def _place(row: Aggregate) -> tuple[object, ...]:
 
 
 def every_mode_converges(aggregates: Aggregates) -> Verdict:
-    """Reception in every community when every process is a link (p_sel = 1)."""
+    """Reception in the super-communities when every process is a link (p_sel = 1)."""
     rows = [
         row
         for mode in MODES
-        for community in (0, 1, 2)
+        for community in (1, 2)
         if (row := _emulated(aggregates, mode, "reception", community, 1.0))
     ]
-    if len(rows) < 3 * len(MODES):
+    if len(rows) < 2 * len(MODES):
         return NOT_MEASURED
     worst = min(rows, key=lambda row: row.value)
     holds = worst.high >= 0.995

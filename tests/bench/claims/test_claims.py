@@ -92,16 +92,29 @@ def test_messages_are_held_against_the_bound(factor: float, holds: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("ours", "holds"), [(0.97, True), (0.94, True), (0.90, False), (0.99, True)]
+    ("ours", "root", "holds"),
+    [(0.97, 0.99, True), (0.94, 0.99, True), (0.90, 0.99, None), (0.90, 0.5, False)],
 )
 def test_reliability_is_held_against_the_formula_in_each_community(
-    ours: float, holds: bool
+    ours: float, root: float, holds: bool | None
 ) -> None:
-    shared = {"figure": "crashes", "metric": "reliability", "failure": "repaired", "community": 1}
-    formula = row(0.95, tier="model", **shared)
-    found = row(ours, 0.02, tier="emulate", mode="structured", **shared)
-    elsewhere = row(0.1, tier="emulate", mode="structured", **{**shared, "failed": 0.5})
-    assert verdict("reliability", formula, found, elsewhere) is holds
+    shared = {"figure": "crashes", "metric": "reliability", "failure": "repaired"}
+    rows = [row(0.95, tier="model", community=level, **shared) for level in (1, 2)]
+    for level, value in ((1, ours), (2, root)):
+        rows.append(row(value, 0.02, tier="emulate", community=level, **shared))
+    elsewhere = row(0.1, tier="emulate", **{**shared, "failed": 0.5})  # without a formula
+    assert verdict("reliability", *rows, elsewhere) is holds
+
+
+@pytest.mark.parametrize(("root", "holds"), [(0.99, True), (0.8, False)])
+def test_the_modes_converge_in_the_super_communities(root: float, holds: bool) -> None:
+    links = {"p_sel": 1.0, "metric": "reception"}
+    rows = [
+        emulated(mode, value, 0.01, community=level, **links)
+        for mode in MODES
+        for level, value in ((0, 0.9), (1, 1.0), (2, root))
+    ]
+    assert verdict("converge", *rows) is holds
 
 
 def emulated(mode: str, value: float, spread: float = 0.0, **fields: Any) -> Aggregate:
