@@ -71,7 +71,8 @@ class Damage:
     topic: str
     """Empty when it is not known."""
     span: Span
-    """The numbers that may be among them."""
+    """The numbers that may be among them. From 0 to 0, without a topic: not events but some of the state,
+    such as entities and sync points."""
     reason: str
     """`torn`: the last write is not whole, so that nothing of it had been acknowledged, unless the disk lies;
     `corrupt`: bytes have changed since they were written."""
