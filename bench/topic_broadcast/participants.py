@@ -12,8 +12,9 @@ from pubsub.strong_topic import Delivery, StrongTopic
 from pubsub.strong_topics import StrongTopics
 
 TOPIC = "/bench/topics"
-SIGN_OF_LIFE_SECONDS = 5.0
-"""As in a node: a silent participant is asked for a sign of life so often."""
+PATIENT = FailureConfig(interval=5.0, least_timeout=20.0, most_timeout=60.0)
+"""A silent participant is asked for a sign of life as often as by a node, and suspected later: all share one
+core, and none of them crashes."""
 
 RunOn = Callable[[int, Awaitable[None]], Awaitable[None]]
 """Runs a participant's opening where it belongs: on its host, or right here."""
@@ -30,9 +31,7 @@ class Participant:
         self.strong: StrongTopic
 
     async def open(self, first: Participant | None) -> None:
-        config = RuntimeConfig(
-            EndpointConfig(self._address), failure=FailureConfig(interval=SIGN_OF_LIFE_SECONDS)
-        )
+        config = RuntimeConfig(EndpointConfig(self._address), failure=PATIENT)
         self.runtime = await Runtime.open(config)
         self.topics = StrongTopics(self.runtime)
         known = () if first is None else (first.runtime.contact,)

@@ -45,25 +45,25 @@ async def measure(
     messages: int,
     network: str,
     datagrams: Callable[[], int],
+    clock: Callable[[], float],
     pace: float = 0.0,
 ) -> Throughput:
     """Publish and wait for the end; `pace`: seconds that the sender's link takes for one message to all."""
-    loop = asyncio.get_running_loop()
     others = people[1:]
     before = [person.delivered for person in others]
     copies = sum(person.strong.core.counts["duplicates"] for person in others)
     sent = datagrams()
-    began = loop.time()
+    began = clock()
     if semantics == "reliable":
         for _ in range(messages):
             number = await people[0].strong.broadcast(PAYLOAD)
         await people[0].strong.settled(number)
-        ended = loop.time()
+        ended = clock()
     else:
         for _ in range(messages):
             await people[0].strong.broadcast(PAYLOAD, semantics="best-effort")
             await asyncio.sleep(pace)
-        ended = await _when_quiet(others)
+        ended = await _when_quiet(others, clock)
     received = sum(p.delivered - b for p, b in zip(others, before, strict=True))
     due = messages * len(others)
     copies = sum(person.strong.core.counts["duplicates"] for person in others) - copies
@@ -79,13 +79,13 @@ async def measure(
     )
 
 
-async def _when_quiet(others: list[Participant]) -> float:
-    """The time of the last delivery."""
+async def _when_quiet(others: list[Participant], clock: Callable[[], float]) -> float:
+    """What the clock showed at the last delivery."""
     loop = asyncio.get_running_loop()
-    last, count = loop.time(), -1
+    last, shown, count = loop.time(), clock(), -1
     while loop.time() - last < QUIET_SECONDS:
         now = sum(person.delivered for person in others)
         if now != count:
-            last, count = loop.time(), now
+            last, shown, count = loop.time(), clock(), now
         await asyncio.sleep(QUIET_SECONDS / 50)
-    return last
+    return shown

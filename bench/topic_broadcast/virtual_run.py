@@ -7,6 +7,7 @@ the same seed gives the same figures on any machine.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from bench.topic_broadcast.participants import open_participants
@@ -38,12 +39,14 @@ def run_virtual(participants: int, messages: int, seed: int = 1) -> list[Through
             network.slow(host, SLOWNESS)
         pace = (participants - 1) * (len(PAYLOAD) + AROUND_A_PAYLOAD) / BANDWIDTH
 
+        now = asyncio.get_running_loop().time
+
         def datagrams() -> int:
             return network.stats.sent
 
         return [
-            await measure(people, "reliable", messages, "virtual", datagrams),
-            await measure(people, "best-effort", messages, "virtual", datagrams, pace),
+            await measure(people, "reliable", messages, "virtual", datagrams, now),
+            await measure(people, "best-effort", messages, "virtual", datagrams, now, pace),
         ]
 
     return network.run(main())

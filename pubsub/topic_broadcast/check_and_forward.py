@@ -142,6 +142,7 @@ class CheckAndForward:
 
     def _send(self, contact: Contact, cast: Cast, messages: tuple[Held, ...]) -> bool:
         peer = contact.id
+        self._state.membership.tell_along(contact)
         if not self._state.context.send(contact, cast, partial(_outcome, peer, messages)):
             return False
         for held in messages:

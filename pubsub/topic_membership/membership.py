@@ -144,6 +144,11 @@ class TopicMembership:
         if self.is_joined and stranger.id != self.me and stranger.id not in self.participants:
             self._spreading.tell_everything(stranger, asks=True)
 
+    def tell_along(self, peer: Contact) -> None:
+        """Something is about to be sent to a participant: what it was not told yet goes with it."""
+        if not self.is_stable:  # else everybody knows everything
+            self._spreading.tell(peer, always=False)
+
     def change_filter(self, filter: str) -> None:
         self.filter = filter
         mine = self.participants[self.me]
