@@ -48,6 +48,7 @@ CORES = [
     "pubsub/collections/element.py",
     "pubsub/collections/messages.py",
     "pubsub/collections/one_of_n",
+    "pubsub/collections/order_config.py",
     "pubsub/collections/total_order.py",
     "pubsub/collections/wishes.py",
     "pubsub/event.py",

@@ -30,8 +30,8 @@ from typing import Any
 
 from overlay.contact import PeerId
 from overlay.context import Timer
-from overlay.errors import UsageError
 from pubsub.collections.messages import MOST_COUNTS, Announcement
+from pubsub.collections.order_config import OrderConfig
 
 FARTHEST_CLOCK = 1 << 62
 """No clock is believed beyond it."""
@@ -41,25 +41,6 @@ MOST_WAITING = 64
 
 Source = tuple[PeerId, int]
 """A publisher and its life."""
-
-
-@dataclass(frozen=True)
-class OrderConfig:
-    """How soon members tell each other their clocks."""
-
-    delay: float = 0.01
-    """Seconds from an addition to the announcement that it causes; additions in between share it."""
-
-    repeat: float = 1.0
-    """Seconds after which announcements are made again while something waits for the others."""
-
-    patience: float = 30.0
-    """Seconds that what another member has may take to come; then the order goes on without it."""
-
-    def __post_init__(self) -> None:
-        for name in ("delay", "repeat", "patience"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
 
 
 @dataclass(slots=True)
@@ -116,15 +97,19 @@ class TotalOrder:
         self._excused: dict[tuple[PeerId | None, int], int] = {}
         """Numbers up to which additions are not waited for: they were published before this member came."""
         self._is_new = True
-        self._heard_now: dict[Source, None] = {}
-        """The sources whose number has risen in this stay."""
-        self._claimed: dict[Source, int] = {}
-        """The highest numbers that members had when they came to the view."""
         self._foreign: list[tuple[Source, int, int, Any]] = []
         self._heap: list[tuple[int, PeerId, int, int, Any]] = []
         self._latest: tuple[int, PeerId, int, int] = (0, PeerId(bytes(20)), 0, 0)
         self._publishing: dict[int, None] = {}
         """Clocks that were given out, and whose additions are not among the received yet."""
+        self._timer: Timer | None = None
+        self._repeat: Timer | None = None
+        self._idle_repeats = 0
+        """How often announcements were repeated since something was delivered, while something waits."""
+        self._begin_alone()
+
+    def _begin_alone(self) -> None:
+        """What is known of views and their members: nothing."""
         self._view = b""
         self._members: tuple[PeerId, ...] | None = None
         self._stay = 0
@@ -135,10 +120,10 @@ class TotalOrder:
         self._echoed: dict[PeerId, None] = {}
         """Who knows of this stay."""
         self._announced = -1
-        self._timer: Timer | None = None
-        self._repeat: Timer | None = None
-        self._idle_repeats = 0
-        """How often announcements were repeated since something was delivered, while something waits."""
+        self._heard_now: dict[Source, None] = {}
+        """The sources whose number has risen in this stay."""
+        self._claimed: dict[Source, int] = {}
+        """The highest numbers that members had when they came to the view."""
 
     # Views.
 
@@ -230,7 +215,7 @@ class TotalOrder:
 
     def skip(self, publisher: PeerId | None, life: int, last: int) -> None:
         """The source's additions up to this number will not come; None if only its life is known."""
-        self._excused[publisher, life] = max(last, self._excused.get((publisher, life), 0))
+        self._excuse_up_to((publisher, life), last)
         self._advance()
 
     def _saw(self, source: Source, number: int) -> None:
@@ -282,7 +267,13 @@ class TotalOrder:
 
     def _excuse(self, announcement: Announcement) -> None:
         for publisher, life, number in announcement.counts:
-            self._excused[publisher, life] = max(number, self._excused.get((publisher, life), 0))
+            self._excuse_up_to((publisher, life), number)
+
+    def _excuse_up_to(self, source: tuple[PeerId | None, int], number: int) -> None:
+        number = max(number, self._excused.pop(source, 0))
+        self._excused[source] = number
+        if len(self._excused) > MOST_COUNTS:
+            del self._excused[next(iter(self._excused))]
 
     def _claim(self, announcement: Announcement) -> None:
         for publisher, life, number in announcement.counts:

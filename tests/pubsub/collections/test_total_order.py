@@ -10,7 +10,8 @@ import pytest
 from overlay.contact import PeerId
 from overlay.errors import UsageError
 from pubsub.collections.messages import Announcement
-from pubsub.collections.total_order import OrderConfig, TotalOrder
+from pubsub.collections.order_config import OrderConfig
+from pubsub.collections.total_order import TotalOrder
 from tests.pubsub.collections.ordering import OrderRun
 
 QUICK = range(8)
