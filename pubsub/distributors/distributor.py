@@ -18,11 +18,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from overlay.contact import Address, Contact, PeerId
-from overlay.endpoint import EndpointConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
-from overlay.runtime import Runtime
+from overlay.runtime import Runtime, RuntimeConfig
 from pubsub.config import NodeConfig
 from pubsub.distributors import messages
 from pubsub.distributors.client import runtime_config
@@ -38,6 +37,9 @@ from pubsub.topic import Topic
 
 DATAGRAMS_A_TURN = 32
 """To subscribers, before others on the loop get a turn; as many as the endpoint sends in one."""
+
+INCOMING = 65_536
+"""Datagrams that may wait to be read: thousands of subscribers may answer at once."""
 
 MOST_DISTRIBUTORS = 64
 """Of a group, that one looks for in the directory."""
@@ -159,13 +161,12 @@ class Distributor:
         await self._overlay.announce(group_topic(self.group))
         await self._open_sources(core)
 
-    def _runtime_config(self) -> Any:
+    def _runtime_config(self) -> RuntimeConfig:
         node = self.node
         config = runtime_config(
             node.listen, node.keys, node.insecure, node.advertise, node.datagram_size
         )
-        endpoint: EndpointConfig = replace(config.endpoint, incoming_limit=65_536)
-        return replace(config, endpoint=endpoint)
+        return replace(config, endpoint=replace(config.endpoint, incoming_limit=INCOMING))
 
     def _serve(self, runtime: Runtime, core: DistributorCore) -> None:
         introduce(runtime)
