@@ -164,7 +164,9 @@ class Exchange:
                 self._unask(peer, index)
             if peer.hashes_asked_at is not None and now - peer.hashes_asked_at > PATIENCE:
                 peer.hashes_asked_at = None
-            self._tell(peer.contact, answer=peer.pieces is None or not peer.pieces.is_full)
+            is_full = peer.pieces is not None and peer.pieces.is_full
+            if not (is_full and self.is_complete):  # then there is nothing left to say
+                self._tell(peer.contact, answer=not is_full)
         for peer in self._peers.values():
             self._ask(peer)
         self._timer = self._context.call_later(

@@ -75,6 +75,15 @@ def test_a_sender_knows_who_is_done_even_when_they_have_left() -> None:
     assert (swarm.exchanges[0].finished_peers, swarm.exchanges[0].waiting_peers) == (3, 0)
 
 
+def test_when_all_have_all_nobody_says_anything() -> None:
+    swarm = Swarm(5, receivers=4)
+    swarm.run_until_complete()
+    swarm.stage.run_for(5.0)
+    sent = swarm.stage.sent
+    swarm.stage.run_for(20.0)
+    assert swarm.stage.sent == sent
+
+
 class Liar:
     """Says that it has everything, and answers whatever it is asked with something else."""
 
