@@ -97,6 +97,7 @@ class Archive:
         self._failure: asyncio.Future[StoreError] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._taking_over: dict[str, asyncio.Task[None]] = {}
+        self._managing = asyncio.Lock()
         self._closed = False
 
     # Opening and closing.
@@ -169,9 +170,12 @@ class Archive:
 
     async def manage(self, topic: str | type | Topic) -> None:
         """Manage one more topic from here on, as a replica of those who do already."""
-        name = Topic.of(topic).name
-        if name in self.topics:
-            return
+        async with self._managing:
+            name = Topic.of(topic).name
+            if name not in self.topics:
+                await self._manage(name)
+
+    async def _manage(self, name: str) -> None:
         assert self._store is not None
         replica = self._store.notes(name, REPLICA).get(REPLICA)
         if replica is None:

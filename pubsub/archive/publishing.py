@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from overlay.errors import ClosedError
 from pubsub.archive.client import DurableClient
-from pubsub.archive.errors import DurableUsageError, NotSafe
+from pubsub.archive.errors import DurableUsageError, NoArchiveFound, NotSafe
 from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.publisher import Publisher
 from pubsub.topic import Topic
@@ -144,9 +144,18 @@ class DurablePublishers:
             async with self._opening.setdefault(topic.name, asyncio.Lock()):
                 publishing = self._by_topic.get(topic.name) or await self._find(topic, within)
         if not publishing.core.has_room:
+            await self._room(publishing, within)
+        return publishing
+
+    async def _room(self, publishing: DurablePublishing, within: float) -> None:
+        try:
             async with asyncio.timeout(within):
                 await publishing.room()
-        return publishing
+        except TimeoutError:
+            raise NoArchiveFound(
+                f"{publishing.core.owed} events of {publishing.core.topic} wait to become safe, and none has "
+                f"within {within:g} s: check that an archive of the topic runs"
+            ) from None
 
     async def _find(self, topic: Topic, within: float) -> DurablePublishing:
         found = await self._client.find(topic, self._client.runtime.contact.id, within)

@@ -114,6 +114,8 @@ class Dissemination:
         """`covered` has grown beyond what is on stable storage."""
         self.is_known_elsewhere = False
         """Other replicas have been told all of it, and need only hear of progress."""
+        self.told_done = done
+        """Other replicas have been told all that lies up to this number."""
         self.session: Session | None = None
         self.told_gaps = 0
         """The present session was told of what retention removed up to this number."""

@@ -72,6 +72,15 @@ class EntityExchange:
         if self._timer is None:
             self._timer = self._world.context.call_later(SOON, self._tell)
 
+    def refresh(self) -> None:
+        """Now and then, tell others everything that applications are done with, and not only events that were
+        for them: so others, too, know that nobody waits for the rest."""
+        for entity in self.entities.all.values():
+            if entity.session is not None and entity.done > entity.told_done:
+                entity.told_done = entity.done
+                entity.is_known_elsewhere = False
+                self.changed(entity, False)
+
     def _tell(self) -> None:
         self._timer = None
         updates: list[tuple[str, bytes, bool, Marks]] = []

@@ -111,6 +111,7 @@ class ManagedTopic:
     def _settle(self) -> None:
         for entity in list(self.entities.all.values()):
             self.entities.settle(entity)
+        self.exchange.refresh()
         self._settle_timer = self.world.context.call_later(
             self.world.config.heartbeat, self._settle
         )

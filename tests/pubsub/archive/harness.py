@@ -262,6 +262,7 @@ class SubscriberActor:
 
     `remembers`: it keeps the position together with its results; then only those count as delivered."""
 
+    pattern = TOPIC
     subscriber_classes: tuple[type[Subscriber], type[Subscriber]] = (
         OrderedSubscriber,
         OptimisticSubscriber,
@@ -289,7 +290,7 @@ class SubscriberActor:
         self.given: dict[bytes, None] = {}
         self.core = self.subscriber_classes[0 if self.ordered else 1](
             self.context,
-            Subscribing(TOPIC, self.name, Interest(TOPIC).packed(), "beginning"),
+            Subscribing(TOPIC, self.name, Interest(self.pattern).packed(), "beginning"),
             CONFIG,
             deliver=self._deliver,
             on_gap=lambda first, last: self.gaps.append((first, last)),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -177,6 +179,11 @@ def test_new_subscribers_begin_where_they_ask_to() -> None:
             times = [event.archived for event in taken]
         async with node.subscribe("/soccer", durable="some", since=times[4]) as events:
             assert [event.data for event in await take(events, 6)] == [*range(4, 10)]
+        await asyncio.sleep(1)
+        now = datetime.fromtimestamp(time.time())
+        await node.publish("/soccer", 10, durable=True)
+        async with node.subscribe("/soccer", durable="late", since=now) as events:
+            assert [event.data for event in await take(events, 1)] == [10]
         async with node.subscribe("/soccer", durable="new") as events:
             await node.publish("/soccer", "next", durable=True)
             assert [event.data for event in await take(events, 1)] == ["next"]
@@ -294,5 +301,21 @@ def test_a_store_that_fails_stops_the_archive_and_nothing_is_acknowledged() -> N
             await node.publish("/soccer", 2, durable=True, deadline=5)
         with pytest.raises(ArchiveError, match="its store failed"):
             await archive.failed()
+
+    play(main)
+
+
+def test_an_archive_serves_the_node_that_it_runs_on() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        await world.node()
+        store = AppendFileStore(VirtualDisk(), "/archive")
+        await world.on_host(0, Archive(["/soccer"], store, node=node))
+        async with node.subscribe("/soccer", durable="here") as events:
+            large = bytes(1_000_000)
+            receipt = await node.publish("/soccer", large, durable=True)
+            (event,) = await take(events, 1)
+            assert (event.id, event.data) == (receipt.id, large)
+        assert node.status()["archive"]["/soccer"]["events"] == 1
 
     play(main)

@@ -228,3 +228,19 @@ def test_a_flipped_bit_without_a_replica_is_told_as_a_gap() -> None:
     assert len(reader.gaps) == 1
     assert len(lost(sim.history, "exact")) == 1
     assert len(reader.deliveries) == 39
+
+
+def test_every_replica_knows_that_nobody_waits_for_what_nobody_selected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SubscriberActor, "pattern", f"{TOPIC}/italy")
+    sim = Simulation(6, archives=2)
+    sim.stage.run(6)
+    reader = subscribe(sim, "choosy")
+    publish(sim, 40)
+    sim.stage.run_for(20)
+    assert not reader.deliveries
+    for archive in sim.archives:
+        assert archive.store.count(TOPIC) == 40
+        assert archive.core.entities.all["choosy"].done >= archive.store.first_sequence(TOPIC) + 39
+        assert archive.core.entities.all_matched
