@@ -5,6 +5,12 @@ from __future__ import annotations
 import argparse
 
 from bench.distributors.measure import Setting, measure
+from bench.distributors.memory import bytes_each_channel, bytes_each_subscriber
+
+
+def show_memory(count: int) -> None:
+    print(f"a subscriber   {bytes_each_subscriber(count):>8,.0f} bytes")
+    print(f"a channel      {bytes_each_channel(count):>8,.0f} bytes, if it had one")
 
 
 def main() -> None:
@@ -12,7 +18,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.distributors", description=__doc__)
     for name in ("subscribers", "crowds", "events", "size", "datagram", "secondaries"):
         parser.add_argument(f"--{name}", type=int, default=getattr(default, name))
-    setting = Setting(**vars(parser.parse_args()))
+    parser.add_argument("--memory", action="store_true", help="count memory only, in one process")
+    arguments = vars(parser.parse_args())
+    if arguments.pop("memory"):
+        show_memory(arguments["subscribers"])
+        return
+    setting = Setting(**arguments)
     figures = measure(setting)
     deliveries = figures.events_per_second * setting.subscribers
     print(f"subscribers of one distributor   {figures.subscribed:>10,}")
