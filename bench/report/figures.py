@@ -46,64 +46,44 @@ def _bottom_size(row: Aggregate) -> float:
     return float(row.sizes[0])
 
 
+_CRASH_FIGURES = (
+    ("figure-13", "figures-13-16", "messages_inside", "Events sent inside each community"),
+    ("figure-14", "figures-13-16", "messages_upward", "Events sent upward"),
+    ("figure-15", "figures-13-16", "reception", "Reception, stillborn processes"),
+    ("figure-16", "figures-13-16", "reliability", "Reliability, stillborn processes"),
+    ("figure-17", "figures-17-18", "reception", "Reception, weakly consistent views"),
+    ("figure-18", "figures-17-18", "reliability", "Reliability, weakly consistent views"),
+    ("crashes-reception", "crashes", "reception", "Reception of real nodes after crashes"),
+    ("crashes-reliability", "crashes", "reliability", "Reliability of real nodes after crashes"),
+    (
+        "crashes-large-reliability",
+        "crashes-large",
+        "reliability",
+        "Reliability of a thousand real nodes after crashes",
+    ),
+)
+"""Name, the experiments that it is drawn from, metric, title."""
+
+
 def _crash_figures() -> list[Recipe]:
-    recipes = []
-    for name, source, metric, title, share in (
-        (
-            "figure-13",
-            "figures-13-16",
-            "messages_inside",
-            "Events sent inside each community",
-            False,
-        ),
-        ("figure-14", "figures-13-16", "messages_upward", "Events sent upward", False),
-        ("figure-15", "figures-13-16", "reception", "Reception, stillborn processes", True),
-        ("figure-16", "figures-13-16", "reliability", "Reliability, stillborn processes", True),
-        ("figure-17", "figures-17-18", "reception", "Reception, weakly consistent views", True),
-        ("figure-18", "figures-17-18", "reliability", "Reliability, weakly consistent views", True),
-        (
-            "crashes-reception",
-            "crashes",
-            "reception",
-            "Reception of real nodes after crashes",
-            True,
-        ),
-        (
-            "crashes-reliability",
-            "crashes",
-            "reliability",
-            "Reliability of real nodes after crashes",
-            True,
-        ),
-        (
-            "crashes-large-reliability",
-            "crashes-large",
-            "reliability",
-            "Reliability of a thousand real nodes after crashes",
-            True,
-        ),
-    ):
-        caption = (
-            "Static tables that nobody repairs, as in the paper: the pessimistic case."
-            if not source.startswith("crashes")
-            else "Tables are repaired after the crash; formula and simulator are of the living alone."
+    static = "Static tables that nobody repairs, as in the paper: the pessimistic case."
+    repaired = "Tables are repaired after the crash; formula and simulator are of the living alone."
+    return [
+        Recipe(
+            name,
+            source,
+            title,
+            repaired if source.startswith("crashes") else static,
+            metric,
+            "probability" if metric in ("reception", "reliability") else "events",
+            _failed,
+            "processes failed, %",
+            (0, 1) if metric == "messages_upward" else (0, 1, 2),
+            log_y=metric == "messages_inside",
+            share=metric in ("reception", "reliability"),
         )
-        recipes.append(
-            Recipe(
-                name,
-                source,
-                title,
-                caption,
-                metric,
-                "probability" if share else "events",
-                _failed,
-                "processes failed, %",
-                (0, 1) if metric == "messages_upward" else (0, 1, 2),
-                log_y=metric == "messages_inside",
-                share=share,
-            )
-        )
-    return recipes
+        for name, source, metric, title in _CRASH_FIGURES
+    ]
 
 
 def _link_figures() -> list[Recipe]:

@@ -74,43 +74,47 @@ def _kinds(rows: list[Aggregate]) -> list[tuple[str, str]]:
     return [kind for kind in order if kind in there]
 
 
+MEMORY_HEADS = (
+    "emulated",
+    "contacts, mean",
+    "deviation",
+    "largest",
+    "ln N + c + z",
+    "busiest link, by the mean",
+)
+
+
 def _memory(aggregates: Aggregates, figure: str) -> Table:
     """Contacts that a process keeps, against the bound, and how evenly upward messages are spread."""
     rows = aggregates.select(figure=figure, tier="emulate", protocol="camcast", failed=0.0)
-    most_links = max((row.p_sel or 0.0 for row in rows), default=0.0)
+    if not rows:
+        return Table("", MEMORY_HEADS, ())
+    most_links = max(row.p_sel or 0.0 for row in rows)
     rows = [row for row in rows if (row.p_sel or 0.0) == most_links]
+    first = rows[0]
     lines = []
     for mode in MODES:
-        for level in range(len(rows[0].sizes) if rows else 0):
+        for level in range(len(first.sizes)):
             own = {r.metric: r for r in rows if (r.mode, r.community) == (mode, level)}
-            if "table_entries" not in own:
-                continue
-            entries, deviation = own["table_entries"], own.get("table_deviation")
-            peak = own.get("upward_peak")
-            bound = math.log(entries.size) + entries.c + (0 if entries.is_root else entries.z)
-            lines.append(
-                (
-                    f"{mode}, {_community(level, entries.sizes)}, {entries.size}",
-                    f"{entries.value:.1f}",
-                    f"{deviation.value:.1f}" if deviation else "-",
-                    f"{own['largest_table'].value:.1f}",
-                    f"{bound:.1f}",
-                    f"{peak.value:.2f}" if peak else "-",
-                )
-            )
-    sizes = ", ".join(map(str, rows[0].sizes)) if rows else ""
-    heads = (
-        "emulated",
-        "contacts, mean",
-        "deviation",
-        "largest",
-        "ln N + c + z",
-        "busiest link, by the mean",
-    )
-    parameters = f"c = {rows[0].c:g}, z = {rows[0].z}" if rows else ""
+            if "table_entries" in own:
+                lines.append((f"{mode}, {_community(level, first.sizes)}", *_kept(own)))
     links = f", p_sel = {most_links:g}" if most_links else ""
-    return Table(
-        f"Memory and upward load: {sizes} processes, {parameters}{links}", heads, tuple(lines)
+    sizes = ", ".join(map(str, first.sizes))
+    title = f"Memory and upward load: {sizes} processes, c = {first.c:g}, z = {first.z}{links}"
+    return Table(title, MEMORY_HEADS, tuple(lines))
+
+
+def _kept(own: dict[str, Aggregate]) -> tuple[str, ...]:
+    """The cells of one community of one mode."""
+    entries = own["table_entries"]
+    bound = math.log(entries.size) + entries.c + (0 if entries.is_root else entries.z)
+    deviation, peak = own.get("table_deviation"), own.get("upward_peak")
+    return (
+        f"{entries.value:.1f}",
+        f"{deviation.value:.1f}" if deviation else "-",
+        f"{own['largest_table'].value:.1f}",
+        f"{bound:.1f}",
+        f"{peak.value:.2f}" if peak else "-",
     )
 
 
