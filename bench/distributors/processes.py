@@ -44,15 +44,14 @@ async def _distribute(pipe: Connection, bootstrap: str | None, datagram: int) ->
 
 
 class FirstThenAll:
-    """Names one distributor at first, and all of them when asked again."""
+    """Names one distributor, so that it has the whole crowd, and all of them from the time of its end on."""
 
     def __init__(self, contacts: list[Contact]) -> None:
-        self._contacts = contacts
-        self._asked = False
+        self.contacts = contacts
+        self.names_all = False
 
     async def find(self) -> list[Contact]:
-        asked, self._asked = self._asked, True
-        return self._contacts if asked else self._contacts[:1]
+        return self.contacts if self.names_all else self.contacts[:1]
 
 
 def crowd(pipe: Connection, contacts: list[bytes], count: int) -> None:
@@ -62,10 +61,10 @@ def crowd(pipe: Connection, contacts: list[bytes], count: int) -> None:
 async def _subscribe(pipe: Connection, contacts: list[Contact], count: int) -> None:
     async with AsyncExitStack() as stack:
         limit = asyncio.Semaphore(START_AT_ONCE)
+        finder = FirstThenAll(contacts)
 
         async def one() -> ServiceSubscription:
             async with limit:
-                finder = FirstThenAll(contacts)
                 subscriber = Subscriber(finder=finder, config=PATIENT, connect_timeout=600.0)
                 await stack.enter_async_context(subscriber)
                 subscription = subscriber.subscribe(SERVICE)
@@ -79,6 +78,7 @@ async def _subscribe(pipe: Connection, contacts: list[Contact], count: int) -> N
             if kind == "receive":
                 pipe.send(await _receive(subscriptions, value))
             else:
+                finder.names_all = True
                 pipe.send(await _move(subscriptions, contacts[0], value))
 
 
