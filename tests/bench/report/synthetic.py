@@ -18,6 +18,7 @@ WIDTH = 0.03
 """Half of every interval, relative to its value."""
 
 
+@functools.cache
 def aggregates(
     change: Callable[[Aggregate], Aggregate | None] = lambda row: row,
 ) -> Aggregates:

@@ -60,6 +60,17 @@ def page(made: Aggregates, directory: Path) -> str:
     return as_html(content(made, directory, spread(directory)))
 
 
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def whole(directory: Path) -> str:
+    """The page of everything, drawn once."""
+    return page(aggregates(), directory)
+
+
 def keep(made: Aggregates, directory: Path) -> None:
     """The aggregates as a run leaves them."""
     rows = [dataclasses.asdict(row) for row in made.select()]
@@ -81,8 +92,8 @@ def test_every_recipe_is_drawn_with_a_line_in_every_panel() -> None:
         assert len(dots) == sum(len(s.points) for p in figure.panels for s in p.series)
 
 
-def test_the_page_is_well_formed_and_has_everything(tmp_path: Path) -> None:
-    text = page(aggregates(), tmp_path)
+def test_the_page_is_well_formed_and_has_everything(whole: str) -> None:
+    text = whole
     parser = Balance()
     parser.feed(text)
     parser.close()
@@ -95,16 +106,16 @@ def test_the_page_is_well_formed_and_has_everything(tmp_path: Path) -> None:
     assert "camcast bench run quick" in text
 
 
-def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
-    text = page(aggregates(), tmp_path)
+def test_the_page_needs_nothing_from_elsewhere(whole: str) -> None:
+    text = whole
     assert set(re.findall(r"https?://[^\s\"'<)]+", text)) == {"http://www.w3.org/2000/svg"}
     assert not re.findall(r"<(?:script|img|iframe|link)[^>]*(?:src|href)=", text)
     assert "url(" not in text
     assert "@import" not in text
 
 
-def test_no_machine_path_is_in_the_page(tmp_path: Path) -> None:
-    assert str(tmp_path.parent) not in page(aggregates(), tmp_path)
+def test_no_machine_path_is_in_the_page(whole: str, directory: Path) -> None:
+    assert str(directory.parent) not in whole
 
 
 def verdict(text: str, claim: str) -> str:
@@ -144,15 +155,16 @@ def slow(row: Aggregate) -> Aggregate:
         ("table-1", slow),
     ],
 )
-def test_a_verdict_changes_with_the_results(claim: str, change: Any, tmp_path: Path) -> None:
-    assert verdict(page(aggregates(), tmp_path), claim) == "yes"
+def test_a_verdict_changes_with_the_results(
+    claim: str, change: Any, whole: str, tmp_path: Path
+) -> None:
+    assert verdict(whole, claim) == "yes"
     assert verdict(page(aggregates(change), tmp_path), claim) == "no"
 
 
 @pytest.mark.parametrize("claim", [claim.name for claim in CLAIMS])
 def test_what_was_not_measured_is_undecided(claim: str, tmp_path: Path) -> None:
-    nothing = Aggregates([])
-    assert verdict(page(nothing, tmp_path), claim) == "open"
+    assert verdict(page(Aggregates([]), tmp_path), claim) == "open"
 
 
 def test_the_report_is_written_with_its_figures_and_as_markdown(tmp_path: Path) -> None:
