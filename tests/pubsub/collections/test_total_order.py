@@ -15,7 +15,7 @@ from pubsub.collections.total_order import TotalOrder
 from tests.pubsub.collections.ordering import OrderRun
 
 QUICK = range(8)
-SWEEP = range(8, 158)
+SWEEP = range(8, 128)
 
 
 def check_without_partitions(seed: int) -> None:

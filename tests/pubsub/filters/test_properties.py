@@ -48,7 +48,7 @@ def test_evaluation_equals_the_reference(expression: Expression, sample: Any) ->
 
 
 @pytest.mark.sweep
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(expressions, data)
 def test_evaluation_equals_the_reference_over_many_expressions(
     expression: Expression, sample: Any
