@@ -21,8 +21,8 @@ BATCH_BYTES = 32 * 1024
 """Messages that are forwarded together."""
 
 WAITS_LONG = 5
-"""Patiences: what a participant still lacks so long after it has spoken is sent by everybody who holds it,
-should those who are to send it not know that they are."""
+"""Patiences: what a participant still lacks so long after it has spoken, though its publisher cannot send
+it, is sent by a holder drawn at random, should the one that is first not know that it is."""
 
 
 class CheckAndForward:
@@ -88,22 +88,26 @@ class CheckAndForward:
         state = self._state
         row = state.acknowledged.rows.get(peer)
         now, patience = state.context.now(), state.config.patience
-        long_ago = now - WAITS_LONG * patience
-        has_waited = self.spoken[peer] < long_ago
+        waits_since = now - WAITS_LONG * patience
+        has_waited = self.spoken[peer] < waits_since and self._is_drawn()
         calm = self._is_calm()
         for source, messages in list(state.held.by_source.items()):
             oldest = next(iter(messages.values()))
-            waits_long = has_waited and oldest.since < long_ago
-            is_others = oldest.item.publisher != state.me and not waits_long
+            is_others = oldest.item.publisher != state.me
             if is_others and (not calm or publisher_reaches(state, oldest, peer)):
                 continue
             has = row.numbers.get(source) if row is not None else None
             for number, held in messages.items():
                 if (has is not None and number in has) or self._cannot_send(held, peer):
                     continue
-                waits_long = has_waited and held.since < long_ago
+                waits_long = has_waited and held.since < waits_since
                 if waits_long or is_first(state, held, peer, held.since > now - patience):
                     yield held
+
+    def _is_drawn(self) -> bool:
+        """One participant of all, on average, each time that all of them ask."""
+        people = len(self._state.membership.participants)
+        return self._state.context.random.random() * people < 1
 
     def _cannot_send(self, held: Held, peer: PeerId) -> bool:
         """It is on its way to this peer, came from it, or is here without the payload that it needs."""

@@ -38,7 +38,8 @@ class BroadcastConfig:
     """...or so many bytes of them."""
 
     most_held_bytes: int = 128 * 1024 * 1024
-    """A participant that holds so much for others takes no further message until there is room."""
+    """A participant that holds so much for others takes no further message until there is room, and publishes
+    none itself from half of that on. It should be more than the windows of all who publish at one time."""
 
     stay_away: float = 3600.0
     """A participant that acknowledges nothing for so long, while messages wait for it, counts as having left.

@@ -60,7 +60,7 @@ class BroadcastState:
         return (
             len(self.held.of(source)) >= config.window_messages
             or self.held.bytes_of(source) >= config.window_bytes
-            or self.held.bytes >= config.most_held_bytes
+            or self.held.bytes >= config.most_held_bytes // 2
         )
 
     def forget(self, source: bytes) -> None:
