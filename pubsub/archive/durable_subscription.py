@@ -162,8 +162,10 @@ class DurableSubscription:
             async with asyncio.timeout(self._within):
                 refused = await asyncio.shield(self._registered)
         except TimeoutError:
+            taken = self._core is not None and self._core.is_name_taken
+            why = "another subscriber of this name is there" if taken else "try again"
             raise ArchiveError(
-                f"no archive has registered {self.name!r} within {self._within:g} s: try again"
+                f"no archive has registered {self.name!r} within {self._within:g} s: {why}"
             ) from None
         if refused:
             raise ArchiveError(f"the archive did not register {self.name!r}: {refused}")
@@ -205,7 +207,7 @@ class DurableSubscription:
                 while not core.is_settled and not self._queue:
                     self._moved.clear()
                     await self._moved.wait()
-                core.tell_done()
+                core.tell_done(leaving=True)
                 await self._client.runtime.channels.to(core.archive).drained()
         except (TimeoutError, ClosedError):
             pass  # what the archive has not heard comes again

@@ -14,11 +14,18 @@ import msgpack
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent
-from pubsub.archive.protocol.dissemination import Dissemination
+from pubsub.archive.protocol.dissemination import Dissemination, Session
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.inventory import Inventory
-from pubsub.archive.protocol.messages import DEREGISTERED, MOVED, Invoice, Marks, Register
+from pubsub.archive.protocol.messages import (
+    BUSY,
+    DEREGISTERED,
+    MOVED,
+    Invoice,
+    Marks,
+    Register,
+)
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
@@ -117,10 +124,17 @@ class Entities:
         if session is not None and session.id == register.session:
             session.contact = sender
             self.notifier.respond(entity)
+        elif session is not None and self._is_anothers(session, sender):
+            self._refuse(sender, register, BUSY)
         elif interest != entity.interest:
             self._change_interest(sender, register, entity, interest)
         else:
             self._begin(sender, register, entity)
+
+    def _is_anothers(self, session: Session, sender: Contact) -> bool:
+        """Whether a session belongs to another node, which has been heard of lately."""
+        silent = self._world.context.now() - session.heard_at
+        return session.contact.id != sender.id and silent < self._world.config.patience
 
     def _register(self, sender: Contact, register: Register, interest: Interest) -> None:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""

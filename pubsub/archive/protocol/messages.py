@@ -26,6 +26,9 @@ after."""
 MOVED = "moved"
 """The archive no longer manages the topic, or stops: find another one."""
 
+BUSY = "busy"
+"""Another subscriber has this name, and is there; ask again."""
+
 DEREGISTERED = "deregistered"
 """The entity is forgotten, as it asked."""
 
@@ -123,7 +126,7 @@ class AckResponse:
     gaps: Spans
     """What retention removed before the subscriber had it."""
     refused: str
-    """Why there is no registration; empty otherwise. See `REGISTER_AGAIN`, `MOVED`, `DEREGISTERED`."""
+    """Why there is no registration; empty otherwise. See the words above."""
 
 
 @message(0x76)
@@ -152,6 +155,8 @@ class Invoice:
     missing: Spans
     done: int
     """The application is done with everything up to this number."""
+    leaving: bool
+    """The session ends with this."""
 
 
 @message(0x78)

@@ -143,6 +143,8 @@ class Notifier:
         if done:
             self._on_change(entity, False)
         self._tell_gaps(entity)
+        if invoice.leaving:
+            entity.session = None
         if advanced or done:
             self._persist_progress(entity)
         else:

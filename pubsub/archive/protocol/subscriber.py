@@ -20,6 +20,7 @@ from overlay.context import Context, Timer
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.messages import (
+    BUSY,
     DEREGISTERED,
     MOVED,
     REGISTER_AGAIN,
@@ -88,6 +89,8 @@ class Subscriber:
         self.archive: Contact | None = None
         self.replica = b""
         self.is_registered = False
+        self.is_name_taken = False
+        """The archive said that another subscriber of this name is there."""
         self.sync = 0
         """Advanced by the archive's word alone."""
         self.done = Frontier(position)
@@ -128,9 +131,9 @@ class Subscriber:
         if self.archive is not None:
             self._register()
 
-    def tell_done(self) -> None:
-        """Tell the archive at once what the application is done with."""
-        self._send_invoice()
+    def tell_done(self, leaving: bool = False) -> None:
+        """Tell the archive at once what the application is done with; `leaving`: and end the session."""
+        self._send_invoice(leaving)
 
     def close(self) -> None:
         self._closed = True
@@ -202,6 +205,9 @@ class Subscriber:
         self._answered_at = self._context.now()
         if response.refused == REGISTER_AGAIN:
             self._begin_session()
+            return
+        if response.refused == BUSY:
+            self.is_name_taken = True
             return
         if response.refused == MOVED:
             self._give_up()
@@ -277,7 +283,7 @@ class Subscriber:
         self._invoice_at = due
         self._invoice_timer = self._context.call_later(delay, self._send_invoice)
 
-    def _send_invoice(self) -> None:
+    def _send_invoice(self, leaving: bool = False) -> None:
         if self._invoice_timer is not None:
             self._invoice_timer.cancel()
             self._invoice_timer = None
@@ -293,6 +299,7 @@ class Subscriber:
                 spans_of(self._received()),
                 () if self._asking is not None else spans_of(sorted(self._wanted)),
                 self._done_to(),
+                leaving,
             ),
         )
 

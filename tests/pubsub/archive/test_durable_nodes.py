@@ -319,3 +319,20 @@ def test_an_archive_serves_the_node_that_it_runs_on() -> None:
         assert node.status()["archive"]["/soccer"]["events"] == 1
 
     play(main)
+
+
+def test_a_name_has_one_subscriber_at_a_time() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        one, other = await world.node(), await world.node()
+        async with one.subscribe("/soccer", durable="scores") as events:
+            with pytest.raises(ArchiveError, match="another subscriber of this name"):
+                async with other.subscribe("/soccer", durable="scores", within=10):
+                    pass
+            await other.publish("/soccer", "mine", durable=True)
+            assert [event.data for event in await take(events, 1)] == ["mine"]
+        began = asyncio.get_running_loop().time()
+        async with other.subscribe("/soccer", durable="scores"):
+            assert asyncio.get_running_loop().time() - began < 1.5
+
+    play(main)
