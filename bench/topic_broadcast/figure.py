@@ -9,7 +9,10 @@ from bench.report.svg import draw
 from bench.topic_broadcast.throughput import Throughput
 
 _COLOURS = {"reliable": "structured", "best-effort": "unstructured"}
-_TITLES = {"virtual": "virtual network", "sockets": "real UDP, one process"}
+_TITLES = {
+    "virtual": "virtual: reliable teal, best-effort red",
+    "sockets": "real UDP: reliable teal, best-effort red",
+}
 
 
 def throughput_figure(results: list[Throughput]) -> str:
