@@ -284,7 +284,7 @@ class Troupe:
 
     def crash(self, number: int) -> None:
         actor = self.actors[number]
-        if actor.alive:
+        if actor.alive and not actor.has_left:
             actor.alive = False
             self.stage.crash(actor.contact)
             self.note(actor, "crashed")
