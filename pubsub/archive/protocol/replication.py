@@ -21,7 +21,7 @@ from pubsub.archive.protocol.archived_event import id_of
 from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory
-from pubsub.archive.protocol.messages import ReplicaInfo, ReplicaInvoice, StoredEvents
+from pubsub.archive.protocol.messages import Marks, ReplicaInfo, ReplicaInvoice, StoredEvents
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, ReplicaStored, StoredEvent
@@ -170,8 +170,10 @@ class Replication:
             self.greet(sender)
         if info.digest != self._here.digest():
             self._want(peer)
-        elif not self.is_ready and info.ready:
-            self._become_ready()
+        else:
+            self._learn(peer, self._here.marks())
+            if not self.is_ready and info.ready:
+                self._become_ready()
         self._on_info(peer, info, is_new)
 
     def _want(self, peer: Peer) -> None:
@@ -255,9 +257,7 @@ class Replication:
             change = ReplicaStored(self._world.topic, peer.id, lines)
             self._world.commit([change], lambda: None)
         if not invoice.want or invoice.full:
-            news = [stream for stream, mark in invoice.have if peer.frontier.raise_to(stream, mark)]
-            if news:
-                self._on_safe(news)
+            self._learn(peer, invoice.have)
         if invoice.full and self._target is None and not self.is_ready:
             self._target = Frontier(invoice.have)
         if invoice.full and not self._here.includes(Frontier(invoice.have)):
@@ -268,6 +268,12 @@ class Replication:
             self._send_repairs(peer, invoice.repair)
         self._check_ready()
         self._check_leaving()
+
+    def _learn(self, peer: Peer, marks: Marks) -> None:
+        """A replica has all this on stable storage."""
+        news = [stream for stream, mark in marks if peer.frontier.raise_to(stream, mark)]
+        if news:
+            self._on_safe(news)
 
     def _fill(self, peer: Peer, invoice: ReplicaInvoice) -> None:
         """Send a replica what it lacks, a window at a time: its next invoice asks for more."""

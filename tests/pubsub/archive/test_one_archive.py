@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
+from pubsub.archive.protocol.notifier import SYNC
+from pubsub.archive.store.changes import Change, Note
 from tests.pubsub.archive.checkers import verdict
-from tests.pubsub.archive.harness import PublisherActor, Simulation, SubscriberActor
+from tests.pubsub.archive.harness import (
+    PublisherActor,
+    Simulation,
+    StageCommit,
+    SubscriberActor,
+)
 
 
 def run(sim: Simulation, events: int = 40, seconds: float = 60.0) -> None:
@@ -37,3 +46,34 @@ def test_all_that_is_acknowledged_is_delivered_once_and_in_order(seed: int, loss
         assert len({id for id, _ in subscriber.deliveries}) == 80
         assert not any(excused for _, excused in subscriber.deliveries)
     check(sim)
+
+
+def test_nothing_is_delivered_before_the_sync_point_is_on_stable_storage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commit = StageCommit.__call__
+    stuck: list[Callable[[], None]] = []
+
+    def hold_sync_points(
+        self: StageCommit, changes: Sequence[Change], then: Callable[[], None]
+    ) -> None:
+        is_sync = any(isinstance(one, Note) and one.key.startswith(SYNC) for one in changes)
+        commit(self, changes, (lambda: stuck.append(then)) if is_sync and holding else then)
+
+    holding = False
+    monkeypatch.setattr(StageCommit, "__call__", hold_sync_points)
+    sim = Simulation(1)
+    reader = SubscriberActor(sim, 20, "exact", ordered=True, remembers=True)
+    sim.subscribers = [reader]
+    sim.publishers = [PublisherActor(sim, 10)]
+    sim.stage.run(3)
+    holding = True
+    sim.publishers[0].publish()
+    sim.stage.run(8)
+    assert len(sim.history.acknowledged) == 1
+    assert stuck
+    assert not reader.deliveries
+    holding = False
+    stuck[0]()
+    sim.stage.run(20)
+    assert len(reader.deliveries) == 1
