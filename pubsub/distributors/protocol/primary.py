@@ -69,6 +69,8 @@ class PrimaryKeeper:
         self._slowest_answer = 0.0
         """Seconds; forgotten slowly."""
         self._pace = 0.0
+        self._lost: PeerId | None = None
+        """The primary that was suspected last."""
         self._heard_at = context.now()
         self._tried_at = context.now()
         self._closed = False
@@ -91,11 +93,12 @@ class PrimaryKeeper:
             self._timer.cancel()
 
     def _set_view(self, contacts: Iterable[Contact]) -> None:
-        """In random order, so that subscribers spread over the distributors."""
+        """In random order, so that subscribers spread over the distributors; who failed last is last."""
         in_use = [one.id for one in (self.primary, self.candidate) if one is not None]
         others = {one.id: one for one in contacts if one.id not in in_use}
         listed = list(others.values())
         self._context.random.shuffle(listed)
+        listed.sort(key=lambda one: one.id == self._lost)
         self.secondaries = {one.id: one for one in listed}
 
     # What the client hears.
@@ -139,6 +142,7 @@ class PrimaryKeeper:
         if primary is not None:
             self.changes += 1
             self.primary = self._asked_at = None
+            self._lost = primary.id
             self._client.lost(primary)
             self._next()
 
@@ -166,7 +170,15 @@ class PrimaryKeeper:
             quiet_until = self._heard_at + self._patience_with_silence()
             return max(quiet_until - self._context.now(), self._config.retry)
         doublings = min(max(self._asked - 1, 0), 3)
-        return self._config.retry * float(2**doublings)
+        pause = self._config.retry * float(2**doublings)
+        if self._asked_at is not None:
+            left = self._asked_at + self._patience_with_questions() - self._context.now()
+        else:
+            left = self._tried_at + self._config.connect_within - self._context.now()
+        return min(pause, max(left, self._config.retry))
+
+    def _patience_with_questions(self) -> float:
+        return max(self._config.suspect_after, 3 * self._slowest_answer)
 
     def _patience_with_silence(self) -> float:
         return max(self._config.sign_of_life, PACES * self._pace)
@@ -178,8 +190,8 @@ class PrimaryKeeper:
                 return
             self._asked_at = now
             self._asked = 0
-        patience = max(self._config.suspect_after, 3 * self._slowest_answer)
-        if self._asked >= LEAST_ASKED and now - self._asked_at >= patience:
+        is_overdue = now - self._asked_at >= self._patience_with_questions()
+        if self._asked >= LEAST_ASKED and is_overdue:
             self.fail_over()
         else:
             self._asked += 1

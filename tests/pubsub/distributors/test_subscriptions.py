@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import Publication
@@ -254,3 +256,27 @@ def test_a_subscriber_asks_the_well_known_place_when_it_knows_nobody() -> None:
     theatre.distributor()
     theatre.run(10.0)
     assert subscriber.core.keeper.primary is not None
+
+
+@pytest.mark.sweep
+def test_five_thousand_subscribers_move_when_their_distributor_crashes() -> None:
+    """In virtual time, in which nothing waits for a processor: all have moved ten seconds later."""
+    theatre = Theatre(11, QUIET)
+    first = theatre.distributor()
+    assert theatre.settled()
+    subscribers = [theatre.subscriber() for _ in range(5000)]
+    publisher = theatre.publisher()
+    theatre.run(5.0)
+    assert len(first.core.services["news"].fanout.subscribers) == 5000
+    for _ in range(2):
+        theatre.distributor()
+    assert theatre.settled()
+    for _ in range(10):
+        publisher.core.publish(b"x" * 256)
+    theatre.run(5.0)
+    theatre.crash(first.contact)
+    theatre.run(10.0)
+    assert all(one.core.keeper.primary not in (None, first.contact) for one in subscribers)
+    publisher.core.publish(b"y")
+    theatre.run(5.0)
+    assert all(numbers(one) == list(range(1, 12)) and not one.gaps for one in subscribers)
