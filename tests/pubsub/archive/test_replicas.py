@@ -84,7 +84,7 @@ class Steps:
 
 
 def run_kill(replicas: int, kill_at: int | None, survivor: int) -> tuple[Simulation, int]:
-    sim = Simulation(replicas, archives=replicas, loss=0.2)
+    sim = Simulation(kill_at or replicas, archives=replicas, loss=0.2)
     steps = Steps(sim, kill_at, survivor)
     sim.stage.run(6)
     subscribe(sim)
