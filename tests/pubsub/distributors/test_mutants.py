@@ -43,7 +43,7 @@ FIRST_SEED = {
     "keeps_only_what_is_not_acknowledged": 5,
     "keeps_nothing_for_other_distributors_subscribers": 19,
     "lets_go_before_all_have_it": 1,
-    "passes_over_gaps_in_silence": 5,
+    "passes_over_gaps_in_silence": 25,
     "takes_over_without_asking": 1,
 }
 """Where the first storm is known that shows the mutant; earlier ones would only take time."""

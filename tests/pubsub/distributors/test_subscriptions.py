@@ -54,10 +54,11 @@ def test_a_subscriber_begins_with_what_is_published_after_it_came() -> None:
 
 def test_after_a_crash_the_gap_is_reported_with_its_bounds() -> None:
     """With nothing kept beyond need, what came while the subscriber was between distributors is gone."""
-    theatre = three(2, DistributorConfig(recent_bytes=0, subscriber_patience=1.0))
+    config = DistributorConfig(recent_bytes=0, subscriber_patience=1.0, no_gap_patience=2.0)
+    theatre = three(2, config)
     publisher = theatre.publisher()
     subscriber = theatre.subscriber()
-    theatre.run(2.0)
+    theatre.run(4.0)
     for _ in range(3):
         publisher.core.publish(b"x")
     theatre.run(2.0)
