@@ -53,8 +53,9 @@ class DistributorMembership:
         self._suspected: dict[PeerId, None] = {}
         self._gone: dict[PeerId, None] = {}
         """Members of this view that said goodbye, or that have no view any more."""
-        self._latest: dict[Group, int] = {}
-        """The highest number of a view that is known of each group; nothing older is installed."""
+        self._latest: dict[Group, View] = {}
+        """The latest view that is known of each group, to be told to whoever has missed it; nothing older is
+        installed."""
         self._leaving = False
         self._alone_since = context.now()
         self._last_group: Group | None = None
@@ -147,6 +148,7 @@ class DistributorMembership:
     def _agreement_on(self, sender: Contact, message: Prepare | Propose | Vote) -> Agreement | None:
         view = self.view
         if view is None or self._agreement is None or message.group != view.group:
+            self._tell_if_missed(sender, message.group, message.number - 1)
             return None
         if message.number <= view.number:
             self._context.send(sender, self._hello())  # it has missed a view
@@ -154,17 +156,25 @@ class DistributorMembership:
             return None
         return self._agreement
 
+    def _tell_if_missed(self, sender: Contact, group: Group, number: int) -> None:
+        """Tell a view to one that has an earlier one, though this distributor is not in it itself."""
+        latest = self._latest.get(group)
+        if latest is not None and latest.number > number:
+            self._context.send(sender, Hello(group, latest.number, latest.members, False))
+
     def _hear(self, sender: Contact, told: View) -> None:
         """Of a view that was agreed on, whoever tells it."""
         mine = self.view
-        newer = told.number > self._latest.get(told.group, 0)
+        latest = self._latest.get(told.group)
+        newer = latest is None or told.number > latest.number
         if newer:
-            self._latest[told.group] = told.number
+            self._latest[told.group] = told
         if mine is None:
             if newer and self.me.id in told:
                 self._install(told)
             else:
                 self._hosts = told.members  # not asked at once: each of them answers with its view
+                self._tell_if_missed(sender, told.group, told.number)
         elif told.group < mine.group:
             self._hear_of_stronger(sender, told, mine)
         elif told.group > mine.group or told.number < mine.number:
@@ -220,7 +230,7 @@ class DistributorMembership:
         told = Hello(view.group, view.number, view.members, False)
         everyone = {member.id: member for member in (*before.members, *members)}
         self._tell(everyone.values(), told)
-        self._latest[view.group] = view.number
+        self._latest[view.group] = view
         if self.me.id in view:
             self._install(view)
         else:
@@ -275,8 +285,8 @@ class DistributorMembership:
 
     def _found(self, generation: int) -> None:
         group = (generation, self.me.id + self._context.random.randbytes(4))
-        self._latest[group] = 1
-        self._install(View(group, 1, (self.me,)))
+        view = self._latest[group] = View(group, 1, (self.me,))
+        self._install(view)
 
     def _hello(self) -> Hello:
         view = self.view
