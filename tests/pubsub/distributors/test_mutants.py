@@ -23,7 +23,7 @@ from tests.pubsub.distributors.properties import CHECKS, Violated
 from tests.pubsub.distributors.storm import Storm
 from tests.pubsub.distributors.unrest import Unrest
 
-SEEDS = 40
+SEEDS = 80
 Patch = Callable[[pytest.MonkeyPatch], None]
 MUTANTS: dict[str, tuple[Patch, str]] = {}
 
@@ -39,7 +39,7 @@ def mutant(broken: str) -> Callable[[Patch], Patch]:
 
 
 FIRST_SEED = {
-    "forgets_what_it_has_promised": 11,
+    "forgets_what_it_has_promised": 46,
     "keeps_only_what_is_not_acknowledged": 5,
     "keeps_nothing_for_other_distributors_subscribers": 19,
     "lets_go_before_all_have_it": 1,
