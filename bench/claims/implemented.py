@@ -95,16 +95,15 @@ def structured_converges_first(aggregates: Aggregates) -> Verdict:
         return NOT_MEASURED
     found = {mode: row for mode, row in rows.items() if row}
     structured = found["structured"]
+    holds: bool | None
     others = [row for mode, row in found.items() if mode != "structured"]
-    holds: bool | None = all(structured.value >= row.value for row in others)
-    if not holds and all(structured.high >= row.low for row in others):
-        holds = None
     ours = "; ".join(f"{mode} {_percent(row)}" for mode, row in found.items())
-    because = (
-        ""
-        if holds
-        else "another mode is ahead" + (", within the intervals" if holds is None else "")
-    )
+    if all(structured.low > row.high for row in others):
+        holds, because = True, ""
+    elif any(structured.high < row.low for row in others):
+        holds, because = False, "another mode is ahead"
+    else:
+        holds, because = None, "the modes' intervals overlap: more repetitions may part them"
     return Verdict(holds, f"{ours} (p_sel = {smallest:g})", because)
 
 
