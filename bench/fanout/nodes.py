@@ -57,12 +57,11 @@ async def _receive(node: Node, events: Subscription, work: Work) -> SubscriberRe
     samples: dict[str, int] = {}
     with sampled(samples) if work.sampled else nullcontext():
         await tally.kept_up(receive())  # the rest, if any, is lost, and counted as such
-    last = time.monotonic()
     after = counters()
     return SubscriberReport(
         tally.received,
         tally.first_at,
-        last,
+        tally.last_at,
         time.process_time() - cpu,
         int(after["bytes_sent"]) - int(before["bytes_sent"]),  # type: ignore[arg-type]
         int(after["events_received"]) - int(before["events_received"]),  # type: ignore[arg-type]

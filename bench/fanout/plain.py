@@ -52,12 +52,11 @@ async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> Subscrib
                 acknowledgements += 1
 
     await tally.kept_up(receive())
-    last, cpu = time.monotonic(), time.process_time() - cpu
-    received = tally.received
+    cpu, received = time.process_time() - cpu, tally.received
     return SubscriberReport(
         received,
         tally.first_at,
-        last,
+        tally.last_at,
         cpu,
         8 * acknowledgements,
         received,

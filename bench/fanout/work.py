@@ -45,7 +45,7 @@ class Tally:
 
     def __init__(self, work: Work) -> None:
         self.received = 0
-        self.first_at = 0.0
+        self.first_at = self.last_at = 0.0
         self.latencies: list[float] = []
         self._work = work
 
@@ -54,8 +54,9 @@ class Tally:
         return self.received >= self._work.events
 
     def add(self, event: bytes) -> None:
+        self.last_at = time.monotonic()
         if not self.received:
-            self.first_at = time.monotonic()
+            self.first_at = self.last_at
         self.received += 1
         if self._work.rate is not None:
             self.latencies.append(age(event))

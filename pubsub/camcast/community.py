@@ -85,9 +85,11 @@ class Community:
         leases: Leases,
         is_own: Callable[[str], bool],
         deliver: Deliver,
+        heard: HeardEvents,
         hand_up: Deliver,
     ) -> None:
-        """`is_own`: is this process itself in that topic? `hand_up`: give it to own super-communities."""
+        """`is_own`: is this process itself in that topic? `heard`: what it had before, if it was in this one.
+        `hand_up`: give it to own super-communities."""
         self.topic = topic
         self.name = topic.name
         self.deliver = deliver
@@ -97,7 +99,7 @@ class Community:
         self._hand_up = hand_up
         self._context = services.control
         self._observer = services.observer
-        self._heard = HeardEvents(parameters.duplicate_lifetime, parameters.duplicate_capacity)
+        self.heard = heard
         self.super_tables = SuperTables(topic, is_own)
         self.links = Links(self, self._context, leases, self.super_tables, self._start_search)
         self.search = SuperSearch(
@@ -125,7 +127,7 @@ class Community:
         """Change the parameters while running; timers that are set keep their time."""
         self._parameters = parameters
         self._size_until = 0.0
-        self._heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
+        self.heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
 
     @property
     def context(self) -> Context:
@@ -267,7 +269,7 @@ class Community:
         self._leases.confirm(member, self.name, confirmed)
 
     def has_heard(self, event_id: bytes) -> bool:
-        return event_id in self._heard
+        return event_id in self.heard
 
     def give_up(self, event_id: bytes, reason: str) -> None:
         self._drops.add(reason)
@@ -281,7 +283,7 @@ class Community:
         """Disseminate an event of this process's own."""
         if self._observer is not None:
             self.record("publish", event=gossip.id)
-        self._heard.add(gossip.id, self._context.now())
+        self.heard.add(gossip.id, self._context.now())
         return self._take([(gossip, body)], None, from_outside=True)
 
     def receive(self, sender: Contact, copies: Copies) -> None:
@@ -289,7 +291,7 @@ class Community:
         if not copies.is_well_formed:
             self._drops.add("malformed_event", len(copies.bodies))
             return
-        known_ids, now = self._heard.ids, self._context.now()
+        known_ids, now = self.heard.ids, self._context.now()
         new: list[NewEvent] = []
         known = 0
         for gossip in copies.gossips():
@@ -299,7 +301,7 @@ class Community:
             else:
                 event = self._read(sender, gossip)
                 if event is not None:
-                    self._heard.add(gossip.id, now)
+                    self.heard.add(gossip.id, now)
                     new.append(event)
         self._received.value += len(copies.bodies)
         self._duplicates.value += known
@@ -327,10 +329,10 @@ class Community:
 
     def receive_own(self, events: Sequence[NewEvent]) -> None:
         """Events that reached this process in a subtopic's community: it is its own link."""
-        new = [event for event in events if event[0].id not in self._heard]
+        new = [event for event in events if event[0].id not in self.heard]
         now = self._context.now()
         for gossip, _ in new:
-            self._heard.add(gossip.id, now)
+            self.heard.add(gossip.id, now)
         if new:
             self._take(new, None, from_outside=True)
 

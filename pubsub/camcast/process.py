@@ -28,6 +28,7 @@ from pubsub.camcast.messages import (
     SuperFound,
 )
 from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.reception import HeardEvents
 from pubsub.event import Copies, NewEvent
 from pubsub.topic import Topic, included
 
@@ -42,7 +43,7 @@ class Process:
         self.services = services
         self.parameters = parameters or Parameters()
         self.communities: dict[str, Community] = {}
-        self._leaving: dict[str, Timer] = {}
+        self._leaving: dict[str, tuple[Timer, HeardEvents]] = {}
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
         self._drops = services.metrics.family(
@@ -87,16 +88,20 @@ class Process:
         self, topic: Topic, deliver: Deliver, parameters: Parameters | None = None
     ) -> Community:
         """Take part in a community from now on; `deliver` is given each event that is new in it."""
-        timer = self._leaving.pop(topic.name, None)
-        if timer is not None:
+        parameters = parameters or self.parameters
+        heard = HeardEvents(parameters.duplicate_lifetime, parameters.duplicate_capacity)
+        if topic.name in self._leaving:
+            # Others may still send or announce what it had before it left.
+            timer, heard = self._leaving.pop(topic.name)
             timer.cancel()
         community = self.communities[topic.name] = Community(
             topic,
-            parameters or self.parameters,
+            parameters,
             self.services,
             self.leases,
             self.communities.__contains__,
             deliver,
+            heard,
             lambda events: self._hand_up(topic.name, events),
         )
         for other in self.communities.values():
@@ -110,7 +115,8 @@ class Process:
         community.stop()
         wait = self.leases.granted_until(topic) - self._context.now()
         if wait > 0:
-            self._leaving[topic] = self._context.call_later(wait, lambda: self._left(topic))
+            timer = self._context.call_later(wait, lambda: self._left(topic))
+            self._leaving[topic] = (timer, community.heard)
         for other in self.communities.values():
             if other.super_tables.missing():
                 other.search.start()
@@ -119,7 +125,7 @@ class Process:
         """Leave everything at once, as one who stops altogether: there is nobody left to get a parasite."""
         for community in self.communities.values():
             community.stop()
-        for timer in self._leaving.values():
+        for timer, _ in self._leaving.values():
             timer.cancel()
         self.communities.clear()
         self._leaving.clear()

@@ -319,6 +319,22 @@ def test_leaving_a_topic_ends_its_events_and_returning_brings_them_back() -> Non
     play(11, main)
 
 
+def test_who_leaves_and_returns_at_once_is_not_given_what_it_had() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscriber("/a")
+        node, publisher = await p.node(), await p.node()
+        async with node.subscribe("/a") as events:
+            for number in range(20):
+                await publisher.publish("/a", number)
+            assert len(await received(events, 20)) == 20
+        async with node.subscribe("/a") as again:
+            await asyncio.sleep(5)
+            await publisher.publish("/a", "new")
+            assert [e.data for e in await received(again, 1)] == ["new"]
+
+    play(12, main)
+
+
 def test_a_publisher_leaves_when_it_is_done() -> None:
     async def main(p: Playground) -> None:
         await p.subscriber("/a")
