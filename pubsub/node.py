@@ -241,14 +241,7 @@ class Node:
         at `copies` replicas; `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds.
         """
         wait = wait or ("safe" if durable else "sent")
-        if wait not in ("sent", "acked", "safe") or (wait == "safe" and not durable):
-            raise UsageError(f'wait is "sent", "acked", or with durable=True "safe", not {wait!r}')
-        if wait == "acked" and self.config.links == "datagram":
-            raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
-        if upward is not None and not 0 <= upward <= 1:
-            raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
-        if dissemination not in (None, "eager", "lazy"):
-            raise UsageError(f'dissemination is "eager" or "lazy", not {dissemination!r}')
+        self._check_options(wait, durable, upward, dissemination)
         eager = self._is_eager if dissemination is None else dissemination == "eager"
         packed = pack_data(data)
         topic = Topic.of(topic)
@@ -279,6 +272,22 @@ class Node:
         if wait == "safe":
             await wait_until_safe(receipt, deadline)
         return receipt
+
+    def _check_options(
+        self,
+        wait: Wait,
+        durable: bool,
+        upward: float | None,
+        dissemination: DisseminationKind | None,
+    ) -> None:
+        if wait not in ("sent", "acked", "safe") or (wait == "safe" and not durable):
+            raise UsageError(f'wait is "sent", "acked", or with durable=True "safe", not {wait!r}')
+        if wait == "acked" and self.config.links == "datagram":
+            raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
+        if upward is not None and not 0 <= upward <= 1:
+            raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
+        if dissemination not in (None, "eager", "lazy"):
+            raise UsageError(f'dissemination is "eager" or "lazy", not {dissemination!r}')
 
     async def stop_publishing(self, topic: str | type | Topic) -> None:
         """Leave a topic's community that this node is in for publishing only."""
