@@ -49,25 +49,25 @@ def _player(role: Any, way: Any, first: str | None) -> Player:
 
 def deliver(keeper: Player, kind: Kind, subscribers: int, events: int, rate: float) -> Figures:
     """At full speed to so many subscribers, then at a steady rate for their delay."""
-    players = [
+    readers = [
         _player(roles.subscriber, (kind, f"{kind} {number}"), keeper.name)
         for number in range(subscribers)
     ]
+    players = list(readers)
     try:
-        publisher: Player | None = None
         reports: list[tuple[Published, list[Received], float]] = []
         for work in (Work(events), Work(max(int(2 * rate), 1), rate)):
-            for player in players:
-                player.tell(work)
-            for player in players:
-                player.answer(START_SECONDS)
-            if publisher is None:
-                publisher = _player(roles.publisher, kind, keeper.name)
-                players.append(publisher)
+            for reader in readers:
+                reader.tell(work)
+            for reader in readers:
+                reader.answer(START_SECONDS)
+            if len(players) == len(readers):
+                players.append(_player(roles.publisher, kind, keeper.name))
+            publisher = players[-1]
             before = _cpu(keeper)
             publisher.tell(work)
             published = publisher.answer(WORK_SECONDS)
-            received = [one.answer(WORK_SECONDS) for one in players if one is not publisher]
+            received = [reader.answer(WORK_SECONDS) for reader in readers]
             reports.append((published, received, _cpu(keeper) - before))
         return _figures(events, *reports[0], reports[1][1])
     finally:
