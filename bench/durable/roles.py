@@ -69,25 +69,30 @@ async def _subscriber(pipe: Connection, kind: Kind, name: str, first: str | None
             asked_at = time.monotonic()
             if kind == "best effort":
                 async with node.subscribe(TOPIC, queue=1_000_000) as plain:
-                    await _receive(pipe, plain, work, asked_at)
+                    await receive_all(pipe, payloads(plain), work, asked_at)
             else:
                 durable = node.subscribe(TOPIC, durable=name, since="now", delivery=kind)
                 async with durable as events:
-                    await _receive(pipe, events, work, asked_at)
+                    await receive_all(pipe, payloads(events), work, asked_at)
 
 
-async def _receive(
-    pipe: Connection, events: AsyncIterator[Event], work: Work, asked_at: float
+async def payloads(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    """What the events carry, without the one with which a publisher joins."""
+    async for event in events:
+        if event.data:
+            yield event.data
+
+
+async def receive_all(
+    pipe: Connection, events: AsyncIterator[bytes], work: Work, asked_at: float
 ) -> None:
+    """Say "ready", then take the work's events and report; no more is taken than there is to do."""
     pipe.send("ready")
     tally, cpu = Tally(work), time.process_time()
 
     async def receive() -> None:
-        async for event in events:
-            if event.data:
-                tally.add(event.data)
-            if tally.is_complete:
-                return
+        while not tally.is_complete:
+            tally.add(await anext(events))
 
     await tally.kept_up(receive())
     last_at = time.monotonic()

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from bench.durable import roles
 from bench.durable.roles import Kind, Published, Received
@@ -28,6 +28,18 @@ class Figures:
     """Seconds from publishing to delivery, one event at a time."""
 
 
+class Crew(Protocol):
+    """Who does the work: processes that read and one that publishes, and what keeps events between them."""
+
+    def reader(self, number: int) -> Player: ...
+
+    def publisher(self) -> Player: ...
+
+    def keeper_seconds(self) -> float:
+        """Processor time of what keeps the events, so far."""
+        ...
+
+
 @contextmanager
 def archive(kind: str) -> Iterator[Player]:
     """An archive on a store of this kind, in a directory of its own."""
@@ -35,40 +47,55 @@ def archive(kind: str) -> Iterator[Player]:
         store = (
             f"sqlite:///{directory}/events.db" if kind == "sqlite" else f"file://{directory}/log"
         )
-        player = _player(roles.archive, store, None)
+        player = player_of(roles.archive, store, None)
         try:
             yield player
         finally:
             player.end()
 
 
-def _player(role: Any, way: Any, first: str | None) -> Player:
+def player_of(role: Any, way: Any, first: str | None) -> Player:
     """A process of this measurement's own roles, which are told other things than those of the fan-out."""
     return Player(role, way, first)
 
 
-def deliver(keeper: Player, kind: Kind, subscribers: int, events: int, rate: float) -> Figures:
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes around an archive."""
+
+    keeper: Player
+    kind: Kind
+
+    def reader(self, number: int) -> Player:
+        return player_of(roles.subscriber, (self.kind, f"{self.kind} {number}"), self.keeper.name)
+
+    def publisher(self) -> Player:
+        return player_of(roles.publisher, self.kind, self.keeper.name)
+
+    def keeper_seconds(self) -> float:
+        self.keeper.tell("cpu")
+        return float(self.keeper.answer(START_SECONDS))
+
+
+def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> Figures:
     """At full speed to so many subscribers, then at a steady rate for their delay."""
-    readers = [
-        _player(roles.subscriber, (kind, f"{kind} {number}"), keeper.name)
-        for number in range(subscribers)
-    ]
-    players = list(readers)
+    players: list[Player] = []
     try:
-        reports: list[tuple[Published, list[Received], float]] = []
+        for number in range(subscribers):
+            players.append(crew.reader(number))
+        readers, reports = list(players), []
         for work in (Work(events), Work(max(int(2 * rate), 1), rate)):
             for reader in readers:
                 reader.tell(work)
             for reader in readers:
                 reader.answer(START_SECONDS)
-            if len(players) == len(readers):
-                players.append(_player(roles.publisher, kind, keeper.name))
-            publisher = players[-1]
-            before = _cpu(keeper)
-            publisher.tell(work)
-            published = publisher.answer(WORK_SECONDS)
-            received = [reader.answer(WORK_SECONDS) for reader in readers]
-            reports.append((published, received, _cpu(keeper) - before))
+            if len(players) == subscribers:
+                players.append(crew.publisher())
+            before = crew.keeper_seconds()
+            players[-1].tell(work)
+            published: Published = players[-1].answer(WORK_SECONDS)
+            received: list[Received] = [reader.answer(WORK_SECONDS) for reader in readers]
+            reports.append((published, received, crew.keeper_seconds() - before))
         return _figures(events, *reports[0], reports[1][1])
     finally:
         for player in reversed(players):
@@ -92,10 +119,10 @@ def _figures(
 def catch_up(keeper: Player, missed: int) -> float:
     """Seconds from a subscriber's return until it has had everything that it missed."""
     name = f"away {missed}"
-    players = [_player(roles.subscriber, ("ordered", name), keeper.name)]
+    players = [player_of(roles.subscriber, ("ordered", name), keeper.name)]
     try:
         reader = players[0]
-        publisher = _player(roles.publisher, "ordered", keeper.name)
+        publisher = player_of(roles.publisher, "ordered", keeper.name)
         players.append(publisher)
         reader.tell(Work(0))  # registers, and goes away with nothing
         reader.answer(START_SECONDS)
@@ -111,9 +138,3 @@ def catch_up(keeper: Player, missed: int) -> float:
     finally:
         for player in reversed(players):
             player.end()
-
-
-def _cpu(keeper: Player) -> float:
-    """Seconds of CPU that the archive has used."""
-    keeper.tell("cpu")
-    return float(keeper.answer(START_SECONDS))
