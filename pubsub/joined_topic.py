@@ -24,8 +24,6 @@ class JoinedTopic:
         self.community: Community
         self.subscriptions: list[Subscription] = []
         self.publishing = False
-        self.sequence = 0
-        """Of the latest event that this node published in the topic."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._observer = observer
         self._signed = signed

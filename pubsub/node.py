@@ -32,11 +32,12 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.collections.node_collections import C, NodeCollections
 from pubsub.config import DisseminationKind, NodeConfig
-from pubsub.event import RUN_BYTES, EventBody, Gossip, pack_body, pack_data
+from pubsub.event import RUN_BYTES, Gossip, pack_data
 from pubsub.event_link import EventLink
 from pubsub.joined_topic import JoinedTopic
+from pubsub.own_events import OwnEvents
 from pubsub.receipt import Receipt
-from pubsub.signing import is_signed_by_publisher, sign_body
+from pubsub.signing import is_signed_by_publisher
 from pubsub.subscription import Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic, included
 from pubsub.trace import Trace
@@ -60,7 +61,6 @@ class Node:
         self._topics: dict[str, JoinedTopic] = {}
         self._attachment: Attachment | None = None
         self._trace: Trace | None = None
-        self._published = 0
         self._has_blocking = False
         self._durability: Durability | None = None
         self._collections = NodeCollections(self)
@@ -89,7 +89,8 @@ class Node:
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
         self._run = entropy().randbytes(RUN_BYTES)
-        self._id = attachment.contact.id
+        signer = attachment.identity if config.signatures else None
+        self._own_events = OwnEvents(self._run, attachment.contact.id, signer)
         self._is_eager = config.is_eager
         self._link = EventLink(attachment, acknowledged=config.links == "channel")
         services = Services(
@@ -305,18 +306,8 @@ class Node:
         eager: bool,
         joined_now: tuple[str, ...],
     ) -> tuple[Receipt, Gossip]:
-        self._published += 1
-        joined.sequence += 1
-        event_id = self._run + self._published.to_bytes(8, "big")
-        body = EventBody(
-            event_id, topic.name, topic.lineage, self._id, joined.sequence, upward, packed, eager
-        )
-        encoded = pack_body(body)
-        signature = b""
-        if self.config.signatures:
-            signature = sign_body(self._attached().identity, encoded)
-        receipt = Receipt(event_id, topic.name, joined.sequence, joined_now)
-        gossip = Gossip(event_id, topic.name, 0, False, encoded, signature)
+        gossip, body = self._own_events.make(topic, packed, upward, eager)
+        receipt = Receipt(gossip.id, topic.name, body.sequence, joined_now)
         self._link.open(receipt)
         spread = joined.community.publish(gossip, body)
         self._link.completed(receipt)
