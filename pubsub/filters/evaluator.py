@@ -56,12 +56,8 @@ def compile_expression(node: Expression) -> Evaluator:
         case syntax.Compare():
             return _compare(node)
         case syntax.Between(operand, low, high):
-            return _all(
-                [
-                    _compare(syntax.Compare(operand, ">=", low)),
-                    _compare(syntax.Compare(operand, "<=", high)),
-                ]
-            )
+            # Each is compiled and evaluated once, or nesting would double the work at every level.
+            return _between(*map(compile_expression, (operand, low, high)))
         case syntax.In():
             return _in(node)
         case syntax.InField(operand, field):
@@ -193,6 +189,25 @@ def _compare(node: syntax.Compare) -> Evaluator:
             return None
         other = right(data, budget)
         return order(one, other) if _kind(other) is kind else None
+
+    return value
+
+
+def _between(operand: Evaluator, low: Evaluator, high: Evaluator) -> Evaluator:
+    """What `operand >= low AND operand <= high` is."""
+
+    def value(data: Any, budget: Budget) -> Any:
+        one = operand(data, budget)
+        kind = _kind(one)
+        if kind is None or kind is bool:
+            return None
+        least = low(data, budget)
+        is_above = one >= least if _kind(least) is kind else None
+        if is_above is False:
+            return False
+        most = high(data, budget)
+        is_below = one <= most if _kind(most) is kind else None
+        return None if is_above is None and is_below else is_below
 
     return value
 

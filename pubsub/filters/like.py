@@ -3,7 +3,7 @@
 The pattern is cut at its `%` into segments, and each is looked for from left to right, the leftmost place
 being as good as any. So no pattern makes it go back, and a match costs about the length of the text: a
 segment without `_` is found by `str.find`, one with `_` by shifting the set of its prefixes that end
-here, as bits of an integer.
+here, as bits of an integer. Such an integer is as wide as the segment is long, which `cost` counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from dataclasses import dataclass
 PLAIN_STEP = 64
 """Characters that `str.find` looks at for one step of the evaluation's work."""
 
+BITS_A_STEP = 64
+"""Bits of a set of prefixes that are shifted in one step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -21,21 +24,17 @@ class Segment:
     chars: tuple[str | None, ...]
     plain: str | None
     """All of it as text, when every character is given."""
-    masks: dict[str, int]
-    """For each character, the places at which it may stand, as bits."""
-    wild: int
-    """The places at which any character may stand."""
 
     @staticmethod
     def of(chars: list[str | None]) -> Segment:
-        wild = sum(1 << place for place, char in enumerate(chars) if char is None)
-        masks: dict[str, int] = {}
-        for place, char in enumerate(chars):
-            if char is not None:
-                masks[char] = masks.get(char, wild) | 1 << place
         given = [char for char in chars if char is not None]
         plain = "".join(given) if len(given) == len(chars) else None
-        return Segment(tuple(chars), plain, masks, wild)
+        return Segment(tuple(chars), plain)
+
+    @property
+    def width(self) -> int:
+        """Steps that one character of the text takes when it is searched by sets of prefixes."""
+        return 1 + len(self.chars) // BITS_A_STEP
 
     def stands_at(self, text: str, place: int) -> bool:
         if self.plain is not None:
@@ -51,12 +50,25 @@ class Segment:
             found = text.find(self.plain, begin, end)
             return found if found < 0 else found + len(self.plain)
         complete = 1 << len(self.chars) - 1
-        masks, wild, prefixes = self.masks, self.wild, 0
+        masks, wild = self._masks()
+        prefixes = 0
         for place in range(begin, end):
             prefixes = (prefixes << 1 | 1) & masks.get(text[place], wild)
             if prefixes & complete:
                 return place + 1
         return -1
+
+    def _masks(self) -> tuple[dict[str, int], int]:
+        """For each character the places at which it may stand, as bits; and for all others.
+
+        Made for each search, since they take up to the square of the segment's length, and strangers'
+        filters are kept."""
+        wild = sum(1 << place for place, char in enumerate(self.chars) if char is None)
+        masks: dict[str, int] = {}
+        for place, char in enumerate(self.chars):
+            if char is not None:
+                masks[char] = masks.get(char, wild) | 1 << place
+        return masks, wild
 
 
 class LikePattern:
@@ -68,11 +80,13 @@ class LikePattern:
         self._first, self._last = Segment.of(pieces[0]), Segment.of(pieces[-1])
         self._middle = tuple(Segment.of(piece) for piece in pieces[1:-1] if piece)
         self._shortest = sum(len(piece) for piece in pieces)
-        self._scans = any(segment.plain is None for segment in self._middle)
+        self._width = max((s.width for s in self._middle if s.plain is None), default=0)
+        """Steps that a character of the text takes at most; 0 when `str.find` does it all."""
 
     def cost(self, text: str) -> int:
         """Steps of work that `matches` takes at most."""
-        return self._shortest + len(text) // (1 if self._scans else PLAIN_STEP)
+        searched = len(text) * self._width if self._width else len(text) // PLAIN_STEP
+        return self._shortest + searched
 
     def matches(self, text: str) -> bool:
         if len(text) < self._shortest or not self._first.stands_at(text, 0):

@@ -180,6 +180,31 @@ def test_a_filter_at_the_limits_is_taken() -> None:
     assert Filter.parse(wide).matches({"a": True})
 
 
+@pytest.mark.parametrize(
+    ("text", "is_inside"),
+    [
+        ("(" * DEPTH_LIMIT + "a" + " BETWEEN 1 AND 2)" * DEPTH_LIMIT, None),
+        ("(1 BETWEEN " * DEPTH_LIMIT + "a" + " AND 2)" * DEPTH_LIMIT, None),
+        ("(1 BETWEEN 0 AND " * DEPTH_LIMIT + "a" + ")" * DEPTH_LIMIT, None),
+        ("a BETWEEN 1 AND " + "(" * DEPTH_LIMIT + "2" + ")" * DEPTH_LIMIT, True),
+    ],
+)
+def test_nesting_does_not_multiply_the_work(text: str, is_inside: bool | None) -> None:
+    reads = Reads(a=1)
+    assert Filter.parse(text).evaluate(reads) is is_inside
+    assert reads.count == 1
+
+
+class Reads(dict[str, object]):
+    """Data that counts how often it is looked into."""
+
+    count = 0
+
+    def get(self, key: str, default: object = None) -> object:
+        self.count += 1
+        return super().get(key, default)
+
+
 def test_what_would_take_too_long_is_unknown() -> None:
     text = "a" * 200_000
     assert Filter.parse("$ LIKE '%a_b%'").evaluate(text) is False
@@ -188,3 +213,11 @@ def test_what_would_take_too_long_is_unknown() -> None:
     numbers = list(range(100_000))
     assert Filter.parse("-1 IN $ OR -2 IN $").evaluate(numbers) is False
     assert Filter.parse("-1 IN $ OR -2 IN $ OR -3 IN $").evaluate(numbers) is None
+
+
+def test_a_long_run_with_an_open_place_costs_more_than_a_short_one() -> None:
+    text = "a" * 50_000
+    for length, result in ((60, False), (240, False), (400, None), (4000, None)):
+        run = "a" * (length - 2) + "_b"
+        assert Filter.parse(f"$ LIKE '%{run}%'").evaluate(text) is result
+        assert Filter.parse(f"$ LIKE '%{run}%'").evaluate("a" * 100) is False
