@@ -33,7 +33,7 @@ def estimated_seconds(experiment: Experiment) -> float:
         once = SECONDS_PER_SIMULATION + messages * SECONDS_PER_SIMULATED_MESSAGE
         return once * events
     if experiment.tier == "emulate":
-        crashes = len(experiment.failed_series) or bool(experiment.failed)
+        crashes = sum(share > 0 for share in experiment.failed_series or (experiment.failed,))
         virtual = BOOT_SECONDS + REPAIR_SECONDS * crashes + EVENT_SECONDS * events
         return sum(experiment.sizes) * virtual * SECONDS_PER_NODE_SECOND[experiment.mode]
     return SECONDS_PER_LIVE_NETWORK + SECONDS_PER_LIVE_EVENT * events

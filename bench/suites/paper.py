@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bench.experiment import Experiment
 from bench.suites.grid import Suite, distinct, expand
 from bench.suites.scale import growth
-from bench.suites.settings import FAILED, IMPLEMENTED, MODES, P_SEL, SIMULATED, TOPOLOGIES
+from bench.suites.settings import (
+    CRASHED,
+    FAILED,
+    IMPLEMENTED,
+    IMPLEMENTED_SIZES,
+    MODES,
+    P_SEL,
+    SIMULATED,
+    TOPOLOGIES,
+)
 
 NAME = "paper"
+LARGE_P_SEL = (0.01, 0.07, 0.2, 1.0)
 
 
 def suite() -> Suite:
     experiments = simulation(NAME, repetitions=1000) + tables(NAME, repetitions=1000)
     experiments += growth(NAME, largest=100_000, repetitions=10)
-    experiments += implementation(NAME, p_sel=P_SEL, networks=2, repetitions=10, live=P_SEL)
-    experiments += crashes(NAME, (0.0, 0.1, 0.3, 0.5), networks=2, repetitions=10)
-    experiments += crashes(
-        NAME,
-        (0.0, 0.3, 0.5),
-        networks=1,
-        repetitions=10,
-        sizes=SIMULATED["sizes"],
-        figure="crashes-large",
+    # Events on one network share its tables, so few events on each of many networks say more.
+    experiments += implementation(
+        NAME, p_sel=P_SEL, networks=10, repetitions=2, sizes=IMPLEMENTED_SIZES
     )
+    experiments += live(NAME, p_sel=P_SEL, repetitions=10, sizes=IMPLEMENTED_SIZES)
+    experiments += crashes(NAME, CRASHED, networks=5, repetitions=4)
+    experiments += large(NAME, repetitions=10)
     return Suite(NAME, "every figure and table of the paper's evaluation", distinct(experiments))
+
+
+def large(name: str, repetitions: int) -> list[Experiment]:
+    """As many real nodes as the paper simulated, in both of its settings, one network a mode."""
+    sizes = SIMULATED["sizes"]
+    return crashes(name, CRASHED, 1, repetitions, sizes, "crashes-large") + implementation(
+        name, LARGE_P_SEL, 1, repetitions, dict.fromkeys(MODES, sizes), "p-sel-large"
+    )
 
 
 def simulation(name: str, repetitions: int) -> list[Experiment]:
@@ -78,42 +95,64 @@ def tables(name: str, repetitions: int) -> list[Experiment]:
     return found
 
 
+SAME_SIZES = dict.fromkeys(MODES, IMPLEMENTED["sizes"])
+
+
 def implementation(
     name: str,
     p_sel: tuple[float, ...],
     networks: int,
     repetitions: int,
-    live: tuple[float, ...],
-    sizes: tuple[int, ...] = IMPLEMENTED["sizes"],
+    sizes: Mapping[str, tuple[int, ...]] = SAME_SIZES,
+    figure: str = "figures-19-28",
 ) -> list[Experiment]:
-    """Figures 19 to 28: the share of links p_sel, for real nodes and for the simulator beside them.
+    """Figures 19 to 28: the share of links p_sel, for emulated nodes of each mode's sizes.
 
-    `networks` are built apart, and each disseminates `repetitions` events for each share; one more, with
-    the shares in `live`, is of real processes.
+    `networks` are built apart, and each disseminates `repetitions` events for each share. Beside them the
+    formulas and the simulator with the same sizes, SCAMP's tables with those of the unstructured runs.
     """
-    shared = {**IMPLEMENTED, "sizes": sizes}
-    found = expand(name, "figures-19-28", tier="model", p_sel=list(p_sel), **shared)
-    found += expand(
-        name,
-        "figures-19-28",
-        tier="simulate",
-        mode=["uniform", "unstructured"],
-        p_sel=list(p_sel),
-        repetitions=networks * repetitions * 10,
-        **shared,
-    )
-    for tier, shares, count in (("emulate", p_sel, networks), ("live", live, 1)):
-        for seed in range(count):
-            found += expand(
-                name,
-                "figures-19-28",
-                seed,
-                tier=tier,
-                mode=MODES,
-                p_sel_series=shares,
-                repetitions=repetitions,
-                **shared,
-            )
+    found = []
+    for hierarchy in dict.fromkeys(sizes.values()):
+        shared = {**IMPLEMENTED, "sizes": hierarchy, "p_sel": list(p_sel)}
+        found += expand(name, figure, tier="model", **shared)
+        scamp = ["unstructured"] if hierarchy == sizes["unstructured"] else []
+        found += expand(
+            name,
+            figure,
+            tier="simulate",
+            mode=["uniform", *scamp],
+            repetitions=networks * repetitions * 10,
+            **shared,
+        )
+    for seed in range(networks):
+        found += _real_nodes(name, figure, seed, "emulate", p_sel, repetitions, sizes)
+    return found
+
+
+def live(
+    name: str,
+    p_sel: tuple[float, ...],
+    repetitions: int,
+    sizes: Mapping[str, tuple[int, ...]] = SAME_SIZES,
+) -> list[Experiment]:
+    """Figures 19 to 28 with real processes: one network a mode."""
+    return _real_nodes(name, "figures-19-28", 0, "live", p_sel, repetitions, sizes)
+
+
+def _real_nodes(
+    name: str,
+    figure: str,
+    seed: int,
+    tier: str,
+    p_sel: tuple[float, ...],
+    repetitions: int,
+    sizes: Mapping[str, tuple[int, ...]],
+) -> list[Experiment]:
+    """A network of each mode, whose events take turns with the shares of links."""
+    found = []
+    for mode in MODES:
+        shared = {**IMPLEMENTED, "sizes": sizes[mode], "p_sel_series": p_sel}
+        found += expand(name, figure, seed, tier=tier, mode=mode, repetitions=repetitions, **shared)
     return found
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.cost import estimated_seconds
 from bench.suites import BUILT_IN, SuiteError, expand, find_suite
 
 
@@ -26,6 +27,46 @@ def test_quick_has_every_mode_and_the_tiers_that_need_no_processes() -> None:
         "structured",
     }
     assert {"model", "simulate", "emulate"} <= {e.tier for e in experiments}
+
+
+def test_paper_has_ten_networks_of_the_papers_sizes_for_each_mode() -> None:
+    sizes = {
+        "unstructured": (84, 27, 7),
+        "semi-structured": (79, 28, 7),
+        "structured": (79, 28, 7),
+    }
+    experiments = [e for e in find_suite("paper").experiments if e.figure == "figures-19-28"]
+    for mode, hierarchy in sizes.items():
+        networks = [e for e in experiments if (e.tier, e.mode) == ("emulate", mode)]
+        assert len({e.seed for e in networks}) == 10
+        assert {(e.sizes, e.repetitions) for e in networks} == {(hierarchy, 2)}
+        assert [e.sizes for e in experiments if (e.tier, e.mode) == ("live", mode)] == [hierarchy]
+        for tier in ("model", "simulate"):
+            beside = {e.p_sel for e in experiments if (e.tier, e.sizes) == (tier, hierarchy)}
+            assert beside == set(networks[0].p_sel_series)
+
+
+@pytest.mark.parametrize(
+    ("figure", "setting"),
+    [("crashes-large", (5.0, 1.0, 3, 0.15)), ("p-sel-large", (0.0, 2.0, 4, 0.0))],
+)
+def test_paper_has_a_thousand_real_nodes_of_each_mode(
+    figure: str, setting: tuple[float, ...]
+) -> None:
+    rows = [e for e in find_suite("paper").experiments if e.figure == figure]
+    networks = [e for e in rows if e.tier == "emulate"]
+    assert sorted(e.mode for e in networks) == ["semi-structured", "structured", "unstructured"]
+    assert {e.sizes for e in rows} == {(1000, 100, 10)}
+    assert {(e.c, e.a, e.z, e.loss) for e in rows} == {setting}
+    values = {(point.failed, point.p_sel) for point in networks[0].points()}
+    assert len(values) == 4
+    for tier in ("model", "simulate"):
+        assert {(e.failed, e.p_sel) for e in rows if e.tier == tier} == values
+
+
+def test_the_dearest_experiments_of_paper_are_the_thousand_nodes() -> None:
+    dearest_first = sorted(find_suite("paper").experiments, key=estimated_seconds, reverse=True)
+    assert {e.figure for e in dearest_first[:6]} == {"crashes-large", "p-sel-large"}
 
 
 def test_lists_are_axes_and_seeds_do_not_depend_on_the_other_values() -> None:
