@@ -1,35 +1,67 @@
-"""How commands write events: plain text for people, JSON lines for programs."""
+"""How commands write events: plain text for people, JSON lines for programs.
+
+Events come from strangers: whatever data msgpack carries can be written, and is one line.
+"""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from pubsub.event import Event
 
 
 def plain(event: Event) -> str:
-    return f"{event.topic}  {_text(event.data)}"
+    return plain_line(event.topic, event.data)
 
 
 def as_json(event: Event) -> str:
-    """One line; bytes are written in hexadecimal."""
-    fields = {
-        "topic": event.topic,
-        "data": event.data,
-        "publisher": event.publisher.hex(),
-        "sequence": event.sequence,
-        "hops": event.hops,
-        "id": event.id.hex(),
-    }
-    return json.dumps(fields, ensure_ascii=False, default=_hexadecimal)
+    return json_line(
+        {
+            "topic": event.topic,
+            "data": event.data,
+            "publisher": event.publisher,
+            "sequence": event.sequence,
+            "hops": event.hops,
+            "id": event.id,
+        }
+    )
 
 
-def _text(data: Any) -> str:
-    if isinstance(data, str):
-        return data
-    return json.dumps(data, ensure_ascii=False, default=_hexadecimal)
+def plain_line(topic: str, data: Any) -> str:
+    """The data of a topic for people to read; what would move the cursor is escaped."""
+    text = data if isinstance(data, str) else json.dumps(as_json_data(data), ensure_ascii=False)
+    line = f"{topic}  {text}"
+    return line if line.isprintable() else "".join(map(_visible, line))
 
 
-def _hexadecimal(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+def json_line(fields: Mapping[str, Any]) -> str:
+    """The fields as one line of ASCII, which any pipe carries."""
+    return json.dumps(as_json_data(fields), allow_nan=False)
+
+
+def as_json_data(value: Any) -> Any:
+    """The value with what JSON lacks as text: bytes in hexadecimal, `NaN` and `Infinity` by their names.
+
+    Keys become text likewise. A map in which two keys would then be the same is given as a list of pairs.
+    """
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list | tuple):
+        return [as_json_data(item) for item in value]
+    if isinstance(value, Mapping):
+        made = {_key(key): as_json_data(item) for key, item in value.items()}
+        return made if len(made) == len(value) else as_json_data(list(value.items()))
+    return value
+
+
+def _key(key: Any) -> str:
+    return key.hex() if isinstance(key, bytes) else str(key)
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from pubsub.cli.options import node_config
+from pubsub.cli.output import json_line, plain_line
 from pubsub.distributors import Gap, GapError, Message, Publisher, Subscriber
 
 
@@ -81,25 +81,21 @@ def _client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _print_number(arguments: argparse.Namespace, number: int) -> None:
-    print(json.dumps({"sequence": number}) if arguments.json else f"received as message {number}")
+    text = json_line({"sequence": number}) if arguments.json else f"received as message {number}"
+    print(text, flush=True)
 
 
 def _plain(message: Message) -> str:
-    data = message.data
-    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=_hex)
-    return f"{message.topic or message.service}  {text}"
+    return plain_line(message.topic or message.service, message.data)
 
 
 def _json(message: Message) -> str:
-    fields = {
-        "service": message.service,
-        "data": message.data,
-        "publisher": message.publisher.hex(),
-        "sequence": message.sequence,
-        "topic": message.topic,
-    }
-    return json.dumps(fields, ensure_ascii=False, default=_hex)
-
-
-def _hex(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    return json_line(
+        {
+            "service": message.service,
+            "data": message.data,
+            "publisher": message.publisher,
+            "sequence": message.sequence,
+            "topic": message.topic,
+        }
+    )

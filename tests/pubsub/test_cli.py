@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -107,16 +106,6 @@ def test_the_demo_draws_who_received_what(capsys: pytest.CaptureFixture[str]) ->
     assert "/italy     ●●●●●●" in first
     assert "/france    ·····" in first
     assert "parasite events: 0" in drawn
-
-
-def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    from overlay.contact import PeerId
-    from pubsub.cli.output import as_json, plain
-    from pubsub.event import Event
-
-    event = Event("/a", {"x": b"\x01"}, PeerId(bytes(20)), 1, 2, bytes(16))
-    assert json.loads(as_json(event))["data"] == {"x": "01"}
-    assert plain(event) == '/a  {"x": "01"}'
 
 
 def _parse(arguments: list[str]):  # type: ignore[no-untyped-def]
