@@ -161,15 +161,19 @@ class Runtime:
             self._dropped_out.add("channel_full")
         return accepted
 
-    def send_datagram(self, to: Contact, message: object) -> None:
-        """Send without acknowledgement: it may be lost, repeated or overtaken."""
+    def send_datagram(self, to: Contact, message: object) -> bool:
+        """Send without acknowledgement: it may be lost, repeated or overtaken.
+
+        False, and counted, for what is larger than a datagram: it never leaves."""
         data = self._encoded(message)
         if to.id == self.contact.id:
             self._deliver_here_soon(message, None)
         elif len(data) > self.endpoint.max_body:
             self._dropped_out.add("too_large")
+            return False
         else:
             self.endpoint.send(to.address, Kind.DATAGRAM, data)
+        return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
         """Wait until the channel to each of these peers is at most half full.

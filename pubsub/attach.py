@@ -157,11 +157,12 @@ class NetworkAttachment:
     def unwatch(self, contact: Contact) -> None:
         self._runtime.failure.unwatch(contact)
 
-    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> None:
+    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> bool:
         if not self._over_channels:
-            self._runtime.send_datagram(to, copies)
-        elif not self._runtime.send(to, copies, on_ack) and on_ack is not None:
+            return self._runtime.send_datagram(to, copies)
+        if not self._runtime.send(to, copies, on_ack) and on_ack is not None:
             on_ack(False)
+        return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
         await asyncio.sleep(0)

@@ -58,8 +58,10 @@ class Attachment(Protocol):
         """Bytes of copies that travel to a member in one datagram, together with all that is around them."""
         ...
 
-    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> None:
-        """Send copies of events; `on_ack` is called once over channels, and never otherwise."""
+    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> bool:
+        """Send copies of events; `on_ack` is called once over channels, and never otherwise.
+
+        False for what is larger than a datagram where events travel as datagrams: it never leaves."""
         ...
 
     async def writable(self, contacts: Iterable[Contact]) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from pubsub.attachment import Attachment
+from pubsub.camcast.event_drops import EventDrops
 from pubsub.event import Copies, Gossip
 from pubsub.receipt import Receipt, settle
 
@@ -31,9 +32,10 @@ Batch = tuple[Copies, Sequence[Receipt]]
 class EventLink:
     """The `Carrier` of a process's events."""
 
-    def __init__(self, attachment: Attachment, acknowledged: bool) -> None:
+    def __init__(self, attachment: Attachment, drops: EventDrops, acknowledged: bool) -> None:
         """`acknowledged`: whether it can be known that a copy has arrived."""
         self._attachment = attachment
+        self._drops = drops
         self._acknowledged = acknowledged
         self._room = attachment.copies_room
         self._loop = asyncio.get_running_loop()
@@ -142,7 +144,9 @@ class EventLink:
                 return
             for receipt in receipts:
                 self._close_if_done(receipt)
-        self._attachment.send_copies(contact, copies, None)
+        if not self._attachment.send_copies(contact, copies, None):
+            ids = [gossip.id for gossip in copies.gossips()]
+            self._drops.add("too_large", copies.community, ids, contact.id)
 
     def _settled(self, receipts: Sequence[Receipt], arrived: bool) -> None:
         for receipt in settle(receipts, arrived):

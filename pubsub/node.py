@@ -27,6 +27,7 @@ from pubsub.archive.publishing import DEADLINE, DurablePublishing, wait_until_sa
 from pubsub.attach import attach
 from pubsub.attachment import Attachment
 from pubsub.camcast.community import Services
+from pubsub.camcast.event_drops import EventDrops
 from pubsub.camcast.lazy_gossip import LazyGossip
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
@@ -40,7 +41,7 @@ from pubsub.receipt import Receipt
 from pubsub.signing import is_signed_by_publisher
 from pubsub.subscription import Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic, included
-from pubsub.trace import Trace
+from pubsub.trace import Trace, trace_clock
 
 Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
@@ -79,7 +80,7 @@ class Node:
             raise UsageError("a node is entered once; make another one")
         config = self.config
         if config.trace is not None:
-            self._trace = Trace(config.trace, _clock())
+            self._trace = Trace(config.trace, trace_clock())
         try:
             attachment = self._attachment = await attach(config, self.metrics)
         except BaseException:
@@ -92,7 +93,8 @@ class Node:
         signer = attachment.identity if config.signatures else None
         self._own_events = OwnEvents(self._run, attachment.contact.id, signer)
         self._is_eager = config.is_eager
-        self._link = EventLink(attachment, acknowledged=config.links == "channel")
+        drops = EventDrops(self.metrics, self._trace)
+        self._link = EventLink(attachment, drops, acknowledged=config.links == "channel")
         services = Services(
             control=attachment.control,
             carrier=self._link,
@@ -233,7 +235,8 @@ class Node:
     ) -> Receipt:
         """Publish an event; the first one of a topic joins its community.
 
-        `data` is anything msgpack carries, to 1 MiB. `wait="sent"` returns when the copies are given to the
+        `data` is anything msgpack carries, to 1 MiB, or to what a datagram takes with `links="datagram"`:
+        `DataError` for anything else. `wait="sent"` returns when the copies are given to the
         network, within this turn of the loop at the latest, and "acked" when their receivers have them or
         are known to be gone. `upward` is this event's own probability of being sent up by a process that
         has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
@@ -246,7 +249,9 @@ class Node:
         eager = self._is_eager if dissemination is None else dissemination == "eager"
         packed = pack_data(data)
         topic = Topic.of(topic)
-        self._attached()
+        attachment = self._attached()
+        if self.config.links == "datagram":
+            self._own_events.check_fits(topic, packed, attachment.runtime.endpoint.max_body)
         publishing: DurablePublishing | None = None
         if durable:
             publishing = await self._durable().publishers.open(topic, copies, deadline)
@@ -390,11 +395,3 @@ class Node:
     def _leave_if_unneeded(self, joined: JoinedTopic) -> None:
         if not joined.is_needed and self._topics.pop(joined.topic, None) is not None:
             self._process.leave(joined.topic)
-
-
-def _clock() -> Any:
-    """Seconds since the epoch; a virtual loop's own time where there is one."""
-    import time
-
-    loop = asyncio.get_running_loop()
-    return loop.time if hasattr(loop, "entropy") else time.time

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from overlay.contact import PeerId
-from overlay.identity import Identity
-from pubsub.event import EventBody, Gossip, NewEvent, pack_body
+from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity
+from overlay.wire import encode
+from pubsub.event import ID_BYTES, Copies, DataError, EventBody, Gossip, NewEvent, pack_body
 from pubsub.signing import sign_body
 from pubsub.topic import Topic
+
+_LARGEST_SEQUENCE = 2**63 - 1
+
+_LONGER_HEADS = 6
+"""What says how long the data and the body are is so much longer for long ones than for none."""
 
 
 class OwnEvents:
@@ -35,3 +41,30 @@ class OwnEvents:
         encoded = pack_body(body)
         signature = b"" if self._signer is None else sign_body(self._signer, encoded)
         return Gossip(event_id, name, 0, False, encoded, signature), body
+
+    def check_fits(self, topic: Topic, packed: bytes, room: int) -> None:
+        """`DataError` unless an event of this data travels in one message of `room` bytes, all the way up."""
+        if len(packed) > (limit := self._data_limit(topic, room)):
+            raise DataError(
+                f"the data has {len(packed)} bytes as msgpack, and one datagram of this node takes {limit} "
+                f'in an event of {topic}: use links="channel", or a larger datagram_size'
+            )
+
+    def _data_limit(self, topic: Topic, room: int) -> int:
+        names = (topic.name, *topic.lineage)
+        longest = max(names, key=lambda name: len(name.encode()))
+        largest = EventBody(
+            bytes(ID_BYTES),
+            topic.name,
+            topic.lineage,
+            self._publisher,
+            _LARGEST_SEQUENCE,
+            1.0,
+            b"",
+            True,
+        )
+        signature = b"" if self._signer is None else bytes(PUBLIC_KEY_BYTES + SIGNATURE_BYTES)
+        alone = Copies.of(
+            [Gossip(bytes(ID_BYTES), longest, 0, True, pack_body(largest), signature)]
+        )
+        return max(room - len(encode(alone)) - _LONGER_HEADS, 0)

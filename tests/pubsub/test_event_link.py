@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from overlay.channel import OnAck
 from overlay.contact import Contact
+from overlay.metrics import Metrics
 from overlay.virtual.stage import numbered_contact
+from pubsub.camcast.event_drops import EventDrops
 from pubsub.event import Copies, Gossip
 from pubsub.event_link import BYTES_A_TURN, EVENTS_A_TURN, EventLink, split
 from pubsub.receipt import Receipt
@@ -36,8 +38,9 @@ class AttachmentStub:
         self.changed = asyncio.Event()
         self.waited_for: list[Contact] = []
 
-    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> None:
+    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> bool:
         self.sent.append((to, copies, on_ack))
+        return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
         self.waited_for += contacts
@@ -54,7 +57,8 @@ class AttachmentStub:
 def run(main: Callable[[EventLink, AttachmentStub], Any]) -> None:
     async def link() -> None:
         attachment = AttachmentStub()
-        await main(EventLink(attachment, acknowledged=True), attachment)  # type: ignore[arg-type]
+        drops = EventDrops(Metrics())
+        await main(EventLink(attachment, drops, acknowledged=True), attachment)  # type: ignore[arg-type]
 
     asyncio.run(link())
 
