@@ -29,6 +29,15 @@ _BYTES_AROUND_A_COPY = 16
 Batch = tuple[Copies, Sequence[Receipt]]
 
 
+class _Handover:
+    """Copies of own events that one member was sent in one message."""
+
+    __slots__ = ("receipts",)
+
+    def __init__(self, receipts: Sequence[Receipt]) -> None:
+        self.receipts = receipts
+
+
 class EventLink:
     """The `Carrier` of a process's events."""
 
@@ -48,6 +57,8 @@ class EventLink:
         self._published = 0
         self._published_to: dict[PeerId, Contact] = {}
         self._held_back = 0
+        self._awaited: dict[PeerId, dict[_Handover, None]] = {}
+        """What was handed over for each member and is neither acknowledged nor given up."""
 
     def open(self, receipt: Receipt) -> None:
         """Count the copies of an event that is about to be published, for as long as any is open."""
@@ -85,6 +96,15 @@ class EventLink:
         elif not self._flush_is_due:
             self._flush_is_due = True
             self._loop.call_soon(self._flush_in_time, context=self._context)
+
+    def suspect(self, peer: PeerId) -> None:
+        """Give up the copies that are on their way to a member that seems to have crashed.
+
+        Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
+        if peer in self._gathered:
+            self.flush()
+        for handover in self._awaited.pop(peer, ()):
+            self._settle(handover, False)
 
     @property
     def is_pace_due(self) -> bool:
@@ -140,7 +160,10 @@ class EventLink:
         if receipts:
             self._published_to[contact.id] = contact
             if self._acknowledged:
-                self._attachment.send_copies(contact, copies, partial(self._settled, receipts))
+                handover = _Handover(receipts)
+                self._awaited.setdefault(contact.id, {})[handover] = None
+                on_ack = partial(self._answered, contact.id, handover)
+                self._attachment.send_copies(contact, copies, on_ack)
                 return
             for receipt in receipts:
                 self._close_if_done(receipt)
@@ -148,8 +171,16 @@ class EventLink:
             ids = [gossip.id for gossip in copies.gossips()]
             self._drops.add("too_large", copies.community, ids, contact.id)
 
-    def _settled(self, receipts: Sequence[Receipt], arrived: bool) -> None:
-        for receipt in settle(receipts, arrived):
+    def _answered(self, peer: PeerId, handover: _Handover, arrived: bool) -> None:
+        awaited = self._awaited.get(peer)
+        if awaited is not None and handover in awaited:
+            del awaited[handover]
+            if not awaited:
+                del self._awaited[peer]
+            self._settle(handover, arrived)
+
+    def _settle(self, handover: _Handover, arrived: bool) -> None:
+        for receipt in settle(handover.receipts, arrived):
             self._receipts.pop(receipt.id, None)
 
     def _close_if_done(self, receipt: Receipt) -> None:

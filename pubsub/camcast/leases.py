@@ -54,6 +54,10 @@ class Carrier(Protocol):
 
     def refused(self, gossip: Gossip) -> None: ...
 
+    def suspect(self, peer: PeerId) -> None:
+        """`peer` seems to have crashed: nothing that was sent to it is to be waited for."""
+        ...
+
 
 @dataclass(slots=True)
 class _Question:
@@ -158,8 +162,12 @@ class Leases:
         return self._granted.get(topic, self._control.now())
 
     def revoke(self, peer: PeerId, topic: str | None = None) -> None:
-        """Send `peer` nothing more of `topic`, or of any topic, until it has answered anew."""
+        """Send `peer` nothing more of `topic`, or of any topic, until it has answered anew.
+
+        Without a topic it seems to have crashed, and what was sent to it is not waited for."""
         self._sure = ()
+        if topic is None:
+            self._carrier.suspect(peer)
         for key in [k for k in self._until if k[0] == peer and topic in (None, k[1])]:
             del self._until[key], self._renew_before[key]
         for key in [k for k in self._questions if k[0] == peer and topic in (None, k[1])]:
@@ -232,6 +240,8 @@ class Leases:
             self._until.pop(key, None)
             self._renew_before.pop(key, None)
             self._refuse(question.held, otherwise)
+            if otherwise == "no_answer":
+                self._carrier.suspect(key[0])
             self._gone(question.contact, key[1])
         for then in question.waiting:
             then(alive)

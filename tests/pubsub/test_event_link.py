@@ -140,6 +140,36 @@ def test_receipts_learn_what_became_of_each_copy() -> None:
     run(main)
 
 
+def test_copies_for_a_suspected_member_have_failed_and_late_answers_change_nothing() -> None:
+    async def main(link: EventLink, attachment: AttachmentStub) -> None:
+        receipts = [Receipt(gossip(number).id, "/a", number, ()) for number in range(2)]
+        for number, receipt in enumerate(receipts):
+            link.open(receipt)
+            link.accepted([gossip(number)], 2)
+            link.send((A, B), [gossip(number)])
+            link.completed(receipt)
+            if number == 0:
+                link.flush()
+        link.suspect(A.id)
+        assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
+        for late in (True, False):
+            for to, _, on_ack in attachment.sent:
+                if to == A:
+                    assert on_ack is not None
+                    on_ack(late)
+        assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
+        for to, _, on_ack in attachment.sent:
+            if to == B:
+                assert on_ack is not None
+                on_ack(True)
+        assert [(r.acknowledged, r.failed) for r in receipts] == [(1, 1), (1, 1)]
+        link.suspect(B.id)
+        assert all(receipt.is_settled and receipt.failed == 1 for receipt in receipts)
+        assert not link._receipts
+
+    run(main)
+
+
 def test_while_one_publisher_is_held_back_all_are() -> None:
     async def main(link: EventLink, attachment: AttachmentStub) -> None:
         published = 0

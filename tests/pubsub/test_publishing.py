@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pubsub.event import DataError
-from tests.pubsub.playground import Playground, play, received
+from tests.pubsub.playground import MODES, Playground, play, received
 
 
 def test_a_publisher_that_leaves_and_returns_goes_on_counting() -> None:
@@ -62,3 +62,24 @@ def test_a_forwarder_whose_datagrams_are_smaller_counts_what_it_cannot_pass_on()
             assert forwarder.metrics.family("events_dropped", "reason", "")["too_large"] == 1
 
     play(33, main, mode="structured", links="datagram")
+
+
+@pytest.mark.parametrize("topic", ["/a", "/a/b"])
+@pytest.mark.parametrize("mode", MODES)
+def test_who_waits_for_acknowledgements_does_not_wait_for_the_crashed(
+    mode: str, topic: str
+) -> None:
+    """The crashed are members of the event's community, or of its super-community."""
+
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 3)
+        publisher = await p.node()
+        await publisher.publish(topic, 0, wait="acked")
+        for number in range(3):
+            p.crash(number)
+        async with asyncio.timeout(60):
+            receipt = await publisher.publish(topic, 1, wait="acked")
+        assert (receipt.acknowledged, receipt.failed) == (0, receipt.copies)
+        assert receipt.copies >= 1
+
+    play(34, main, mode)

@@ -37,6 +37,8 @@ class StageCarrier:
 
     def refused(self, gossip: Gossip) -> None: ...
 
+    def suspect(self, peer: PeerId) -> None: ...
+
     def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
         for contact in to:
             for gossip in gossips:
