@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import threading
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from overlay.errors import UsageError
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
+from pubsub.cli import standard_input
 from pubsub.cli.options import add_command as add
 from pubsub.cli.runner import run
 from pubsub.config import read_keys
@@ -76,31 +76,21 @@ async def talk(arguments: argparse.Namespace) -> int:
         if arguments.qos in NEED_DETECTOR:
             print(f"type {START} in every process once all of them run", file=sys.stderr)
         printing = asyncio.create_task(_print(group))
+        typing = asyncio.create_task(_type(group))
         try:
-            lines = _typed_lines()
-            printing.add_done_callback(lambda _: lines.put_nowait(""))
-            while line := await lines.get():
-                await _obey(group, line.rstrip("\n"))
-            if printing.done():
-                await printing
+            await asyncio.wait((printing, typing), return_when=asyncio.FIRST_COMPLETED)
+            for task in (printing, typing):
+                if task.done():
+                    await task
         finally:
             printing.cancel()
+            typing.cancel()
     return 0
 
 
-def _typed_lines() -> asyncio.Queue[str]:
-    """The lines of the standard input, then an empty one; waiting for more never holds up the end."""
-    lines: asyncio.Queue[str] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        line = " "
-        while line and not loop.is_closed():
-            line = sys.stdin.readline()
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-
-    threading.Thread(target=read, daemon=True).start()
-    return lines
+async def _type(group: Group) -> None:
+    async for line in standard_input.lines():
+        await _obey(group, line)
 
 
 async def _obey(group: Group, line: str) -> None:

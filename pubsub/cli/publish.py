@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from typing import Any
 
 from pubsub.archive.publishing import DEADLINE
+from pubsub.cli import standard_input
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.runner import run
@@ -50,8 +50,8 @@ async def publish(arguments: argparse.Namespace) -> int:
         if arguments.data != "-":
             return await _publish_one(node, arguments, arguments.data)
         code = 0
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            code = max(code, await _publish_one(node, arguments, line.rstrip("\n")))
+        async for line in standard_input.lines():
+            code = max(code, await _publish_one(node, arguments, line))
         return code
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from pubsub.cli import standard_input
 from pubsub.cli.options import node_config
 from pubsub.cli.output import json_line, plain_line
 from pubsub.distributors import Gap, GapError, Message, Publisher, Subscriber
@@ -58,9 +58,8 @@ async def publish_messages(arguments: argparse.Namespace, read: Callable[[str], 
         if arguments.data != "-":
             _print_number(arguments, await publisher.publish(service, read(arguments.data)))
             return 0
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            number = await publisher.publish(service, read(line.rstrip("\n")))
-            _print_number(arguments, number)
+        async for line in standard_input.lines():
+            _print_number(arguments, await publisher.publish(service, read(line)))
         return 0
 
 
