@@ -6,7 +6,7 @@
 
 It manages a topic together with its subtopics, and is found in the directory by publishers and subscribers
 wherever it runs. Several archives of one topic are replicas of each other. Leaving the block stops the
-archive; the next one on the same store goes on where it was.
+archive; the next one on the same store goes on where it was, with every topic that was managed there.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Archive:
             self._failure = asyncio.get_running_loop().create_future()
             self._serve()
             self.node.archive = self
-            for name in self._names:
+            for name in (*self._names, *self._kept_topics()):
                 await self.manage(name)
             self._directory.announce(archives_of(ANY_TOPIC))
             for work in (self._forget_old(), self._meet_others()):
@@ -167,6 +167,13 @@ class Archive:
         raise ArchiveError(f"the archive has stopped, since its store failed: {error}")
 
     # Topics.
+
+    def _kept_topics(self) -> list[str]:
+        """What this store was an archive of when it was last used: topics may have been handed to it, and
+        nobody else may have their events."""
+        assert self._store is not None
+        store = self._store
+        return [topic for topic in store.topics() if store.notes(topic, REPLICA).get(REPLICA)]
 
     async def manage(self, topic: str | type | Topic) -> None:
         """Manage one more topic from here on, as a replica of those who do already."""
