@@ -101,7 +101,7 @@ class DurableSubscription:
         self._client = client
         self._since = _since(since)
         self._delivery = delivery
-        self._interest = Interest(pattern.text, _profile(where)).packed()
+        self._interest = Interest(pattern.text, _profile(where))
         self._resume = _unpack_position(resume)
         self._within = within
         self._signed = node.config.signatures
@@ -132,7 +132,8 @@ class DurableSubscription:
         self._client.add_subscriber(self._core)
         try:
             if isinstance(self._core, OptimisticSubscriber):
-                self._feed = LiveFeed(self._node, self.pattern, self._heard)
+                profile = self._interest.profile
+                self._feed = LiveFeed(self._node, self.pattern, profile, self._heard)
                 await self._feed.__aenter__()
             self._core.use(found.archive)
             await self._until_registered()
@@ -145,7 +146,7 @@ class DurableSubscription:
         kind = OrderedSubscriber if self._delivery == "ordered" else OptimisticSubscriber
         core: Subscriber = kind(
             self._client.runtime.context("channel"),
-            Subscribing(topic, self.name, self._interest, *self._since),
+            Subscribing(topic, self.name, self._interest.packed(), *self._since),
             self._client.config,
             deliver=self._deliver,
             on_gap=self._gap,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pubsub.archive.profiles import Profile
 from pubsub.event import Event
 from pubsub.subscription import Subscription
 from pubsub.topic import Pattern
@@ -14,14 +15,17 @@ if TYPE_CHECKING:
 
 
 class LiveFeed(Subscription):
-    """Hands each event on at once and keeps none."""
+    """Hands on at once each event that the archive would select too, and keeps none."""
 
-    def __init__(self, node: Node, pattern: Pattern, heard: Callable[[Event], None]) -> None:
+    def __init__(
+        self, node: Node, pattern: Pattern, profile: Profile, heard: Callable[[Event], None]
+    ) -> None:
         drops = node.metrics.family("events_dropped", "reason", "Events dropped, by reason.")
         super().__init__(node, pattern, drops, "none", "drop_oldest", 1)
+        self._profile = profile
         self._heard = heard
 
     def offer(self, events: Sequence[Event]) -> None:
         for event in events:
-            if self.pattern.matches(event.topic):
+            if self.pattern.matches(event.topic) and self._profile.matches(event.data):
                 self._heard(event)

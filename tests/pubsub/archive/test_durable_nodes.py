@@ -191,15 +191,18 @@ def test_new_subscribers_begin_where_they_ask_to() -> None:
     play(main)
 
 
-def test_the_archive_sends_only_what_a_subscriber_selects() -> None:
+@pytest.mark.parametrize("delivery", ["ordered", "optimistic"])
+def test_a_subscriber_gets_only_what_it_selects(delivery: Any) -> None:
     async def main(world: World) -> None:
         await world.archive("/soccer")
-        node = await world.node()
-        italy = node.subscribe("/soccer/italy", durable="italy", where="goals > 2")
+        node, publisher = await world.node(), await world.node()
+        italy = node.subscribe(
+            "/soccer/italy", durable="italy", where="goals > 2", delivery=delivery
+        )
         async with italy as events:
             for goals in range(6):
-                await node.publish("/soccer/spain", {"goals": goals}, durable=True)
-                await node.publish("/soccer/italy", {"goals": goals}, durable=True)
+                await publisher.publish("/soccer/spain", {"goals": goals}, durable=True)
+                await publisher.publish("/soccer/italy", {"goals": goals}, durable=True)
             assert [event.data["goals"] for event in await take(events, 3)] == [3, 4, 5]
             assert not len(events)
 
