@@ -1,8 +1,8 @@
 """First in, first out: one publisher's events of one topic in the order in which it published them.
 
 An event that comes before one with a lower number is held until the missing ones have come, `wait` seconds at
-most and `limit` events at most; then the missing ones are given up, and dropped and counted as `late` if
-they come after all. The first event from a publisher waits too, unless it is that publisher's first of all.
+most and `limit` events at most; then the missing ones are given up, and dropped as `late` if they come after
+all. The first event from a publisher waits too, unless it is that publisher's first of all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from overlay.context import Timer
-from overlay.metrics import CounterFamily
 from pubsub.event import Event
 
 SOURCES = 4096
@@ -35,13 +34,14 @@ class FifoOrder:
         self,
         emit: Callable[[Event], None],
         call_later: Callable[[float, Callable[[], None]], Timer],
-        drops: CounterFamily,
+        late: Callable[[Event], None],
         wait: float = 0.5,
         limit: int = 1000,
     ) -> None:
+        """`late`: takes the events that come after they were given up."""
         self._emit = emit
         self._call_later = call_later
-        self._drops = drops
+        self._late = late
         self._wait = wait
         self._limit = limit
         self._sources: dict[_Key, _Source] = {}
@@ -53,7 +53,7 @@ class FifoOrder:
         if source.next is None and event.sequence == 1:
             source.next = 1
         if source.next is not None and event.sequence < source.next:
-            self._drops.add("late")
+            self._late(event)
             return
         source.held[event.sequence] = event
         self._release(source)

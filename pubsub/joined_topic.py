@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.community import Community
-from pubsub.camcast.observer import Observer
+from pubsub.camcast.event_drops import EventDrops
 from pubsub.event import Event, NewEvent, unpack_data
 from pubsub.subscription import Subscription
 
@@ -17,18 +16,14 @@ from pubsub.subscription import Subscription
 class JoinedTopic:
     """Gives the events of one community to the subscriptions on this node."""
 
-    def __init__(
-        self, topic: str, metrics: Metrics, observer: Observer | None, signed: bool
-    ) -> None:
+    def __init__(self, topic: str, drops: EventDrops, signed: bool) -> None:
         self.topic = topic
         self.community: Community
         self.subscriptions: list[Subscription] = []
         self.publishing = False
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._observer = observer
+        self._drops = drops
         self._signed = signed
-        self._delivered = metrics.counter("events_delivered", "Events given to subscriptions.")
-        self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
 
     @property
     def is_needed(self) -> bool:
@@ -39,7 +34,7 @@ class JoinedTopic:
             self.ready.set_result(None)
 
     def deliver(self, new: Sequence[NewEvent]) -> None:
-        """Hand new events of the community to every subscription; none of them can hold them up."""
+        """Offer new events of the community to every subscription; none of them can hold them up."""
         if not self.subscriptions:
             return
         events: list[Event] = []
@@ -47,7 +42,7 @@ class JoinedTopic:
             try:
                 data = unpack_data(body.data)
             except WireError as error:
-                self._drops.add(error.reason)
+                self._drops.add(error.reason, self.topic, (gossip.id,))
                 continue
             _, topic, _, publisher, sequence, _, _, _ = body
             events.append(
@@ -55,21 +50,6 @@ class JoinedTopic:
             )
         for subscription in self.subscriptions:
             subscription.offer(events)
-        self._delivered.value += len(events) * len(self.subscriptions)
-        if self._observer is not None:
-            self._record(events)
-
-    def _record(self, events: Sequence[Event]) -> None:
-        assert self._observer is not None
-        for event in events:
-            for subscription in self.subscriptions:
-                self._observer.record(
-                    "deliver",
-                    self.topic,
-                    event=event.id,
-                    hops=event.hops,
-                    detail=subscription.pattern.text,
-                )
 
     def describe(self) -> dict[str, Any]:
         """The community and its tables, for people to look at."""

@@ -33,6 +33,7 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.collections.node_collections import C, NodeCollections
 from pubsub.config import DisseminationKind, NodeConfig
+from pubsub.deliveries import Deliveries
 from pubsub.event import RUN_BYTES, Gossip, pack_data
 from pubsub.event_link import EventLink
 from pubsub.joined_topic import JoinedTopic
@@ -93,8 +94,9 @@ class Node:
         signer = attachment.identity if config.signatures else None
         self._own_events = OwnEvents(self._run, attachment.contact.id, signer)
         self._is_eager = config.is_eager
-        drops = EventDrops(self.metrics, self._trace)
-        self._link = EventLink(attachment, drops, acknowledged=config.links == "channel")
+        self._drops = EventDrops(self.metrics, self._trace)
+        self._deliveries = Deliveries(self.metrics, self._trace)
+        self._link = EventLink(attachment, self._drops, acknowledged=config.links == "channel")
         services = Services(
             control=attachment.control,
             carrier=self._link,
@@ -196,8 +198,7 @@ class Node:
             return self._durable().subscribe(Pattern.of(topic), durable, options)
         if options:
             raise UsageError(f"{next(iter(options))} goes with durable: name the subscription")
-        drops = self.metrics.family("events_dropped", "reason", "Events dropped, by reason.")
-        return Subscription(self, Pattern.of(topic), drops, order, overflow, queue)
+        return Subscription(self, Pattern.of(topic), self._deliveries, order, overflow, queue)
 
     async def _open_subscription(self, subscription: Subscription) -> None:
         joined = self._join(subscription.pattern.topic)
@@ -370,7 +371,7 @@ class Node:
         joined = self._topics.get(topic.name)
         if joined is None:
             self._attached()
-            joined = JoinedTopic(topic.name, self.metrics, self._trace, self.config.signatures)
+            joined = JoinedTopic(topic.name, self._drops, self.config.signatures)
             self._topics[topic.name] = joined
             joined.community = self._process.join(
                 topic, joined.deliver, self.config.parameters_of(topic.name)

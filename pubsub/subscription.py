@@ -1,7 +1,8 @@
 """A subscription: an async context manager that is ready when entered, and an async iterator of events.
 
 Events wait in a queue of bounded length. What happens when the application does not keep up is its own
-choice, `overflow`, and every event that is dropped is counted, on the subscription and on the node:
+choice, `overflow`, and every event that is dropped is counted, on the subscription and on the node. An event
+counts as delivered when it enters the queue:
 
     drop_oldest   the oldest waiting event makes room (the default)
     drop_newest   the new event is dropped
@@ -19,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from overlay.errors import UsageError
-from overlay.metrics import CounterFamily
+from pubsub.deliveries import Deliveries
 from pubsub.event import Event
 from pubsub.fifo import FifoOrder
 from pubsub.topic import Pattern
@@ -45,7 +46,7 @@ class Subscription:
         self,
         node: Node,
         pattern: Pattern,
-        drops: CounterFamily,
+        deliveries: Deliveries,
         order: Order,
         overflow: Overflow,
         queue: int,
@@ -62,7 +63,7 @@ class Subscription:
         self.dropped = 0
         """Events that were dropped because the queue was full."""
         self._node = node
-        self._drops = drops
+        self._deliveries = deliveries
         self._order = order
         self._overflow = overflow
         self._room = queue
@@ -82,7 +83,7 @@ class Subscription:
             raise SubscriptionError("a subscription is entered once; call subscribe again")
         if self._order == "fifo":
             loop = asyncio.get_running_loop()
-            self._fifo = FifoOrder(self._enqueue_one, loop.call_later, self._drops)
+            self._fifo = FifoOrder(self._enqueue_one, loop.call_later, self._late)
             self._push = self._order_them
         self._open = True
         try:
@@ -121,7 +122,8 @@ class Subscription:
             return
         if self.pattern.levels is not None:
             events = [event for event in events if self.pattern.matches(event.topic)]
-        self._push(events)
+        if events:
+            self._push(events)
 
     def __len__(self) -> int:
         """How many events wait."""
@@ -170,20 +172,33 @@ class Subscription:
     def _enqueue_one(self, event: Event) -> None:
         self._enqueue((event,))
 
+    def _late(self, event: Event) -> None:
+        self._deliveries.dropped("late", self.pattern, (event,))
+
     def _enqueue(self, events: Sequence[Event]) -> None:
         queue = self._queue
         queue.extend(events)
-        excess = len(queue) - self._limit
-        if excess > 0:
-            self.dropped += excess
-            self._drops.add("queue_full", excess)
-            drop = queue.popleft if self._overflow == "drop_oldest" else queue.pop
-            for _ in range(excess):
-                drop()
+        if len(queue) > self._limit:
+            events = self._cut(events)
+        self._deliveries.delivered(self.pattern, events)
         if len(queue) >= self._room and not self._ended:
             self._space.clear()
         if self._arrival is not None:
             self._wake()
+
+    def _cut(self, new: Sequence[Event]) -> Sequence[Event]:
+        """Drop what is too much of the queue, at whose end are the new events; which of these stay."""
+        queue = self._queue
+        excess = len(queue) - self._limit
+        self.dropped += excess
+        if self._overflow == "drop_oldest":
+            dropped = [queue.popleft() for _ in range(excess)]
+            taken = new[-self._limit :]
+        else:
+            dropped = [queue.pop() for _ in range(excess)]
+            taken = new[: len(new) - excess]
+        self._deliveries.dropped("queue_full", self.pattern, dropped)
+        return taken
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():

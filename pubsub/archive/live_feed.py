@@ -20,12 +20,12 @@ class LiveFeed(Subscription):
     def __init__(
         self, node: Node, pattern: Pattern, profile: Profile, heard: Callable[[Event], None]
     ) -> None:
-        drops = node.metrics.family("events_dropped", "reason", "Events dropped, by reason.")
-        super().__init__(node, pattern, drops, "none", "drop_oldest", 1)
+        super().__init__(node, pattern, node._deliveries, "none", "drop_oldest", 1)
         self._profile = profile
         self._heard = heard
 
     def offer(self, events: Sequence[Event]) -> None:
         for event in events:
             if self.pattern.matches(event.topic) and self._profile.matches(event.data):
+                self._deliveries.delivered(self.pattern, (event,))
                 self._heard(event)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from overlay.contact import PeerId
 from overlay.metrics import Metrics
 from pubsub.camcast.observer import Observer
+from pubsub.event import ID_BYTES
 
 
 class EventDrops:
@@ -17,12 +18,13 @@ class EventDrops:
         self._observer = observer
 
     def add(
-        self, reason: str, topic: str, events: Iterable[bytes], peer: PeerId | None = None
+        self, reason: str, topic: str, events: Sequence[bytes], peer: PeerId | None = None
     ) -> None:
-        """Drop the events of these ids, of the community of `topic`; `peer`: who they came from, or go to."""
-        count = 0
-        for event in events:
-            count += 1
-            if self._observer is not None:
-                self._observer.record("drop", topic, event=event, peer=peer, detail=reason)
-        self._family.add(reason, count)
+        """Drop the events of these ids, of the community of `topic`; `peer`: who they came from, or go to.
+
+        What cannot be an id stands for an event of which it is not known: its row names none."""
+        self._family.add(reason, len(events))
+        if self._observer is not None:
+            for event in events:
+                known = event if len(event) == ID_BYTES else None
+                self._observer.record("drop", topic, event=known, peer=peer, detail=reason)

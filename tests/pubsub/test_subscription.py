@@ -9,6 +9,7 @@ import pytest
 
 from overlay.contact import PeerId
 from overlay.metrics import Metrics
+from pubsub.deliveries import Deliveries
 from pubsub.event import Event
 from pubsub.subscription import Subscription, SubscriptionError
 from pubsub.topic import Pattern
@@ -28,8 +29,8 @@ def event(number: int, topic: str = "/a") -> Event:
 
 def subscription(pattern: str = "/a", **options: Any) -> Subscription:
     settings = {"order": "none", "overflow": "drop_oldest", "queue": 3, **options}
-    drops = Metrics().family("drops", "reason", "")
-    return Subscription(NodeStub(), Pattern.of(pattern), drops, **settings)  # type: ignore[arg-type]
+    deliveries = Deliveries(Metrics())
+    return Subscription(NodeStub(), Pattern.of(pattern), deliveries, **settings)  # type: ignore[arg-type]
 
 
 async def numbers(events: Subscription) -> list[int]:
@@ -49,6 +50,24 @@ def test_a_full_queue_does_what_its_policy_says(
             for number in range(1, 6):
                 events.offer([event(number)])
             assert events.dropped == dropped
+            assert await numbers(events) == kept
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("overflow", "kept", "delivered"),
+    [("drop_oldest", [5, 6, 7], 4), ("drop_newest", [0, 1, 2], 3)],
+)
+def test_of_more_events_than_fit_at_once_those_that_never_fitted_are_not_delivered(
+    overflow: str, kept: list[int], delivered: int
+) -> None:
+    async def main() -> None:
+        async with subscription(overflow=overflow) as events:
+            events.offer([event(0)])
+            events.offer([event(number) for number in range(1, 8)])
+            assert events._deliveries._delivered.value == delivered
+            assert events.dropped == 5
             assert await numbers(events) == kept
 
     asyncio.run(main())
