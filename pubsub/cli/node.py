@@ -12,8 +12,9 @@ from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import as_json, plain
 from pubsub.cli.runner import run
+from pubsub.node import Node
 from pubsub.status_server import StatusServer
-from pubsub.subscription import Subscription
+from pubsub.topic import Pattern
 
 
 def add_command(commands: Any) -> None:
@@ -35,21 +36,20 @@ def add_command(commands: Any) -> None:
 
 
 async def run_node(arguments: argparse.Namespace) -> int:
+    patterns = [Pattern.of(topic) for topic in arguments.subscribe]
+    metrics = Address.parse(arguments.metrics) if arguments.metrics else None
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         print(f"listening on {node.address}", flush=True)
-        if arguments.metrics:
-            where = Address.parse(arguments.metrics)
-            server = await stack.enter_async_context(StatusServer(node, where))
+        if metrics is not None:
+            server = await stack.enter_async_context(StatusServer(node, metrics))
             print(f"status on http://{server.address}/status", flush=True)
-        async with asyncio.TaskGroup() as tasks:
-            for topic in arguments.subscribe:
-                events = await stack.enter_async_context(node.subscribe(topic))
-                tasks.create_task(_print(events, arguments.json))
-            await asyncio.Event().wait()
+        printing = [_print(node, pattern, arguments.json) for pattern in patterns]
+        await asyncio.gather(asyncio.Event().wait(), *printing)
     return 0
 
 
-async def _print(events: Subscription, json: bool) -> None:
-    async for event in events:
-        print(as_json(event) if json else plain(event), flush=True)
+async def _print(node: Node, pattern: Pattern, json: bool) -> None:
+    async with node.subscribe(pattern) as events:
+        async for event in events:
+            print(as_json(event) if json else plain(event), flush=True)

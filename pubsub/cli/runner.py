@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -14,11 +16,18 @@ INTERRUPTED = 130
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
-    """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network."""
+    """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network.
+
+    Who reads the output may stop reading: that ends the command too, and is no error.
+    """
     try:
         return loops.run(_stoppable(main))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return INTERRUPTED
+    except BrokenPipeError:
+        # What is still in the buffer would be written when the interpreter ends, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 async def _stoppable(main: Coroutine[Any, Any, int]) -> int:

@@ -28,6 +28,7 @@ def test_every_command_has_help_with_an_example(
     [
         (["subscribe", "soccer", "--listen", "127.0.0.1:0"], "begin with a slash"),
         (["node", "--listen", "nowhere"], "is no address"),
+        (["node", "--subscribe", "soccer"], "begin with a slash"),
         (["node", "--listen", "192.0.2.1:4000"], "camcast key new"),
         (["node", "--config", "/does/not/exist.toml"], "cannot be read"),
         (["node", "--key-file", "/does/not/exist"], "cannot be read"),
@@ -42,6 +43,24 @@ def test_what_goes_wrong_is_one_sentence_on_stderr_and_a_non_zero_exit(
     assert words in captured.err
     assert len(captured.err.strip().splitlines()) == 1
     assert "Traceback" not in captured.err
+
+
+def test_a_topic_that_cannot_be_joined_in_time_is_one_sentence_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(
+        """
+        mode = "unstructured"
+        join_timeout = 0.1
+        [gateways]
+        "/soccer" = ["127.0.0.1:9"]
+        """
+    )
+    assert main(["node", "--config", str(file), "--subscribe", "/soccer"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith("camcast: joining /soccer took more than 0.1 s")
+    assert len(errors.splitlines()) == 1
 
 
 def test_a_new_key_is_one_that_a_node_takes(

@@ -76,6 +76,20 @@ def test_subscribe_ends_after_so_many_events_and_prints_them_plainly() -> None:
         assert errors == ""
 
 
+def test_a_node_whose_output_nobody_reads_any_more_ends_without_a_word() -> None:
+    with camcast("node", "--subscribe", "/a") as node:
+        address = line(node).removeprefix("listening on ")
+        assert node.stdout is not None
+        node.stdout.close()
+        for _ in range(20):  # it may not have joined yet when the first is published
+            with camcast("publish", "/a", "news", "--bootstrap", address) as publisher:
+                publisher.wait(30)
+            if node.poll() is not None:
+                break
+        assert node.stderr is not None
+        assert (node.wait(30), node.stderr.read()) == (0, "")
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("mode", ["unstructured", "semi-structured", "structured"])
 def test_118_nodes_in_four_processes_receive_what_is_published(mode: str, tmp_path: Path) -> None:
