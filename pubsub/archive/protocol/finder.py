@@ -2,7 +2,9 @@
 
 The directory names the nodes that manage a topic or one of its super-topics; each is asked, at growing
 intervals, until one answers. Among those that answer within a moment, the nearest (by round trip) of the
-least loaded ones is chosen. Of several topics that are managed, the nearest to the one asked for counts.
+least loaded ones is chosen. Of several topics that are managed, the nearest to the one asked for counts, so
+that publishers and subscribers meet: nothing is chosen before the directory has answered for every nearer
+one, and its archives had a moment.
 """
 
 from __future__ import annotations
@@ -61,21 +63,26 @@ class Finder:
         self._config = config
         self._found = found
         self._avoid = avoid
+        self._looking: dict[str, None] = {}
+        """Topics for which the directory has not answered."""
         self._asked: dict[int, tuple[Contact, str, float]] = {}
         self._offers: dict[tuple[PeerId, str], Found] = {}
         self._wait = FIRST_WAIT
         self._again: Timer | None = None
-        self._choosing: Timer | None = None
+        self._listening: Timer | None = None
+        self._has_listened = False
         self._stopped = False
 
     def start(self) -> None:
-        for topic in self._topics:
-            self._lookup(topic, partial(self._ask, topic))
+        topics = [topic for topic in self._topics if topic not in self._looking]
+        self._looking.update(dict.fromkeys(topics))
         self._again = self._context.call_later(self._wait, self._repeat)
+        for topic in topics:
+            self._lookup(topic, partial(self._ask, topic))
 
     def stop(self) -> None:
         self._stopped = True
-        for timer in (self._again, self._choosing):
+        for timer in (self._again, self._listening):
             if timer is not None:
                 timer.cancel()
 
@@ -86,28 +93,55 @@ class Finder:
         trip = self._context.now() - asked[2]
         found = Found(sender, offer.topic, offer.replica, offer.load, trip, offer.catenation)
         self._offers[sender.id, offer.topic] = found
-        if self._choosing is None:
-            self._choosing = self._context.call_later(self._config.listen, self._choose)
-        if not self._asked:
-            self._choose()
+        if self._listening is None:
+            self._listen()
+        self._choose_if_settled()
 
     def _ask(self, topic: str, contacts: tuple[Contact, ...]) -> None:
+        self._looking.pop(topic, None)
+        if self._stopped:
+            return
         for contact in contacts[:MOST_ASKED]:
-            if self._stopped:
-                return
             nonce = self._context.random.getrandbits(63)
             self._asked[nonce] = (contact, topic, self._context.now())
             self._context.send(contact, Discover(topic, nonce, self._publisher))
+        if contacts and self._offers and self._topics.index(topic) < self._nearest():
+            self._listen()
+        self._choose_if_settled()
+
+    def _listen(self) -> None:
+        """Give those who have been asked a moment to answer."""
+        if self._listening is not None:
+            self._listening.cancel()
+        self._has_listened = False
+        self._listening = self._context.call_later(self._config.listen, self._listened)
+
+    def _listened(self) -> None:
+        self._has_listened = True
+        self._choose_if_settled()
 
     def _repeat(self) -> None:
         self._wait = min(self._wait * 2, LONGEST_WAIT)
         self._asked.clear()
         self.start()
 
-    def _choose(self) -> None:
-        offers = list(self._offers.values())
-        nearest = min(self._topics.index(one.topic) for one in offers)
-        offers = [one for one in offers if one.topic == self._topics[nearest]]
+    def _nearest(self) -> int:
+        """The place of the nearest topic of which an archive has answered."""
+        return min(self._topics.index(one.topic) for one in self._offers.values())
+
+    def _choose_if_settled(self) -> None:
+        """Choose once no answer can come any more that would be better."""
+        if not self._offers:
+            return
+        nearest = self._nearest()
+        if any(topic in self._looking for topic in self._topics[:nearest]):
+            return
+        awaited = (topic for _, topic, _ in self._asked.values())
+        if self._has_listened or not any(self._topics.index(one) <= nearest for one in awaited):
+            self._choose(self._topics[nearest])
+
+    def _choose(self, topic: str) -> None:
+        offers = [one for one in self._offers.values() if one.topic == topic]
         others = [one for one in offers if one.archive.id != self._avoid]
         chosen = choose(others or offers)
         catenation = max(one.catenation for one in offers)

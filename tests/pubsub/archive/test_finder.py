@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.archive.protocol.config import DurableConfig
@@ -25,11 +27,18 @@ def test_the_nearest_of_the_least_loaded_is_chosen() -> None:
 class Search:
     """A search over archives that answer, each with its load and catenation number, or do not."""
 
-    def __init__(self, managed: dict[str, list[int]], answers: dict[int, int]) -> None:
+    def __init__(
+        self,
+        managed: dict[str, list[int]],
+        answers: dict[int, int],
+        slow: dict[str, float] | None = None,
+    ) -> None:
+        """`slow`: seconds that the directory takes to answer for a topic."""
         self.stage = Stage(1)
         self.asked: list[float] = []
         self.results: list[Found] = []
         self._managed = managed
+        self._slow = slow or {}
         seeker = numbered_contact(9)
         for number, catenation in answers.items():
             contact = numbered_contact(number)
@@ -57,7 +66,11 @@ class Search:
     def _lookup(self, topic: str, answer: Callable[[tuple[Contact, ...]], None]) -> None:
         if topic == "/a/b":
             self.asked.append(self.stage.now)
-        answer(tuple(numbered_contact(number) for number in self._managed.get(topic, [])))
+        managed = tuple(numbered_contact(number) for number in self._managed.get(topic, []))
+        if topic in self._slow:
+            self.stage.call_at(self.stage.now + self._slow[topic], lambda: answer(managed))
+        else:
+            answer(managed)
 
 
 def test_the_nearest_managed_topic_above_counts() -> None:
@@ -65,6 +78,21 @@ def test_the_nearest_managed_topic_above_counts() -> None:
     search.stage.run(5)
     (result,) = search.results
     assert (result.topic, result.archive) == ("/a", numbered_contact(1))
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.6, 2.0])
+def test_a_nearer_topic_counts_though_the_directory_takes_its_time(seconds: float) -> None:
+    search = Search({"/a/b": [1], "/a": [2]}, {1: 0, 2: 0}, {"/a/b": seconds})
+    search.stage.run(5)
+    (result,) = search.results
+    assert (result.topic, result.archive) == ("/a/b", numbered_contact(1))
+
+
+def test_a_nearer_topic_without_an_archive_that_answers_is_passed_over() -> None:
+    search = Search({"/a/b": [1], "/a": [2]}, {2: 0}, {"/a/b": 0.6})
+    search.stage.run(5)
+    (result,) = search.results
+    assert (result.topic, result.archive) == ("/a", numbered_contact(2))
 
 
 def test_a_publisher_learns_the_highest_number_that_any_replica_knows() -> None:
