@@ -6,7 +6,6 @@ What Spark and its workers have to say goes to `spark.log` in the working direct
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -15,21 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.spark.code_archive import code_archive
+from bench.spark.errors import SparkError
 from bench.spark.java import java_home
-from overlay.errors import CamcastError
+from bench.spark.master import LOCAL, check_master, is_local, is_on_this_machine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
-MASTER_SECONDS = 10.0
-"""How long a master may take to accept a connection."""
 WORKER_SECONDS = 60.0
 """How long a cluster may take to give the first executor: Spark itself would wait for ever."""
-
-
-class SparkError(CamcastError):
-    """Spark is not installed, does not start, or its master does not answer."""
 
 
 @contextmanager
@@ -43,14 +36,13 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
     except ImportError:
         raise SparkError("the benchmark needs Spark: pip install 'camcast[bench]'") from None
     workdir.mkdir(parents=True, exist_ok=True)
-    _set_environment(workdir, local=master.startswith("local"))
     _silence_query_errors()
-    local = master.startswith("local")
-    _check_master(master)
+    local = is_local(master)
+    check_master(master)
     builder = SparkSession.builder.master(master).appName("camcast")
     for name, value in _settings(workdir, local).items():
         builder = builder.config(name, value)
-    with _stderr_to(workdir / "spark.log"):
+    with _stderr_to(workdir / "spark.log"), _set(java_environment(workdir, master)):
         try:
             session = builder.getOrCreate()
         except Exception as error:
@@ -64,24 +56,6 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
         yield session
     finally:
         _stop(session)
-
-
-def _check_master(master: str) -> None:
-    """Spark itself takes a minute to give a silent master up."""
-    if not master.startswith("spark://"):
-        return
-    for place in master.removeprefix("spark://").split(","):
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdigit():
-            raise SparkError(f"{master} is no master: write spark://HOST:PORT")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS).close()
-            return
-        except OSError:
-            continue
-    raise SparkError(
-        f"the master {master} does not answer: is it running, and reachable from here?"
-    )
 
 
 def _wait_for_a_worker(session: SparkSession, master: str) -> None:
@@ -121,20 +95,39 @@ def _settings(workdir: Path, local: bool) -> dict[str, str]:
     return settings
 
 
-def _set_environment(workdir: Path, *, local: bool) -> None:
-    os.environ["JAVA_HOME"] = str(java_home(workdir))
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if local:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    else:
-        # A cluster's own Python, where whoever set it up has named it.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+def java_environment(workdir: Path, master: str) -> dict[str, str]:
+    """What Java is started with, beside what is set already; writes Spark's configuration below `workdir`."""
     configuration = workdir / "spark-conf"
     configuration.mkdir(exist_ok=True)
     log = (workdir / "spark.log").resolve()
     (configuration / "log4j2.properties").write_text(_LOGGING.format(log=log))
-    os.environ["SPARK_CONF_DIR"] = str(configuration)
+    found = {
+        "JAVA_HOME": str(java_home(workdir)),
+        "SPARK_CONF_DIR": str(configuration),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    # A cluster's own Python, where whoever set it up has named it.
+    if is_local(master) or "PYSPARK_PYTHON" not in os.environ:
+        found["PYSPARK_PYTHON"] = sys.executable
+    # Executors elsewhere call back to this address.
+    if is_on_this_machine(master) and "SPARK_LOCAL_IP" not in os.environ:
+        found["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return found
+
+
+@contextmanager
+def _set(variables: dict[str, str]) -> Iterator[None]:
+    """Environment variables of the block; the next session may need others."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _silence_query_errors() -> None:

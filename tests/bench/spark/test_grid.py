@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,8 @@ def silent(progress: Progress) -> None:
 
 
 def test_spark_starts_without_a_java_of_the_machine(spark: SparkSession) -> None:
-    assert "java-home" in os.environ["JAVA_HOME"]
+    java = spark.sparkContext._gateway.jvm.java.lang.System
+    assert "java-home" in java.getenv("JAVA_HOME")
     assert spark.range(3).count() == 3
 
 
