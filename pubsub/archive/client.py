@@ -37,6 +37,10 @@ class DurableClient:
         self._directory = directory
         self._manages = manages
         self._finders: dict[Finder, None] = {}
+        self._searches: dict[Publisher | Subscriber, Finder] = {}
+        """The last search for each of them."""
+        self._last_used: dict[Publisher | Subscriber, PeerId] = {}
+        """The archive that each was given last."""
         self._publishers: dict[str, Publisher] = {}
         self._subscribers: dict[tuple[str, str], Subscriber] = {}
         self._closed = False
@@ -109,6 +113,25 @@ class DurableClient:
         finally:
             self.stop(finder)
 
+    def look_nearer(
+        self, topic: Topic, managed: str, publisher: bytes, found: Callable[[Found], None]
+    ) -> None:
+        """Look once whether there is an archive of a topic nearer to this one than `managed` by now."""
+        topics = managed_topics(topic)
+        nearer = topics[: topics.index(managed)]
+        searching = False
+
+        def named(contacts: tuple[Contact, ...]) -> None:
+            nonlocal searching
+            if contacts and not searching and not self._closed:
+                searching = True
+                finder = self.search(nearer, publisher, found)
+                context = self.runtime.context("channel")
+                context.call_later(self.config.patience, partial(self.stop, finder))
+
+        for one in nearer:
+            self._lookup(one, named)
+
     def _lookup(self, topic: str, found: Callable[[tuple[Contact, ...]], None]) -> None:
         here = (self.runtime.contact,) if self._manages(topic) else ()
         self._directory.contacts(
@@ -128,13 +151,32 @@ class DurableClient:
     def publisher(self, topic: str) -> Publisher | None:
         return self._publishers.get(topic)
 
+    def use_for_publisher(self, publisher: Publisher, found: Found) -> None:
+        self._last_used[publisher] = found.archive.id
+        publisher.use(found.archive, found.catenation)
+
     def search_for_publisher(self, publisher: Publisher) -> None:
         """Find a publisher another archive of its topic."""
-        self.search(
-            (publisher.topic,),
-            self.runtime.contact.id,
-            lambda found: publisher.use(found.archive, found.catenation),
-        )
+        use = partial(self.use_for_publisher, publisher)
+        self._search_for(publisher, publisher.topic, self.runtime.contact.id, use)
+
+    def _search_for(
+        self,
+        core: Publisher | Subscriber,
+        topic: str,
+        publisher: bytes,
+        use: Callable[[Found], None],
+    ) -> None:
+        """The archive that was used last does not serve, though it may answer: it is avoided, and taken
+        again only where no other one answers."""
+        self._stop_search_for(core)
+        avoid = self._last_used.get(core)
+        self._searches[core] = self.search((topic,), publisher, use, avoid)
+
+    def _stop_search_for(self, core: Publisher | Subscriber) -> None:
+        finder = self._searches.pop(core, None)
+        if finder is not None:
+            self.stop(finder)
 
     def add_subscriber(self, subscriber: Subscriber) -> None:
         self._check_open()
@@ -145,12 +187,18 @@ class DurableClient:
         asked = subscriber.subscribing
         if self._subscribers.get((asked.topic, asked.entity)) is subscriber:
             del self._subscribers[asked.topic, asked.entity]
+        self._stop_search_for(subscriber)
+        self._last_used.pop(subscriber, None)
         subscriber.close()
+
+    def use_for_subscriber(self, subscriber: Subscriber, found: Found) -> None:
+        self._last_used[subscriber] = found.archive.id
+        subscriber.use(found.archive)
 
     def search_for_subscriber(self, subscriber: Subscriber) -> None:
         """Find a subscriber another archive of its topic."""
-        topic = subscriber.subscribing.topic
-        self.search((topic,), b"", partial(_use, subscriber))
+        use = partial(self.use_for_subscriber, subscriber)
+        self._search_for(subscriber, subscriber.subscribing.topic, b"", use)
 
     def has_subscriber(self, topic: str, entity: str) -> bool:
         return (topic, entity) in self._subscribers
@@ -173,7 +221,3 @@ class DurableClient:
         subscriber = self._subscribers.get((notice.topic, notice.entity))
         if subscriber is not None:
             subscriber.receive_notice(sender, notice)
-
-
-def _use(subscriber: Subscriber, found: Found) -> None:
-    subscriber.use(found.archive)

@@ -135,7 +135,7 @@ class DurableSubscription:
                 profile = self._interest.profile
                 self._feed = LiveFeed(self._node, self.pattern, profile, self._heard)
                 await self._feed.__aenter__()
-            self._core.use(found.archive)
+            self._client.use_for_subscriber(self._core, found)
             await self._until_registered()
         except BaseException:
             await self._close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from functools import partial
 from typing import TYPE_CHECKING
 
 from overlay.errors import ClosedError
 from pubsub.archive.client import DurableClient
 from pubsub.archive.errors import DurableUsageError, NoArchiveFound, NotSafe
 from pubsub.archive.protocol.archived_event import pack_event
+from pubsub.archive.protocol.finder import Found
 from pubsub.archive.protocol.publisher import Publisher
 from pubsub.topic import Topic
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 DEADLINE = 30.0
 """Seconds that a durable event has to become safe, unless told otherwise."""
+
+NEARER_SECONDS = 10.0
+"""How often a publisher whose events go to an archive of a super-topic looks for a nearer one."""
 
 _Waiting = list[tuple[int, int, asyncio.Future[None]]]
 
@@ -132,6 +137,8 @@ class DurablePublishers:
         """By the topic published to."""
         self._managed: dict[str, DurablePublishing] = {}
         self._opening: dict[str, asyncio.Lock] = {}
+        self._looked_at: dict[str, float] = {}
+        """When it was last seen that a topic published to has no nearer archive."""
 
     async def open(self, topic: Topic, copies: int, within: float) -> DurablePublishing:
         """The stream for a topic, once its archive has been found and there is room for one more event."""
@@ -143,9 +150,19 @@ class DurablePublishers:
         if publishing is None:
             async with self._opening.setdefault(topic.name, asyncio.Lock()):
                 publishing = self._by_topic.get(topic.name) or await self._find(topic, within)
+        if publishing.core.topic != topic.name:
+            self._look_nearer(topic, publishing.core.topic)
         if not publishing.core.has_room:
             await self._room(publishing, within)
         return publishing
+
+    def _look_nearer(self, topic: Topic, managed: str) -> None:
+        """Subscribers that come from here on use the nearest archive there is: so must later events."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at[topic.name] >= NEARER_SECONDS:
+            self._looked_at[topic.name] = now
+            here = self._client.runtime.contact.id
+            self._client.look_nearer(topic, managed, here, partial(self._use, topic))
 
     async def _room(self, publishing: DurablePublishing, within: float) -> None:
         try:
@@ -159,14 +176,19 @@ class DurablePublishers:
 
     async def _find(self, topic: Topic, within: float) -> DurablePublishing:
         found = await self._client.find(topic, self._client.runtime.contact.id, within)
+        self._looked_at[topic.name] = asyncio.get_running_loop().time()
+        self._use(topic, found)
+        return self._by_topic[topic.name]
+
+    def _use(self, topic: Topic, found: Found) -> None:
+        """Have the topic's events go to the archives of the topic that was found, from here on."""
         publishing = self._managed.get(found.topic)
         if publishing is None:
             publishing = DurablePublishing(self._client, found.topic, self._run)
             self._client.add_publisher(publishing.core)
             self._managed[found.topic] = publishing
-            publishing.core.use(found.archive, found.catenation)
+            self._client.use_for_publisher(publishing.core, found)
         self._by_topic[topic.name] = publishing
-        return publishing
 
     async def last_catenation(self, topic: Topic, within: float) -> int:
         """The number of this publisher's last event in the topic's archive, earlier lives included."""

@@ -209,6 +209,43 @@ def test_a_subscriber_gets_only_what_it_selects(delivery: Any) -> None:
     play(main)
 
 
+def test_a_publisher_goes_on_to_a_nearer_archive_that_was_started_later() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        await world.archive("/soccer")
+        await node.publish("/soccer/italy", "far", durable=True)
+        await world.archive("/soccer/italy")
+        await asyncio.sleep(11)
+        await node.publish("/soccer/italy", "one more", durable=True)  # looks for a nearer one
+        await asyncio.sleep(5)
+        receipt = await node.publish("/soccer/italy", "near", durable=True)
+        assert receipt.durable is not None
+        assert (receipt.durable.topic, receipt.durable.catenation) == ("/soccer/italy", 1)
+        reader = await world.node()
+        async with reader.subscribe("/soccer/italy", durable="x", since="beginning") as events:
+            assert [event.data for event in await take(events, 1)] == ["near"]
+
+    play(main)
+
+
+def test_a_subscription_that_is_closed_looks_for_no_archive_any_more() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        await world.archive("/soccer")
+        subscriptions = [node.subscribe("/soccer", durable=f"s{n}") for n in range(3)]
+        for subscription in subscriptions:
+            await subscription.__aenter__()
+        world.crash(1)
+        await asyncio.sleep(10)
+        client = node._durable().client
+        assert len(client._finders) == 3
+        for subscription in subscriptions:
+            await subscription.close()
+        assert not client._finders
+
+    play(main)
+
+
 def test_a_position_kept_by_the_application_makes_a_crash_unseen() -> None:
     async def main(world: World) -> None:
         await world.archive("/soccer")
