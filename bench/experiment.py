@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,11 +89,12 @@ class Experiment:
     """All randomness comes from it."""
 
     def __post_init__(self) -> None:
+        self._check_types()
         _one_of("tier", self.tier, TIERS)
         _one_of("protocol", self.protocol, PROTOCOLS)
         _one_of("mode", self.mode, MODES)
         _one_of("failure", self.failure, FAILURES)
-        if not self.sizes or any(type(n) is not int or n < 1 for n in self.sizes):
+        if not self.sizes or any(n < 1 for n in self.sizes):
             raise ExperimentError(f"sizes must be whole numbers of at least 1, not {self.sizes!r}")
         for name in ("loss", "failed"):
             if not 0 <= getattr(self, name) < 1:
@@ -113,6 +116,13 @@ class Experiment:
             raise ExperimentError(
                 f"tier {self.tier} has the modes {', '.join(MODES_OF_TIER[self.tier])}, not {self.mode}"
             )
+
+    def _check_types(self) -> None:
+        for field in dataclasses.fields(self):
+            fits, what = _TYPES[str(field.type)]
+            value = getattr(self, field.name)
+            if not fits(value):
+                raise ExperimentError(f"{field.name} is {what}, not {value!r}")
 
     def _check_failures(self) -> None:
         series = self.failed_series
@@ -154,6 +164,31 @@ class Experiment:
         for name in ("sizes", *SERIES):
             fields[name] = tuple(fields[name])
         return cls(**fields)
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
+
+
+_TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "int": (_is_whole, "a whole number of at most 64 bits"),
+    "float": (_is_number, "a finite number"),
+    "float | None": (lambda value: value is None or _is_number(value), "a finite number"),
+    "tuple[int, ...]": (
+        lambda value: isinstance(value, tuple) and all(map(_is_whole, value)),
+        "a tuple of whole numbers",
+    ),
+    "tuple[float, ...]": (
+        lambda value: isinstance(value, tuple) and all(map(_is_number, value)),
+        "a tuple of finite numbers",
+    ),
+}
+"""By a field's annotation: what its values have to be, so that every row fits the schema of results."""
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -43,10 +43,10 @@ def expand(suite: str, figure: str, seed: int = 0, **axes: Any) -> list[Experime
     for combination in itertools.product(*values):
         fields = dict(zip(axes, combination, strict=True))
         try:
-            experiment = Experiment(suite=suite, figure=figure, **fields)
+            experiment = Experiment(suite=suite, figure=figure, seed=seed, **fields)
         except ExperimentError as error:
             raise SuiteError(f"{figure}: {error}") from None
-        experiments.append(dataclasses.replace(experiment, seed=_seed_of(experiment, seed)))
+        experiments.append(dataclasses.replace(experiment, seed=_derived_seed(experiment)))
     return experiments
 
 
@@ -55,6 +55,5 @@ def distinct(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
     return tuple({experiment.id: experiment for experiment in experiments}.values())
 
 
-def _seed_of(experiment: Experiment, seed: int) -> int:
-    unseeded = dataclasses.replace(experiment, seed=seed)
-    return int.from_bytes(hashlib.blake2b(unseeded.as_json().encode(), digest_size=6).digest())
+def _derived_seed(experiment: Experiment) -> int:
+    return int.from_bytes(hashlib.blake2b(experiment.as_json().encode(), digest_size=6).digest())

@@ -39,6 +39,34 @@ def test_what_cannot_be_run_is_refused_by_the_name_of_its_field(field: str, valu
         Experiment(**{**BASE, field: value})
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("suite", 5),
+        ("mode", 3),
+        ("sizes", [10, 5]),
+        ("sizes", (10, 5.0)),
+        ("c", "5"),
+        ("c", float("nan")),
+        ("g", float("inf")),
+        ("a", True),
+        ("z", 3.5),
+        ("z", "3"),
+        ("loss", "much"),
+        ("p_sel", True),
+        ("p_sel_series", ("few",)),
+        ("failed_series", (float("nan"),)),
+        ("publish_level", 1.0),
+        ("repetitions", 2.5),
+        ("repetitions", 10**30),
+        ("seed", 2**63),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_named_with_its_field(field: str, value: object) -> None:
+    with pytest.raises(ExperimentError, match=rf"^{field} is [^\n]+, not "):
+        Experiment(**{**BASE, field: value})
+
+
 def test_json_and_back_is_the_same_experiment() -> None:
     experiment = Experiment(**BASE, sizes=(84, 27, 7), p_sel=0.07, a=2.0, z=4)
     assert Experiment.from_json(experiment.as_json()) == experiment
