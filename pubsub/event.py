@@ -143,6 +143,11 @@ class Copies:
         count = len(self.bodies)
         return len(self.hops) == count and len(self.signatures) in (0, count)
 
+    @property
+    def ids(self) -> list[bytes]:
+        """Of each event, as its bytes say, well-formed or not."""
+        return [body[ID_PLACE] for body in self.bodies]
+
     def gossips(self) -> list[Gossip]:
         """Each of well-formed copies; its id is read from the bytes, and as good as they are."""
         community, upward = self.community, self.upward

@@ -168,8 +168,7 @@ class EventLink:
             for receipt in receipts:
                 self._close_if_done(receipt)
         if not self._attachment.send_copies(contact, copies, None):
-            ids = [gossip.id for gossip in copies.gossips()]
-            self._drops.add("too_large", copies.community, ids, contact.id)
+            self._drops.add("too_large", copies.community, copies.ids, contact.id)
 
     def _answered(self, peer: PeerId, handover: _Handover, arrived: bool) -> None:
         awaited = self._awaited.get(peer)

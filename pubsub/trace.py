@@ -24,6 +24,7 @@ KINDS = (
     "publish",
     "send",
     "upward",
+    "announce",
     "receive",
     "duplicate",
     "deliver",

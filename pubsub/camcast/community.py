@@ -18,6 +18,8 @@ from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
+from pubsub.camcast.event_drops import EventDrops
+from pubsub.camcast.event_ranges import event_ids
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import (
@@ -114,7 +116,7 @@ class Community:
         metrics = services.metrics
         self._received = metrics.counter("events_received", "Copies of events received.")
         self._duplicates = metrics.counter("events_duplicate", "Copies of events known already.")
-        self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+        self._drops = EventDrops(metrics, services.observer)
 
     # What the parts of this community see of it.
 
@@ -256,7 +258,15 @@ class Community:
                     self.record("send", event=gossip.id, peer=member.id, hops=gossip.hops)
         self._leases.send(to, gossips)
 
-    def tell(self, member: Contact, message: object) -> None:
+    def announce(self, to: Sequence[Contact], announcement: Announce) -> None:
+        if self._observer is not None:
+            for event_id in event_ids(announcement.run, announcement.ranges):
+                for member in to:
+                    self.record("announce", event=event_id, peer=member.id)
+        for member in to:
+            self._tell(member, announcement)
+
+    def _tell(self, member: Contact, message: object) -> None:
         """Send a message that names events, as soon as the member is known to be one."""
         if self._leases.holds(member.id, self.name):
             self._context.send(member, message)
@@ -272,8 +282,7 @@ class Community:
         return event_id in self.heard
 
     def give_up(self, event_id: bytes, reason: str) -> None:
-        self._drops.add(reason)
-        self.record("drop", event=event_id, detail=reason)
+        self._drops.add(reason, self.name, (event_id,))
 
     def receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         """What another process's dissemination strategy says to this one's."""
@@ -289,7 +298,7 @@ class Community:
     def receive(self, sender: Contact, copies: Copies) -> None:
         """Copies of events: each is taken the first time (figure 7)."""
         if not copies.is_well_formed:
-            self._drops.add("malformed_event", len(copies.bodies))
+            self._drops.add("malformed_event", self.name, copies.ids, sender.id)
             return
         known_ids, now = self.heard.ids, self._context.now()
         new: list[NewEvent] = []
@@ -318,10 +327,10 @@ class Community:
         try:
             body = unpack_body(gossip)
         except WireError as error:
-            self.give_up(gossip.id, error.reason)
+            self._drops.add(error.reason, self.name, (gossip.id,), sender.id)
             return None
         if self._services.verify is not None and not self._services.verify(gossip, body):
-            self.give_up(gossip.id, "bad_signature")
+            self._drops.add("bad_signature", self.name, (gossip.id,), sender.id)
             return None
         if self._observer is not None:
             self.record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)

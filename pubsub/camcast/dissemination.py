@@ -53,8 +53,8 @@ class Neighbourhood(Protocol):
         """Send a copy of each event to each of these members of the community."""
         ...
 
-    def tell(self, member: Contact, message: object) -> None:
-        """Send a message that names events to a member, once it is sure that it is one."""
+    def announce(self, to: Sequence[Contact], announcement: Announce) -> None:
+        """Tell each of these members of events, once it is sure that it is one."""
         ...
 
     def has_heard(self, event_id: bytes) -> bool:

@@ -33,6 +33,15 @@ def event_id_of(run: bytes, number: int) -> bytes:
     return run + number.to_bytes(_NUMBER_BYTES, "big")
 
 
+def event_ids(run: bytes, ranges: Sequence[int]) -> list[bytes]:
+    """The ids of the events of a run that these ranges name."""
+    return [
+        event_id_of(run, number)
+        for first, many in zip(ranges[::2], ranges[1::2], strict=True)
+        for number in range(first, first + many)
+    ]
+
+
 class Ranges:
     """Ranges that numbers are added to, cut so that each part names at most `MOST_NUMBERS`."""
 

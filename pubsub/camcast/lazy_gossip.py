@@ -261,9 +261,7 @@ class LazyGossip:
             parts = route.news.parts()
             route.news = Ranges()
             for part in parts:
-                message = Announce(self._topic, run_id, part)
-                for member in route.told:
-                    self._neighbourhood.tell(member, message)
+                self._neighbourhood.announce(route.told, Announce(self._topic, run_id, part))
                 self._announced.value += sum(part[1::2]) * len(route.told)
 
     def _receive_announcement(self, sender: Contact, run_id: bytes, numbers: range) -> None:

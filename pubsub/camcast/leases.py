@@ -22,6 +22,7 @@ from typing import Protocol
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.metrics import Metrics
+from pubsub.camcast.event_drops import EventDrops
 from pubsub.camcast.messages import Check, CheckAnswer
 from pubsub.event import Gossip
 
@@ -82,6 +83,7 @@ class Leases:
         gone: Callable[[Contact, str], None],
         check_timeout: float,
         metrics: Metrics,
+        drops: EventDrops,
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
         `gone` is told of whoever does not answer, or answers that it is not in the topic."""
@@ -99,7 +101,7 @@ class Leases:
         below; mostly the next event goes to the same list of members."""
         self._sure_topic = ""
         self._sure_until = 0.0
-        self._drops = metrics.family("events_dropped", "reason", "Events dropped, by reason.")
+        self._drops = drops
         self._sent = metrics.counter("events_sent", "Copies of events sent.")
 
     def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
@@ -176,7 +178,7 @@ class Leases:
     def close(self) -> None:
         for question in self._questions.values():
             question.timer.cancel()
-            self._refuse(question.held, "closed")
+            self._refuse(question.contact, question.held, "closed")
         self._questions.clear()
 
     def receive_check(self, sender: Contact, check: Check) -> None:
@@ -194,7 +196,7 @@ class Leases:
 
     def _hold(self, question: _Question, gossip: Gossip) -> None:
         if len(question.held) >= HELD_EVENTS or question.held_bytes > HELD_BYTES:
-            self._refuse([gossip], "waiting_full")
+            self._refuse(question.contact, [gossip], "waiting_full")
             return
         question.held.append(gossip)
         question.held_bytes += len(gossip.body)
@@ -239,16 +241,17 @@ class Leases:
             self._sure = ()
             self._until.pop(key, None)
             self._renew_before.pop(key, None)
-            self._refuse(question.held, otherwise)
+            self._refuse(question.contact, question.held, otherwise)
             if otherwise == "no_answer":
                 self._carrier.suspect(key[0])
             self._gone(question.contact, key[1])
         for then in question.waiting:
             then(alive)
 
-    def _refuse(self, held: list[Gossip], reason: str) -> None:
+    def _refuse(self, contact: Contact, held: list[Gossip], reason: str) -> None:
         if held:
-            self._drops.add(reason, len(held))
+            ids = [gossip.id for gossip in held]
+            self._drops.add(reason, held[0].community, ids, contact.id)
         for gossip in held:
             self._carrier.refused(gossip)
 

@@ -8,7 +8,7 @@ from overlay.contact import PeerId
 
 
 class Observer(Protocol):
-    """`kind` is one of join, leave, table, publish, send, upward, receive, duplicate, deliver, drop."""
+    """`kind` is one of `pubsub.trace.KINDS`, which docs/traces.md describes."""
 
     def record(
         self,

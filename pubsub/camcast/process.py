@@ -13,6 +13,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
 from pubsub.camcast.community import Community, Deliver, Services
+from pubsub.camcast.event_drops import EventDrops
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import (
     Announce,
@@ -46,9 +47,7 @@ class Process:
         self._leaving: dict[str, tuple[Timer, HeardEvents]] = {}
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
-        self._drops = services.metrics.family(
-            "events_dropped", "reason", "Events dropped, by reason."
-        )
+        self._drops = EventDrops(services.metrics, services.observer)
         self._strays = services.metrics.counter(
             "membership_strays", "Messages for a membership service of a topic that was left."
         )
@@ -59,6 +58,7 @@ class Process:
             self._gone,
             self.parameters.check_timeout,
             services.metrics,
+            self._drops,
         )
         self._handlers: dict[type, Callable[[Contact, object], None]] = {
             Copies: self.receive_copies,  # type: ignore[dict-item]
@@ -176,7 +176,7 @@ class Process:
             community.receive(sender, copies)
             return
         reason = "leaving" if copies.community in self._leaving else "parasite"
-        self._drops.add(reason, len(copies.bodies))
+        self._drops.add(reason, copies.community, copies.ids, sender.id)
         self._context.send(sender, Goodbye(copies.community))
 
     def _receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
@@ -184,7 +184,8 @@ class Process:
         if community is not None:
             community.receive_about_events(sender, message)
         elif isinstance(message, Announce):
-            self._drops.add("leaving" if message.topic in self._leaving else "parasite")
+            reason = "leaving" if message.topic in self._leaving else "parasite"
+            self._drops.add(reason, message.topic, (message.run,), sender.id)
             self._context.send(sender, Goodbye(message.topic))
 
     def _receive_goodbye(self, sender: Contact, goodbye: Goodbye) -> None:

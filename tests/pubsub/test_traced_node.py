@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pubsub import Node
+from overlay.contact import PeerId
+from pubsub import Node, Parameters
+from pubsub.event import Copies, EventBody, Gossip, pack_body
 from tests.pubsub.playground import Playground, play
 
 Rows = Counter[tuple[str, str | None]]
@@ -43,3 +48,82 @@ def test_only_what_a_subscription_took_is_delivered(
             assert node.metrics.counter("events_delivered", "").value == delivered
 
     play(41, main)
+
+
+def test_a_full_queue_and_a_late_event_are_in_the_trace(tmp_path: Path) -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node(trace=tmp_path / "t.jsonl")
+        async with node.subscribe("/a", queue=2, order="fifo") as events:
+            for _ in range(5):
+                await node.publish("/a")
+            events.offer([events.waiting()[0]])
+            assert rows(node, "drop") == {("drop", "queue_full"): 3, ("drop", "late"): 1}
+
+    play(42, main)
+
+
+def crafted(data: bytes, **fields: Any) -> Gossip:
+    """A copy of an event with fields that no node would send."""
+    body = EventBody(bytes(16), "/a", (), PeerId(bytes(20)), 1, None, data)
+    return Gossip(bytes(16), "/a", 1, False, pack_body(body._replace(**fields)), b"")
+
+
+@pytest.mark.parametrize(
+    ("copies", "reason"),
+    [
+        (Copies.of([crafted(b"\xc1")]), "malformed_data"),
+        (Copies.of([crafted(b"\xc0", sequence="one")]), "malformed_event"),
+        (replace(Copies.of([crafted(b"\xc0")]), hops=b""), "malformed_event"),
+        (replace(Copies.of([crafted(b"\xc0")]), community="/left"), "leaving"),
+        (replace(Copies.of([crafted(b"\xc0")]), community="/never"), "parasite"),
+    ],
+)
+def test_a_copy_that_is_not_taken_is_in_the_trace_with_its_reason(
+    tmp_path: Path, copies: Copies, reason: str
+) -> None:
+    async def main(p: Playground) -> None:
+        _, _ = await p.subscriber("/left")
+        node = await p.node(trace=tmp_path / "t.jsonl")
+        async with node.subscribe("/a"):
+            async with node.subscribe("/left"):
+                pass
+            node._process.receive_copies(p.nodes[0]._attached().contact, copies)
+            assert rows(node, "drop") == {("drop", reason): 1}
+            dropped = node.metrics.family("events_dropped", "reason", "")
+            assert dropped.values == {reason: 1}
+
+    play(43, main)
+
+
+def test_what_waits_for_a_lease_that_never_comes_is_in_the_trace(tmp_path: Path) -> None:
+    async def main(p: Playground) -> None:
+        await p.subscriber("/a")
+        node = await p.node(trace=tmp_path / "t.jsonl", parameters=Parameters(lease=1))
+        await node.publish("/a")
+        p.crash(0)
+        node._process.leases.revoke(p.nodes[0].id, "/a")
+        receipt = await node.publish("/a", wait="acked")
+        assert receipt.failed == 1
+        ((kind, reason),) = rows(node, "drop")
+        assert kind == "drop"
+        assert reason in ("no_answer", "suspected")
+
+    play(44, main)
+
+
+def test_announcements_are_in_the_trace_one_row_an_event_and_peer(tmp_path: Path) -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 3)
+        node = await p.node(trace=tmp_path / "t.jsonl")
+        receipts = [await node.publish("/a", dissemination="lazy") for _ in range(4)]
+        await asyncio.sleep(1)
+        node.flush_trace()
+        lines = map(json.loads, (tmp_path / "t.jsonl").read_text().splitlines())
+        announced = [row for row in lines if row["kind"] == "announce"]
+        peers = [other.id.hex() for other in p.nodes[:3]]
+        wanted = {(receipt.id.hex(), peer) for receipt in receipts for peer in peers}
+        assert {(row["event"], row["peer"]) for row in announced} == wanted
+        assert len(announced) == len(wanted)
+        assert all(row["topic"] == "/a" and "hops" not in row for row in announced)
+
+    play(45, main, mode="structured")

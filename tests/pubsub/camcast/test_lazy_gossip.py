@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from overlay.contact import Contact
@@ -288,7 +290,11 @@ class AnnouncesToAnyone(LazyGossip):
     """Announces to whoever is in the table, whether or not it promises to be a member."""
 
     def _announce(self) -> None:
-        self._neighbourhood.tell = self._context.send  # type: ignore[method-assign, assignment]
+        def to_anyone(to: Sequence[Contact], announcement: Announce) -> None:
+            for member in to:
+                self._context.send(member, announcement)
+
+        self._neighbourhood.announce = to_anyone  # type: ignore[method-assign]
         super()._announce()
 
 
