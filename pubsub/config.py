@@ -1,17 +1,18 @@
-"""How a node is set up. The command line's options and the configuration file's keys have the same names."""
+"""How a node is set up."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal, get_args
 
-from overlay.contact import Address
+from overlay.contact import Address, AddressError
 from overlay.errors import UsageError
 from overlay.identity import Identity
-from overlay.seal import parse_key
+from overlay.seal import check_keys
 from overlay.topic_name import check_topic_name
 from pubsub.camcast.parameters import Parameters
 
@@ -19,6 +20,22 @@ Mode = Literal["unstructured", "semi-structured", "structured"]
 LinkKind = Literal["channel", "datagram"]
 DisseminationKind = Literal["eager", "lazy"]
 
+
+_ADDRESS = 'an address such as "127.0.0.1:4000"'
+_WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "listen": (_ADDRESS, (str,)),
+    "advertise": (_ADDRESS, (str, NoneType)),
+    "gateways": ("lists of addresses by topic", (Mapping,)),
+    "insecure": ("true or false", (bool,)),
+    "identity": ("an Identity", (Identity, NoneType)),
+    "signatures": ("true or false", (bool,)),
+    "parameters": ("Parameters", (Parameters,)),
+    "topic_parameters": ("Parameters by topic", (Mapping,)),
+    "trace": ("the path of a file", (str, os.PathLike, NoneType)),
+    "datagram_size": ("a whole number of bytes", (int, NoneType)),
+    "join_timeout": ("a number of seconds", (int, float)),
+}
+"""What a setting is, in words and in types."""
 
 LOOPBACK_DATAGRAM = 16_384
 USUAL_DATAGRAM = 1_400
@@ -82,6 +99,32 @@ class NodeConfig:
     """Seconds that joining the network or a community may take."""
 
     def __post_init__(self) -> None:
+        for name, (wanted, types) in _WANTED.items():
+            _check_type(name, getattr(self, name), wanted, types)
+        self._check_choices()
+        for name in ("listen", "advertise"):
+            if getattr(self, name) is not None:
+                _address(name, getattr(self, name))
+        self._set("bootstrap", _addresses("bootstrap", self.bootstrap))
+        gateways = {
+            check_topic_name(topic): _addresses(f"gateways of {topic}", addresses)
+            for topic, addresses in self.gateways.items()
+        }
+        self._set("gateways", gateways)
+        self._set("keys", _keys(self.keys))
+        self._check_mode()
+        for topic, parameters in self.topic_parameters.items():
+            check_topic_name(topic)
+            _check_type(f"topic_parameters of {topic}", parameters, "Parameters", (Parameters,))
+        if not self.join_timeout > 0:
+            raise ConfigurationError(
+                f"join_timeout must be more than 0 seconds, not {self.join_timeout}"
+            )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_choices(self) -> None:
         for name, allowed in (("mode", get_args(Mode)), ("links", get_args(LinkKind))):
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{choice}"' for choice in allowed)
@@ -90,25 +133,15 @@ class NodeConfig:
             raise ConfigurationError(
                 f'dissemination is "eager" or "lazy", not {self.dissemination!r}'
             )
-        object.__setattr__(self, "bootstrap", _addresses("bootstrap", self.bootstrap))
-        gateways = {
-            check_topic_name(topic): _addresses(f"gateways of {topic}", addresses)
-            for topic, addresses in self.gateways.items()
-        }
-        object.__setattr__(self, "gateways", gateways)
-        if gateways and self.mode != "unstructured":
+
+    def _check_mode(self) -> None:
+        if self.gateways and self.mode != "unstructured":
             raise ConfigurationError(
                 f'gateways are for mode "unstructured"; in mode "{self.mode}" the DHT finds contacts'
             )
         if self.bootstrap and self.mode == "unstructured":
             raise ConfigurationError(
                 'mode "unstructured" has no DHT to bootstrap: name gateways of the topics instead'
-            )
-        for topic in self.topic_parameters:
-            check_topic_name(topic)
-        if not self.join_timeout > 0:
-            raise ConfigurationError(
-                f"join_timeout must be more than 0 seconds, not {self.join_timeout}"
             )
 
     @property
@@ -126,66 +159,31 @@ class NodeConfig:
         return self.topic_parameters.get(topic, self.parameters)
 
 
-def read_settings(path: str | Path) -> dict[str, Any]:
-    """The settings in a TOML file, ready for `NodeConfig`; `key_file` and `identity` name files.
-
-    Tables: `[gateways]` with lists of addresses by topic, `[parameters]` for all communities and
-    `[topics."/soccer"]` for one.
-    """
-    try:
-        settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is no TOML: {error}") from None
-    return settings
+def _check_type(name: str, value: Any, wanted: str, types: tuple[type, ...]) -> None:
+    # True is an int to Python, and never a number that somebody meant.
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise ConfigurationError(f"{name} must be {wanted}, not {value!r}")
 
 
-def config_from(settings: Mapping[str, Any]) -> NodeConfig:
-    """A node's configuration from settings as a file or the command line has them."""
-    known = {f.name for f in fields(NodeConfig)} - {"keys", "topic_parameters"}
-    known |= {"key_file", "topics"}
-    values = dict(settings)
-    unknown = sorted(values.keys() - known)
-    if unknown:
-        raise ConfigurationError(
-            f"there is no setting {unknown[0]!r}; known: {', '.join(sorted(known))}"
-        )
-    if "key_file" in values:
-        values["keys"] = read_keys(values.pop("key_file"))
-    if "identity" in values:
-        values["identity"] = Identity.load_or_create(values["identity"])
-    values["parameters"] = _parameters("parameters", values.pop("parameters", {}), {})
-    values["topic_parameters"] = {
-        topic: _parameters(f"topics.{topic}", own, settings.get("parameters", {}))
-        for topic, own in values.pop("topics", {}).items()
-    }
-    return NodeConfig(**values)
-
-
-def read_keys(path: str | Path) -> tuple[bytes, ...]:
-    """The ring of network keys in a file, one a line in hexadecimal, the first the one that seals."""
-    try:
-        lines = Path(path).read_text(encoding="ascii").split()
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"{path} holds no network keys") from None
-    if not lines:
-        raise ConfigurationError(f"{path} holds no network key: `camcast key new` prints one")
-    return tuple(parse_key(line) for line in lines)
-
-
-def _parameters(where: str, own: Any, common: Mapping[str, Any]) -> Parameters:
-    try:
-        return Parameters(**{**common, **own})
-    except TypeError:
-        known = {f.name for f in fields(Parameters)}
-        wrong = sorted(set(own) - known) if isinstance(own, Mapping) else [own]
-        raise ConfigurationError(f"{where}: there is no parameter {wrong[0]!r}") from None
-
-
-def _addresses(name: str, addresses: Sequence[str]) -> tuple[str, ...]:
+def _addresses(name: str, addresses: Any) -> tuple[str, ...]:
     if isinstance(addresses, str):
         raise ConfigurationError(f"{name} is a list of addresses, not one: write [{addresses!r}]")
-    return tuple(str(Address.parse(address)) for address in addresses)
+    if not isinstance(addresses, Iterable) or isinstance(addresses, bytes | Mapping):
+        raise ConfigurationError(f"{name} must be a list of addresses, not {addresses!r}")
+    return tuple(str(_address(name, address)) for address in addresses)
+
+
+def _address(name: str, address: Any) -> Address:
+    _check_type(name, address, _ADDRESS, (str,))
+    try:
+        return Address.parse(address)
+    except AddressError as error:
+        raise ConfigurationError(f"{name}: {error}") from None
+
+
+def _keys(keys: Any) -> tuple[bytes, ...]:
+    # What was given is not repeated: it may be secret.
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        kind = type(keys).__name__
+        raise ConfigurationError(f"keys must be a list of network keys, 32 bytes each, not {kind}")
+    return check_keys(tuple(keys))

@@ -15,7 +15,7 @@ from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
 from pubsub.cli import standard_input
 from pubsub.cli.options import add_command as add
 from pubsub.cli.runner import run
-from pubsub.config import read_keys
+from pubsub.config_file import read_keys
 from pubsub.group import Group, GroupError
 
 START = "startpfd"

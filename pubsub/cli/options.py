@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pubsub.config import NodeConfig, config_from, read_settings
+from pubsub.config import NodeConfig
+from pubsub.config_file import config_from, read_settings
 from pubsub.node import Node
 
 _NODE_OPTIONS = (

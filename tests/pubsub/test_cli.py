@@ -8,7 +8,8 @@ import pytest
 
 from bench.cli import main
 from pubsub.cli.options import node_config
-from pubsub.config import ConfigurationError, config_from
+from pubsub.config import ConfigurationError
+from pubsub.config_file import config_from
 
 COMMANDS = ["node", "publish", "subscribe", "status", "demo", "key"]
 

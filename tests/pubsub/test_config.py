@@ -1,0 +1,85 @@
+"""Settings of a wrong type are refused when they are given, by name and with what is wanted."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overlay.errors import UsageError
+from overlay.identity import Identity
+from pubsub import Node
+from pubsub.camcast.parameters import Parameters
+from pubsub.config import ConfigurationError
+from pubsub.config_file import config_from
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("listen = 4000", "listen must be an address such as .*, not 4000"),
+        ('listen = "nowhere"', "listen: 'nowhere' is no address"),
+        ("advertise = true", "advertise must be an address such as .*, not True"),
+        ("bootstrap = 5", "bootstrap must be a list of addresses, not 5"),
+        ("bootstrap = [5]", "bootstrap must be an address such as .*, not 5"),
+        ('bootstrap = ["nowhere"]', "bootstrap: 'nowhere' is no address"),
+        ('join_timeout = "x"', "join_timeout must be a number of seconds, not 'x'"),
+        ("join_timeout = true", "join_timeout must be a number of seconds, not True"),
+        ('datagram_size = "x"', "datagram_size must be a whole number of bytes, not 'x'"),
+        ("datagram_size = 1400.5", "datagram_size must be a whole number of bytes, not 1400.5"),
+        ('gateways = ["127.0.0.1:1"]', "gateways must be lists of addresses by topic, not"),
+        ('[gateways]\n"/a" = 3', "gateways of /a must be a list of addresses, not 3"),
+        ("topics = 3", "topics must be a table, not 3"),
+        ('[topics]\n"/a" = 3', "topics./a must be a table, not 3"),
+        ('[topics."/a"]\nc = -1', "topics./a: c must be 0 or more, not -1"),
+        ("parameters = 5", "parameters must be a table, not 5"),
+        ("identity = 5", "identity must be the path of a file, not 5"),
+        ("key_file = 5", "key_file must be the path of a file, not 5"),
+        ("trace = 5", "trace must be the path of a file, not 5"),
+        ('trace = "a\\u0000b"', "trace must be the path of a file, not"),
+        ('signatures = "no"', "signatures must be true or false, not 'no'"),
+        ("insecure = 1", "insecure must be true or false, not 1"),
+    ],
+)
+def test_a_setting_of_a_wrong_type_in_a_file_is_named(text: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        config_from(tomllib.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"listen": 4000}, "listen must be an address such as .*, not 4000"),
+        ({"parameters": {"c": 1}}, "parameters must be Parameters, not {'c': 1}"),
+        ({"identity": "x"}, "identity must be an Identity, not 'x'"),
+        ({"topic_parameters": {"/a": 3}}, "topic_parameters of /a must be Parameters, not 3"),
+        ({"topic_parameters": [1]}, "topic_parameters must be Parameters by topic"),
+        ({"signatures": "no"}, "signatures must be true or false"),
+        ({"trace": 5}, "trace must be the path of a file, not 5"),
+        ({"keys": bytes(32)}, "keys must be a list of network keys, 32 bytes each, not bytes"),
+        ({"keys": ["secret"]}, "a network key is 32 bytes"),
+    ],
+)
+def test_a_setting_of_a_wrong_type_is_refused_before_the_node_starts(
+    settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        Node(**settings)
+
+
+def test_what_is_right_is_taken(tmp_path: Path) -> None:
+    identity = Identity.create()
+    config = Node(
+        listen="127.0.0.1:0",
+        bootstrap=["127.0.0.1:4000"],
+        keys=[bytes(32)],
+        identity=identity,
+        topic_parameters={"/a": Parameters(c=1)},
+        trace=tmp_path / "trace.jsonl",
+        datagram_size=1200,
+        join_timeout=5,
+    ).config
+    assert (config.bootstrap, config.keys) == (("127.0.0.1:4000",), (bytes(32),))
+    assert (config.identity, config.join_timeout, config.parameters_of("/a").c) == (identity, 5, 1)
