@@ -49,6 +49,7 @@ from pubsub.archive.store import (
 )
 from pubsub.archive.store.opening import open_store
 from pubsub.node import Node
+from pubsub.signing import is_signed_by_publisher
 from pubsub.topic import Topic
 
 T = TypeVar("T")
@@ -197,6 +198,7 @@ class Archive:
             _wall_clock(),
             self._config,
             self._runtime.metrics,
+            is_signed_by_publisher if self.node.config.signatures else None,
         )
         others = await self._others(name)
         ready = self._ready[name] = asyncio.Event()

@@ -157,6 +157,8 @@ class ManagedTopic:
         if not 0 <= companion.base < companion.first < LARGEST_NUMBER:
             self.world.count_drop("malformed_companion")
             return
+        if not all(self.world.is_genuine(stream, event) for event in companion.events):
+            return
         self._bases[stream] = companion.base
         self._publishers.pop(stream, None)
         self._publishers[stream] = sender
@@ -224,7 +226,7 @@ class ManagedTopic:
         )
         if not well_formed:
             self.world.count_drop("malformed_stored_event")
-        return well_formed
+        return well_formed and self.world.is_genuine(stream, encoded)
 
     def _store(self, new: list[NewEvent], also: Sequence[Change], *, origin: bool) -> None:
         """Store events that are next in their streams; each once, though it may come in two streams."""

@@ -362,7 +362,10 @@ class Replication:
                 )
             )
             for stream, _, catenation, time, event, number in rows
-            if number in damaged and len(id_of(event)) == ID_BYTES and catenation > 0
+            if number in damaged
+            and len(id_of(event)) == ID_BYTES
+            and catenation > 0
+            and self._world.is_genuine(stream, event)
         ]
         if repairs:
             repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 from overlay.context import Context
 from overlay.metrics import Metrics
+from overlay.wire import WireError
+from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.frontier import publisher_of
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store
+from pubsub.event import EventBody, Gossip
 
 LARGEST_NUMBER = 2**53
 """No sequence or catenation number of an honest peer is larger."""
@@ -33,6 +37,25 @@ class ArchiveWorld:
     """Seconds since 1970."""
     config: DurableConfig
     metrics: Metrics
+    verify: Callable[[Gossip, EventBody], bool] | None = None
+    """Whether an event is its publisher's own; None where the network does not sign."""
+
+    def is_genuine(self, stream: bytes, encoded: bytes) -> bool:
+        """Whether an event was signed by the publisher of its stream, where the network signs; counted
+        otherwise. To be asked before its number counts as taken, or the true one would be taken for a
+        duplicate."""
+        if self.verify is None:
+            return True
+        try:
+            event = read_event(encoded, self.topic)
+        except WireError as error:
+            self.count_drop(error.reason)
+            return False
+        body = event.body
+        genuine = body.publisher == publisher_of(stream) and self.verify(event.gossip, body)
+        if not genuine:
+            self.count_drop("bad_signature")
+        return genuine
 
     def count_drop(self, reason: str) -> None:
         """Count something that a peer sent and that cannot be used."""

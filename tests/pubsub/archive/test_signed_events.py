@@ -1,0 +1,63 @@
+"""Durable events where the network signs: archives keep nothing that its publisher did not sign."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from pubsub import Node
+from pubsub.archive.archive import Archive
+from pubsub.archive.protocol.archived_event import pack_event
+from pubsub.archive.protocol.frontier import publisher_of, run_of
+from pubsub.archive.protocol.messages import Companion, ReplicaInfo, StoredEvents
+from pubsub.event import EventBody, pack_body, pack_data
+from pubsub.signing import sign_body
+from tests.pubsub.archive.test_durable_nodes import World, play, take
+
+
+def forged(node: Node, stream: bytes, number: int, forger: Node | None) -> bytes:
+    """An event in the name of a stream's publisher, signed by another node or by none."""
+    publisher = node.id if forger is None else forger.id
+    id = run_of(stream) + number.to_bytes(8, "big")
+    body = pack_body(EventBody(id, "/t", (), publisher, number, None, pack_data("forged")))
+    signature = b"" if forger is None else sign_body(forger.attachment.identity, body)
+    return pack_event(body, signature)
+
+
+def send_as_publisher(archive: Archive, node: Node, stream: bytes, event: bytes) -> None:
+    core = archive.topics["/t"]
+    core.receive_companion(node.attachment.contact, Companion("/t", stream, 0, 2, (event,)))
+
+
+def send_as_replica(archive: Archive, node: Node, stream: bytes, event: bytes) -> None:
+    core, contact = archive.topics["/t"].replication, node.attachment.contact
+    core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True))
+    core.receive_events(
+        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, 7),), False)
+    )
+
+
+@pytest.mark.parametrize("send", [send_as_publisher, send_as_replica])
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_a_forged_event_does_not_take_the_place_of_the_true_one(
+    send: Callable[[Archive, Node, bytes, bytes], None], is_signed: bool
+) -> None:
+    async def main(world: World) -> None:
+        archive = await world.archive("/t", signatures=True)
+        node, other = await world.node(signatures=True), await world.node(signatures=True)
+        async with node.subscribe("/t", durable="reader") as events:
+            await node.publish("/t", "first", durable=True)
+            ((stream, _),) = archive.topics["/t"].here.marks()
+            assert publisher_of(stream) == node.id
+            send(archive, node, stream, forged(node, stream, 2, other if is_signed else None))
+            await asyncio.sleep(1)
+            receipt = await node.publish("/t", "second", durable=True)
+            assert receipt.durable is not None
+            assert receipt.durable.catenation == 2
+            assert [event.data for event in await take(events, 2)] == ["first", "second"]
+        assert archive.status()["/t"]["events"] == 2
+        assert archive.node.metrics.as_dict()["archive_dropped"] == {"bad_signature": 1}
+
+    play(main)
