@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 from overlay.errors import UsageError
 from overlay.wire import decode, encode
 from pubsub.topic_broadcast.messages import Item
-from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers
+from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
 from pubsub.topic_membership.messages import Entry
 
 _TABLES = """
@@ -25,6 +27,10 @@ CREATE TABLE IF NOT EXISTS participants (id BLOB PRIMARY KEY, entry BLOB) WITHOU
 
 _NUMBER_BYTES = 8
 
+_log = logging.getLogger(__name__)
+
+_Change = tuple[str, tuple[Any, ...]]
+
 
 class SqliteTopicLog:
     """Synced to the disk at each `sync`. A message leaves the file when everybody has it and the application
@@ -33,6 +39,7 @@ class SqliteTopicLog:
     is_durable = True
 
     def __init__(self, path: str | Path) -> None:
+        self._path = path
         try:
             self._file = sqlite3.connect(path)
             self._file.execute("PRAGMA journal_mode=WAL")
@@ -41,11 +48,12 @@ class SqliteTopicLog:
         except sqlite3.Error as error:
             raise UsageError(f"{path} cannot be used as a log: {error}") from None
 
-        self._changes: list[tuple[str, tuple[Any, ...]]] = []
+        self._changes: list[_Change] = []
         """What the next `sync` writes, in one transaction."""
 
     def close(self) -> None:
-        self._write()
+        with contextlib.suppress(LogError):  # as if crashed a moment earlier
+            self._write(self._changes)
         self._file.close()
 
     def restore(self) -> Restored:
@@ -102,18 +110,27 @@ class SqliteTopicLog:
             self._change("REPLACE INTO participants VALUES (?, ?)", entry.id, encode(entry))
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
-        for source, mark, above in received:
-            self._change("REPLACE INTO numbers VALUES (?, ?, ?)", source, mark, _pack(above))
-        self._write()
+        numbers: list[_Change] = [
+            ("REPLACE INTO numbers VALUES (?, ?, ?)", (source, mark, _pack(above)))
+            for source, mark, above in received
+        ]
+        self._write([*self._changes, *numbers])
+        self._changes.clear()
 
     def _change(self, statement: str, *values: Any) -> None:
         self._changes.append((statement, values))
 
-    def _write(self) -> None:
-        for statement, values in self._changes:
-            self._file.execute(statement, values)
-        self._changes.clear()
-        self._file.commit()
+    def _write(self, changes: list[_Change]) -> None:
+        """All of them or, with `LogError`, none."""
+        try:
+            for statement, values in changes:
+                self._file.execute(statement, values)
+            self._file.commit()
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                self._file.rollback()
+            _log.error("the log %s cannot be written, and is tried again: %s", self._path, error)
+            raise LogError(f"{self._path} cannot be written: {error}") from error
 
 
 def _pack(numbers: tuple[int, ...]) -> bytes:

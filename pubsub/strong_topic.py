@@ -166,7 +166,7 @@ class StrongTopic:
         `to` is a predicate, and leaves out the participants that it refuses, or some ids, and names the
         only ones. Waits while too much is not acknowledged, which is never longer than
         `stay_away_when_full` after somebody stopped to answer. Returns when the message is on its way, and
-        on the disk if there is a log; `settled` tells when everybody has it.
+        on the disk if there is a log, however long that fails; `settled` tells when everybody has it.
         """
         self._check_payload(payload, semantics)
         only, named = self._audience(to)
@@ -176,7 +176,10 @@ class StrongTopic:
             await asyncio.sleep(0)
             self._check_open()
         if semantics == "reliable":
-            return self.core.publish(payload, only=only, named=named)
+            number = self.core.publish(payload, only=only, named=named)
+            while not self.core.is_sent(number):
+                await self._next_news()
+            return number
         return self._send_aside(payload, semantics, only, named)
 
     async def settled(self, number: int) -> None:

@@ -1,6 +1,7 @@
 """Saying what was received: to the publisher soon and together, to others by gossip while anybody lacks it.
 
-With a log, what is acknowledged is on the disk before: one sync for all that is acknowledged together.
+With a log, what is acknowledged is on the disk before: one sync for all that is acknowledged together. While
+the disk fails, nothing is stated; it is tried again, and what is due is said when it works.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.topic_broadcast.messages import Item, Received, StatementOnWire
 from pubsub.topic_broadcast.state import BroadcastState
-from pubsub.topic_broadcast.topic_log import SourceNumbers
+from pubsub.topic_broadcast.topic_log import LogError, SourceNumbers
 from pubsub.topic_membership.messages import Entry
 
 MOST_SOURCES = 64
@@ -32,10 +33,15 @@ class Acknowledging:
         self._is_unsynced = False
         self._timer: Timer | None = None
         self._refused = False
+        self._retrying: Timer | None = None
+        """Runs while the disk takes nothing."""
+        self._owed: dict[PeerId, bool] = {}
+        """Whom everything must be stated to when it does again, and whether they are to send again."""
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._retrying):
+            if timer is not None:
+                timer.cancel()
 
     def acknowledge(self, item: Item, came_from: PeerId) -> None:
         """This participant has a message for good; its publisher, or who sent it, is told soon."""
@@ -68,6 +74,8 @@ class Acknowledging:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if not self.sync():
+            return
         due, self._due = self._due, {}
         self._count = 0
         statements: dict[tuple[bytes, ...], tuple[StatementOnWire, ...]] = {}
@@ -80,30 +88,55 @@ class Acknowledging:
                 self._send(entry.contact, statements[key], ())
 
     def statement(self, sources: Iterable[bytes] | None = None) -> StatementOnWire:
-        """What this participant has, of some sources or of all, on the disk if there is a log."""
-        self.sync()
+        """What this participant has, of some sources or of all; with a log, only right after a sync."""
         self._version += 1
         state, mine = self._state, self._state.mine
         mine.version, mine.digest = self._version, state.membership.digest
         return (state.me, mine.boot, mine.version, mine.digest, mine.wire(sources))
 
-    def sync(self) -> None:
-        """Put on the disk what was received and who takes part, if there is a log."""
-        if self._unsynced or self._is_unsynced:
-            changed, self._unsynced = self._unsynced, {}
-            self._is_unsynced = False
-            self._state.log.sync(map(self.numbers_of, changed))
-            self._on_synced()
+    def sync(self) -> bool:
+        """Put on the disk what was received and who takes part, if there is a log; whether it is there."""
+        if self._retrying is not None:
+            return False
+        if not self._unsynced and not self._is_unsynced:
+            return True
+        state = self._state
+        try:
+            state.log.sync(map(self.numbers_of, self._unsynced))
+        except LogError:
+            state.counts["unsynced"] += 1
+            self._retrying = state.context.call_later(state.config.check_interval, self._retry)
+            return False
+        self._unsynced.clear()
+        self._is_unsynced = False
+        self._on_synced()
+        return True
+
+    def _retry(self) -> None:
+        self._retrying = None
+        if not self.sync():
+            return
+        self.flush()
+        owed, self._owed = self._owed, {}
+        for peer, again in owed.items():
+            entry = self._state.membership.participants.get(peer)
+            if entry is not None:
+                self.state_to(entry.contact, again=again)
+
+    def changed(self, sources: Iterable[bytes] = ()) -> None:
+        """The log was told something, or numbers of these sources are new: there is something to sync."""
+        self._is_unsynced = True
+        self._unsynced.update(dict.fromkeys(sources))
 
     def finish(self, item: Item) -> None:
         """The application is done with a message."""
         self._state.log.finished(item)
-        self._is_unsynced = True
+        self.changed()
 
     def know(self, entry: Entry) -> None:
         """Remember a participant: no statement is made with it in its digest before it is on the disk."""
         self._state.log.knows(entry)
-        self._is_unsynced = True
+        self.changed()
 
     def numbers_of(self, source: bytes) -> SourceNumbers:
         return SourceNumbers(source, *self._state.mine.of(source).wire())
@@ -115,9 +148,10 @@ class Acknowledging:
 
     def state_to(self, contact: Contact, *, again: bool = False) -> None:
         """Tell a peer everything that this participant has, and what it knows to be garbage."""
-        state = self._state
-        garbage = tuple(state.garbage)
-        self._send(contact, (self.statement(),), garbage, again=again)
+        if self.sync():
+            self._send(contact, (self.statement(),), tuple(self._state.garbage), again=again)
+        else:
+            self._owed[contact.id] = again or self._owed.get(contact.id, False)
 
     def tell_garbage(self) -> None:
         """Tell everybody what may be forgotten of this publisher's messages."""
@@ -134,6 +168,8 @@ class Acknowledging:
 
     def answer(self, contact: Contact, sources: list[bytes], *, asks: bool = False) -> None:
         """Tell a peer what is known of everybody, about some sources."""
+        if not self.sync():
+            return
         self.statement(())  # with the digest of today
         statements = self._state.acknowledged.statements(sources)
         self._send(contact, statements, sources, asks=asks)

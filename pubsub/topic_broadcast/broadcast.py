@@ -29,7 +29,7 @@ from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
 from pubsub.topic_broadcast.state import BroadcastState
-from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers, TopicLog
+from pubsub.topic_broadcast.topic_log import Restored, TopicLog
 from pubsub.topic_broadcast.upkeep import Upkeep
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
@@ -59,7 +59,7 @@ class Application(Protocol):
     def participant_changed(self, before: Entry | None, now: Entry) -> None: ...
 
     def room(self) -> None:
-        """Messages were acknowledged by all: there may be room for more."""
+        """Messages were acknowledged by all, or sent: there may be room for more."""
 
 
 class TopicBroadcast:
@@ -107,6 +107,8 @@ class TopicBroadcast:
         self._met: dict[PeerId, None] = {}
         self._unsynced: dict[bytes, None] = {}
         """With a log: sources of messages that are delivered once they are on the disk."""
+        self._unsent: list[Item] = []
+        """Own messages that are sent once they are on the disk: a number must never be given twice."""
         self._number = 0
         self._stopped = False
         self._restore(restored)
@@ -134,18 +136,23 @@ class TopicBroadcast:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Messages taken, duplicates, forwarded, refused; peers' mistakes; participants expelled."""
+        """Messages taken, duplicates, forwarded, refused; peers' mistakes; participants expelled; how often
+        the disk failed."""
         return self._state.counts
 
     def is_settled(self, number: int) -> bool:
         """Whether everybody has acknowledged this publisher's message."""
-        return number <= self._number and not self._state.held.get(self._state.own_source, number)
+        return self.is_sent(number) and not self._state.held.get(self._state.own_source, number)
+
+    def is_sent(self, number: int) -> bool:
+        """Whether this publisher's message is on its way, and on the disk if there is a log."""
+        return number in self._state.taken_of(self._state.own_source)
 
     def is_handed_on(self) -> bool:
         """Whether all of this publisher's messages are acknowledged by all that can be reached."""
         state = self._state
         near = [peer for peer in self.membership.view.members if peer != state.me]
-        return all(
+        return not self._unsent and all(
             state.acknowledged.has(peer, state.own_source, number)
             for number in state.held.of(state.own_source)
             for peer in near
@@ -174,18 +181,28 @@ class TopicBroadcast:
     # Messages.
 
     def publish(self, payload: bytes, *, only: bool = False, named: tuple[PeerId, ...] = ()) -> int:
-        """TR-broadcast: to everybody but those named, or only to them. The number of the message."""
+        """TR-broadcast: to everybody but those named, or only to them. The number of the message.
+
+        With a log it is sent when it is on the disk; if the disk fails, that is later, as `is_sent` tells.
+        """
+        state = self._state
         self._number += 1
-        item = Item(self._state.me, self.membership.life, self._number, only, named, payload)
-        self._take(item, self._state.me)
+        item = Item(state.me, self.membership.life, self._number, only, named, payload)
+        state.log.took(item, item.is_for(state.me))
+        self._unsent.append(item)
+        self._acknowledging.changed()
         self._acknowledging.sync()
+        return item.number
+
+    def _send_out(self, item: Item) -> None:
+        """Lines 25 to 31: an own message is on the disk, if there is one."""
+        self._take(item, self._state.me, written=True)
         held = self._state.held.get(item.source, item.number)
         if held is not None:
             self._forwarding.publish(held)
         if self._forwarding.has_stubs:
             self._upkeep.later("stubs", self._state.config.ack_delay, self._forwarding.send_stubs)
         self._upkeep.collect_soon()
-        return self._number
 
     def finished(self, item: Item) -> None:
         """The application is done with a message that it was delivered."""
@@ -194,9 +211,15 @@ class TopicBroadcast:
             return
         self._acknowledging.finish(item)
         if state.log.is_durable:
-            self._upkeep.later("sync", SYNC_DELAY, self._acknowledging.sync)
+            self._sync_soon()
         else:
             self._acknowledge(item)
+
+    def _sync_soon(self) -> None:
+        def sync() -> None:
+            self._acknowledging.sync()
+
+        self._upkeep.later("sync", SYNC_DELAY, sync)
 
     def receive_cast(self, sender: Contact, cast: Cast) -> None:
         if not self.membership.is_joined:
@@ -253,8 +276,9 @@ class TopicBroadcast:
         else:
             self._take(item, sender)
 
-    def _take(self, item: Item, sender: PeerId) -> None:
-        """Lines 26 to 31 and 36 to 39: hold a new message for others, and deliver it."""
+    def _take(self, item: Item, sender: PeerId, *, written: bool = False) -> None:
+        """Lines 26 to 31 and 36 to 39: hold a new message for others, and deliver it, once it is `written`
+        to the log."""
         state = self._state
         source = item.source
         if not state.taken_of(source).add(item.number):
@@ -265,15 +289,16 @@ class TopicBroadcast:
         held = Held(item, state.context.now(), {sender: None, item.publisher: None})
         state.held.add(held)
         delivers = item.payload is not None and item.is_for(state.me)
-        state.log.took(item, delivers)
+        if not written:
+            state.log.took(item, delivers)
         self._senders[source, item.number] = sender
         if state.log.is_durable or not delivers:
             self._acknowledge(item)
         if delivers:
             self._early.setdefault(source, {})[item.number] = item
-        if state.log.is_durable:
+        if state.log.is_durable and not written:
             self._unsynced[source] = None
-            self._upkeep.later("sync", SYNC_DELAY, self._acknowledging.sync)
+            self._sync_soon()
         else:
             self._hand_over(source)
         self._upkeep.look_after_later()
@@ -282,6 +307,11 @@ class TopicBroadcast:
         sources, self._unsynced = self._unsynced, {}
         for source in sources:
             self._hand_over(source)
+        unsent, self._unsent = self._unsent, []
+        for item in unsent:
+            self._send_out(item)
+        if unsent:
+            self._application.room()
 
     def _hand_over(self, source: bytes) -> None:
         """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing."""
@@ -321,6 +351,8 @@ class TopicBroadcast:
         state = self._state
         for source, mark, above in restored.received:
             state.taken_of(source).update(mark, above)
+        for item in (*restored.held, *restored.unfinished):
+            state.taken_of(item.source).add(item.number)
         own = state.taken.get(state.own_source)
         if own is not None:
             mark, above = own.wire()
@@ -336,10 +368,11 @@ class TopicBroadcast:
         row = state.acknowledged.begin(me, state.context.now())
         for source, mark, above in me.before:
             state.taken_of(source).update(mark, above)
-        state.log.began(me.boot, me.life)
-        state.log.knows(me)
-        state.log.sync(SourceNumbers(*numbers) for numbers in me.before)
         row.digest = self.membership.digest
+        state.log.began(me.boot, me.life)
+        self._acknowledging.know(me)
+        self._acknowledging.changed(source for source, _, _ in me.before)
+        self._acknowledging.sync()
         self._met.clear()
         self._application.joined()
         unfinished, self._restored = self._restored.unfinished, Restored(self._restored.life)

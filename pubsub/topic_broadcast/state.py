@@ -41,7 +41,7 @@ class BroadcastState:
         self.sources: dict[bytes, tuple[PeerId, int]] = {}
         """Publisher and life of every source of which a message was seen."""
         self.counts: dict[str, int] = dict.fromkeys(
-            ("taken", "duplicates", "forwarded", "refused", "wrong", "expelled"), 0
+            ("taken", "duplicates", "forwarded", "refused", "wrong", "expelled", "unsynced"), 0
         )
 
     @property

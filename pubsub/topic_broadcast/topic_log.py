@@ -7,8 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from overlay.errors import CamcastError
 from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_membership.messages import Entry
+
+
+class LogError(CamcastError):
+    """The disk did not take what `sync` was to put there."""
 
 
 class SourceNumbers(NamedTuple):
@@ -58,7 +63,9 @@ class TopicLog(Protocol):
         """A participant joined, changed or left."""
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
-        """Put all of it on the disk, together with the numbers of sources that have changed."""
+        """Put all of it on the disk, together with the numbers of sources that have changed, or raise
+        `LogError`: nothing is on the disk then, all of it stays to be put there, and the numbers must be
+        given again."""
 
     def close(self) -> None:
         """Nothing more will be told."""

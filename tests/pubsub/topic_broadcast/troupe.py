@@ -21,7 +21,7 @@ from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.messages import Cast, Item, Received
-from pubsub.topic_broadcast.topic_log import NoLog, Restored, SourceNumbers, TopicLog
+from pubsub.topic_broadcast.topic_log import LogError, NoLog, Restored, SourceNumbers, TopicLog
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import Outcome
 from pubsub.topic_membership.messages import Entry, Knowledge, Subscribe
@@ -44,11 +44,12 @@ class Occurrence:
 
 
 class MemoryLog:
-    """A disk that loses what was not synced when its participant crashes."""
+    """A disk that loses what was not synced when its participant crashes, and may be full."""
 
     is_durable = True
 
     def __init__(self) -> None:
+        self.is_full = False
         self._disk: dict[str, dict[Any, Any]] = {k: {} for k in ("meta", "items", "nums", "people")}
         self._pending: list[Callable[[dict[str, dict[Any, Any]]], None]] = []
 
@@ -98,6 +99,8 @@ class MemoryLog:
         pass
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
+        if self.is_full:
+            raise LogError("the disk is full")
         for change in self._pending:
             change(self._disk)
         self._pending.clear()
