@@ -221,13 +221,19 @@ class Interest:
                 await self._arrival.wait()
             element, self._finish = self._queue.popleft()
             self._is_busy = True
-            is_done = False
-            try:
-                result = notify(element)
-                if inspect.isawaitable(result):
-                    await result
-                is_done = True
-            except Exception:
-                self._collection._count_error("notify")
-                _log.exception("a callback of %s failed", self._collection.topic)
-            self._settle(is_done)
+            self._settle(await self._call(notify, element))
+
+    async def _call(self, notify: Notify, element: Element) -> bool:
+        """Whether the callback did its work; what it raises is logged and counted."""
+        try:
+            result = notify(element)
+            if inspect.isawaitable(result):
+                await result
+        except (Exception, asyncio.CancelledError) as error:
+            worker = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and worker and worker.cancelling():
+                raise  # this interest ends; otherwise something that the callback awaited was cancelled
+            self._collection._count_error("notify")
+            _log.exception("a callback of %s failed", self._collection.topic)
+            return False
+        return True

@@ -213,6 +213,29 @@ def test_callbacks_may_be_async_and_may_fail(seed: int) -> None:
     stage(seed, main)
 
 
+def test_a_callback_that_ends_cancelled_does_not_end_the_interest(seed: int) -> None:
+    async def main(company: Company) -> None:
+        strong = await company.open(DAStrongSet, TOPIC)
+        got: list[Any] = []
+
+        async def awaits_what_is_cancelled(element: Any) -> None:
+            got.append(element.data)
+            waiting = asyncio.ensure_future(asyncio.sleep(100))
+            waiting.cancel()
+            await waiting
+
+        interest = await strong.contains(awaits_what_is_cancelled)
+        for number in range(3):
+            await strong.add(number)
+        await asyncio.sleep(1)
+        assert got == [0, 1, 2]
+        counters = company.playground.nodes[0].status()["counters"]
+        assert counters["collection_errors"] == {"notify": 3}
+        await strong.clear(interest)
+
+    stage(seed, main)
+
+
 def test_nothing_is_lost_to_a_slow_subscriber(seed: int) -> None:
     async def main(company: Company) -> None:
         fast, slow = await company.several(2, DAStrongBag, TOPIC, queue=5)
