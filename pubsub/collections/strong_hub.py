@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from overlay.contact import PeerId
@@ -63,7 +63,9 @@ class StrongHub:
         self._collections = collections
         self._wishes = Wishes(own=False)
         self._adding = asyncio.Lock()
-        self._settled = asyncio.Event()
+        self._change = asyncio.Event()
+        """Set whenever something may be so that an addition waits for."""
+        self._is_left = False
         self._is_ordering = False
         self._tasks: dict[asyncio.Task[None], Direct | Gift] = {}
         """Messages on their way, and the first of those that are told to be taken."""
@@ -83,7 +85,7 @@ class StrongHub:
             count=collections.drops.add,
         )
         self._order = TotalOrder(
-            me, self._send, call_later, self._ordered, on_settled=self._settled.set
+            me, self._send, call_later, self._ordered, on_settled=self._change.set
         )
 
     @property
@@ -115,7 +117,9 @@ class StrongHub:
         self._participants_changed()
 
     async def leave(self) -> None:
-        """Leave the topic; offers and answers have a moment to arrive."""
+        """Leave the topic; offers and answers have a moment to arrive, and additions that wait are refused."""
+        self._is_left = True
+        self._change.set()
         self._order.close()
         self._sharing.close()
         urgent = [
@@ -156,7 +160,8 @@ class StrongHub:
     # Publishing.
 
     async def add(self, topic: str, data: Any, packed: bytes) -> None:
-        """Publish an element of this topic or of a subtopic to all who want it."""
+        """Publish an element of this topic or of a subtopic to all who want it; `ClosedError` when the topic
+        is left before."""
         is_own = topic == self.topic
         async with self._adding:
             if is_own:
@@ -167,9 +172,7 @@ class StrongHub:
                 await self._broadcast(topic, data, packed)
 
     async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
-        while self._is_ordering and not self._order.is_settled:
-            self._settled.clear()
-            await self._settled.wait()
+        await self._until(lambda: not self._is_ordering or self._order.is_settled)
         is_own, to_all = topic == self.topic, self._is_ordering
 
         def wants(participant: Participant) -> bool:
@@ -187,6 +190,13 @@ class StrongHub:
         if not to_all:
             self._order.unstamp(clock)  # it may not be among those that come here
         return number
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not self._is_left and not is_so():
+            self._change.clear()
+            await self._change.wait()
+        if self._is_left:
+            raise ClosedError(f"this node has left {self.topic}")
 
     def _is_wanted(self, is_own: bool, data: Any) -> bool:
         return any(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from overlay.errors import ClosedError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.collections import DAC, DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
@@ -88,6 +89,23 @@ def test_what_is_added_through_other_strong_classes_is_ordered_too(seed: int) ->
         await asyncio.sleep(10)
         assert len(ordered[0]) == 40
         assert list(ordered[0]) == list(ordered[1])
+
+    stage(seed, main)
+
+
+def test_an_addition_that_waits_for_a_stable_view_ends_with_the_collection(seed: int) -> None:
+    async def main(company: Company) -> None:
+        bag, _, fallen = await company.several(3, DASortedBag, TOPIC)
+        company.crash(fallen)
+        assert bag._hub is not None
+        while bag._hub._order.is_settled:
+            await asyncio.sleep(0.01)
+        adding = [asyncio.ensure_future(bag.add(number)) for number in range(3)]
+        await asyncio.sleep(0)
+        await bag.close()
+        ended, waiting = await asyncio.wait(adding, timeout=FAILURE_SECONDS)
+        assert not waiting
+        assert all(isinstance(task.exception(), ClosedError) for task in ended)
 
     stage(seed, main)
 
