@@ -331,7 +331,11 @@ class Node:
     # Communities.
 
     def set_parameters(self, topic: str | type | Topic, parameters: Parameters) -> None:
-        """Change the parameters of a community that this node is in, while it runs."""
+        """Change the parameters of a community that this node is in, while it runs.
+
+        All members should raise `c`: with SCAMP, a node's table grows with that of the others."""
+        if not isinstance(parameters, Parameters):
+            raise UsageError(f"{parameters!r} are no Parameters: write Parameters(c=7)")
         joined = self._topics.get(Topic.of(topic).name)
         if joined is None:
             raise UsageError(f"this node is not in {Topic.of(topic)}: subscribe or publish first")

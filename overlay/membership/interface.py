@@ -65,6 +65,13 @@ class Membership(Protocol):
         """Leave it: say goodbye, cancel every timer, keep nothing."""
         ...
 
+    def reconfigure(self, c: float) -> None:
+        """Aim at tables of about ln N + c members from now on; if that is more than before, at once.
+
+        Where members are held by those whom they subscribe to (SCAMP), a table grows with the others' c.
+        """
+        ...
+
     def receive(self, sender: Contact, message: object) -> None:
         """React to one of this service's own messages; anything else is counted and ignored."""
         ...

@@ -44,7 +44,6 @@ Deliver = Callable[[Sequence[NewEvent]], None]
 MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
 
-
 SIZE_SECONDS = 1.0
 """How long an estimate of the community's size is used for events."""
 
@@ -127,7 +126,10 @@ class Community:
     @parameters.setter
     def parameters(self, parameters: Parameters) -> None:
         """Change the parameters while running; timers that are set keep their time."""
+        if parameters.c != self._parameters.c:
+            self.membership.reconfigure(parameters.c)
         self._parameters = parameters
+        self._dissemination.reconfigure()
         self._size_until = 0.0
         self.heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
 

@@ -84,6 +84,10 @@ class Dissemination(Protocol):
         """A message from another process's strategy."""
         ...
 
+    def reconfigure(self) -> None:
+        """The community's parameters have changed."""
+        ...
+
     def stop(self) -> None:
         """The community is being left; no timer is left."""
         ...
@@ -117,6 +121,9 @@ class EagerGossip:
 
     def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         """Nobody announces anything where all are eager."""
+
+    def reconfigure(self) -> None:
+        """Parameters are looked up with every event."""
 
     def stop(self) -> None:
         """There is nothing to stop."""

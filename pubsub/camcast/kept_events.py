@@ -38,5 +38,10 @@ class KeptEvents:
             size += len(gossip.body) + len(gossip.signature) + _BYTES_AROUND_AN_EVENT
         self._bytes += size
 
+    def resize(self, limit: int, seconds: float) -> None:
+        """Keep to other bounds from the next event on."""
+        self._half = limit // 2
+        self._seconds = seconds
+
     def get(self, event_id: bytes) -> Gossip | None:
         return self._new.get(event_id) or self._old.get(event_id)

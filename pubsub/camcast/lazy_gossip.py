@@ -198,6 +198,10 @@ class LazyGossip:
             for numbers in ranges:
                 self._receive_fetch(sender, message.run, numbers)
 
+    def reconfigure(self) -> None:
+        parameters = self._neighbourhood.parameters
+        self._kept.resize(parameters.keep_bytes, parameters.keep_seconds)
+
     def stop(self) -> None:
         """Announce what is not announced yet; no timer is left."""
         if self._timer is not None:

@@ -14,6 +14,7 @@ above is for crashes and partitions; with unacknowledged messages it makes up fo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from overlay.contact import Contact, PeerId
@@ -85,6 +86,8 @@ class ScampMembership:
         self._timer: Timer | None = None
         self._retry_at = 0.0
         self._retry_seconds = 0.0
+        self._wants_more = False
+        """More holders are wanted than before, and have not been looked for yet."""
 
     @property
     def topic(self) -> str:
@@ -122,6 +125,10 @@ class ScampMembership:
             self._directory.withdraw(self.topic)
         self._community.view.clear()
         self._community.holders.clear()
+
+    def reconfigure(self, c: float) -> None:
+        self._wants_more = self._wants_more or c > self._config.margin
+        self._config = self._community.config = replace(self._config, margin=c)
 
     def receive(self, sender: Contact, message: object) -> None:
         reaction = self._reactions.get(type(message))
@@ -166,10 +173,12 @@ class ScampMembership:
             # The welcome makes one more arc, unless the contact is held already, as in small communities.
             arcs_by_welcome = 1 - wanted / max(community.size - 1, 1)
             self._joining.begin(self._at_random(wanted - arcs_by_welcome))
-        elif holders < TOO_FEW * wanted:
+        elif holders < (wanted if self._wants_more else TOO_FEW * wanted):
             if self._may_retry(now):
+                self._wants_more = False
                 self._joining.begin(self._at_random(wanted - holders))
         else:
+            self._wants_more = False
             self._is_content()
 
     def _at_random(self, copies: float) -> int:

@@ -13,6 +13,7 @@ next drawing. Sends one `Drawn` and one `Confirm` per table entry and drawing, a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from overlay.contact import Contact, PeerId
@@ -103,6 +104,12 @@ class StructuredMembership:
         self._members.clear()
         self._holders.clear()
         self._table = ()
+
+    def reconfigure(self, c: float) -> None:
+        is_raised = c > self._config.c
+        self._config = replace(self._config, c=c)
+        if is_raised and self._is_running:
+            self._draw()
 
     def receive(self, sender: Contact, message: object) -> None:
         reaction = self._reactions.get(type(message))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
 from overlay.membership.interface import Found, Membership, MembershipListener
@@ -134,6 +135,9 @@ class OracleMembership:
 
     def receive(self, sender: Contact, message: object) -> None:
         raise AssertionError("this membership service has no messages")
+
+    def reconfigure(self, c: float) -> None:
+        self._parameters = replace(self._parameters, c=c)
 
     def suspect(self, peer: PeerId) -> None:
         gone = self._table.pop(peer, None)

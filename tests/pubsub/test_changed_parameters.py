@@ -1,0 +1,61 @@
+"""Parameters that are changed while a node runs take effect in its communities."""
+
+from __future__ import annotations
+
+import asyncio
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from overlay.errors import UsageError
+from pubsub import Node, Parameters
+from pubsub.camcast.lazy_gossip import LazyGossip
+from tests.pubsub.playground import MODES, Playground, play
+
+MEMBERS = 18
+
+
+def mean_table(nodes: list[Node]) -> float:
+    return fmean(len(node.status()["communities"]["/a"]["table"]) for node in nodes)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_topic_tables_grow_when_c_is_raised(mode: str) -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", MEMBERS)
+        await asyncio.sleep(20)
+        before = mean_table(p.nodes)
+        for node in p.nodes:
+            node.set_parameters("/a", Parameters(c=12))
+        await asyncio.sleep(40)
+        assert before < 11  # ln 18 + 5 is 7.9
+        assert mean_table(p.nodes) > 13  # ln 18 + 12 is 14.9
+
+    play(51, main, mode)
+
+
+def test_what_is_kept_for_others_follows_the_parameters() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 2)
+        node = p.nodes[0]
+        lazy = node._process.communities["/a"]._dissemination
+        assert isinstance(lazy, LazyGossip)
+        for keep_bytes, least, most in ((0, 1, 2), (1_000_000, 5, 10)):
+            node.set_parameters("/a", Parameters(keep_bytes=keep_bytes))
+            for _ in range(5):
+                await node.publish("/a", bytes(100), wait="acked")
+                await asyncio.sleep(1)
+            assert least <= len(lazy._kept) <= most
+
+    play(52, main)
+
+
+@pytest.mark.parametrize("wrong", [None, {"c": 7}, 12])
+def test_what_are_no_parameters_is_refused(wrong: Any) -> None:
+    async def main(p: Playground) -> None:
+        node, _ = await p.subscriber("/a")
+        with pytest.raises(UsageError, match="no Parameters"):
+            node.set_parameters("/a", wrong)
+
+    play(53, main)
