@@ -31,10 +31,16 @@ def as_json(event: Event) -> str:
 
 
 def plain_line(topic: str, data: Any) -> str:
-    """The data of a topic for people to read; what would move the cursor is escaped."""
+    """The data of a topic for people to read."""
     text = data if isinstance(data, str) else json.dumps(as_json_data(data), ensure_ascii=False)
-    line = f"{topic}  {text}"
-    return line if line.isprintable() else "".join(map(_visible, line))
+    return visible(f"{topic}  {text}")
+
+
+def visible(text: str) -> str:
+    """The text as one line that does nothing to a terminal: what is not printable is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
@@ -61,7 +67,3 @@ def as_json_data(value: Any) -> Any:
 
 def _key(key: Any) -> str:
     return key.hex() if isinstance(key, bytes) else str(key)
-
-
-def _visible(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]

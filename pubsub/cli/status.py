@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
 from overlay.contact import Address
+from overlay.errors import NetworkError
 from pubsub.cli.options import add_command as add
+from pubsub.cli.output import visible
 
 
 def add_command(commands: Any) -> None:
@@ -27,15 +28,24 @@ def add_command(commands: Any) -> None:
 
 def show_status(arguments: argparse.Namespace) -> int:
     address = Address.parse(arguments.address)
+    status = _ask(address)
+    try:
+        text = _plain(status)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise NetworkError(f"what answers at {address} is no node: it has no status") from None
+    print(json.dumps(status) if arguments.json else text, flush=True)
+    return 0
+
+
+def _ask(address: Address) -> Any:
+    """What is said at `/status`, which may be anything; `NetworkError` when it is not even JSON."""
     try:
         with urllib.request.urlopen(f"http://{address}/status", timeout=5) as answer:
-            status = json.load(answer)
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        print(f"no node answers at {address}: {reason}", file=sys.stderr)
-        return 1
-    print(json.dumps(status, ensure_ascii=False) if arguments.json else _plain(status))
-    return 0
+            return json.load(answer)
+    except (OSError, HTTPException, ValueError, RecursionError) as error:
+        # The text may be what something that is no node has said.
+        reason = visible(str(getattr(error, "reason", error)).strip())
+        raise NetworkError(f"no node answers at {address}: {reason}") from None
 
 
 def _plain(status: dict[str, Any]) -> str:
@@ -52,4 +62,4 @@ def _plain(status: dict[str, Any]) -> str:
             lines += [f"{name}[{label}]  {count}" for label, count in sorted(value.items())]
         elif value:
             lines.append(f"{name}  {value:g}")
-    return "\n".join(lines)
+    return "\n".join(map(visible, lines))

@@ -1,0 +1,86 @@
+"""`camcast status` where something else than a node answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from bench.cli import main
+from overlay.contact import Address
+
+NODE = {"id": "ab" * 20, "address": "127.0.0.1:4000", "mode": "structured"}
+
+
+def response(body: bytes) -> bytes:
+    return b"HTTP/1.0 200 OK\r\n\r\n" + body
+
+
+def as_response(value: Any) -> bytes:
+    return response(json.dumps(value).encode())
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[Address]:
+    """Something that gives everybody this answer, whatever the question."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield Address(*server.getsockname())
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", "no node answers at"),
+        (b"", "no node answers at"),
+        (b"HTTP/1.0 404 Not\x1b[2J Found\r\n\r\n", "no node answers at"),
+        (response(b"hello"), "no node answers at"),
+        (response(b"\xff"), "no node answers at"),
+        (response(b"[" * 200_000), "no node answers at"),
+        (as_response({"a": 1}), "is no node"),
+        (as_response([1]), "is no node"),
+        (as_response({**NODE, "communities": 5, "counters": {}}), "is no node"),
+        (as_response({**NODE, "communities": {"/a": {}}, "counters": {}}), "is no node"),
+        (as_response({**NODE, "communities": {}, "counters": {"x": "y"}}), "is no node"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_what_is_no_node_is_said_to_be_none(
+    answer: bytes, words: str, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(answer) as address:
+        assert main(["status", str(address), *more]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert str(address) in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+    assert captured.err.strip().isprintable()
+
+
+def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    community = {"size": 3.2, "table": [1, 2], "subscriptions": 1, "super_tables": {"/": [1]}}
+    status = {**NODE, "communities": {"/a": community}, "counters": {"sent": 2, "lost": {"x": 1}}}
+    with answering(as_response(status)) as address:
+        assert main(["status", str(address)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "node abababab on 127.0.0.1:4000, mode structured",
+        "/a  about 3 members, 2 known, 1 subscriptions",
+        "  linked to / by 1 processes",
+        "lost[x]  1",
+        "sent  2",
+    ]
