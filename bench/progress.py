@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
-from bench.spark.execute import Progress
+from bench.spark.watch import Progress
 
 SECONDS_BETWEEN_LINES = 15.0
 """Where the output is no terminal: a log needs no line a second."""

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from bench.experiment import Experiment
 from bench.micro.measurement import Measurement
-from bench.spark.execute import Progress, execute, run_one
+from bench.spark.execute import execute
+from bench.spark.executor import run_one
 from bench.spark.session import spark_session
+from bench.spark.watch import Progress
 from bench.store import ResultStore
 from bench.suites.grid import distinct, expand
 from bench.suites.settings import SIMULATED

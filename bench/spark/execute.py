@@ -9,22 +9,20 @@ no core waits for the last task of a job.
 
 from __future__ import annotations
 
-import threading
-import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.cost import estimated_seconds
 from bench.experiment import Experiment
-from bench.results import error_row, rows, schema
+from bench.results import schema
+from bench.spark.executor import error_batch, run_rows
+from bench.spark.watch import Progress, Watch
 from bench.store import ResultStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LONG_ROW_SECONDS = 2.0
 """A row expected to take longer than this is a task of its own."""
@@ -39,17 +37,6 @@ class Job:
 
     experiments: tuple[Experiment, ...]
     tasks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run has come; failed rows count as done."""
-
-    done: int
-    running: int
-    failed: int
-    total: int
-    seconds_left: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +80,7 @@ def execute(
     finished = store.finished_ids(spark)
     todo = [e for e in experiments if e.id not in finished]
     cores = max(1, spark.sparkContext.defaultParallelism)
-    watch = _Watch(spark, total=len(experiments), done=len(experiments) - len(todo), report=report)
+    watch = Watch(spark, total=len(experiments), done=len(experiments) - len(todo), report=report)
     watch.expect(sum(estimated_seconds(e) for e in todo))
     failures: list[Failure] = []
     with watch, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
@@ -103,13 +90,13 @@ def execute(
 
 
 def _collect(
-    futures: Iterable[Future[tuple[Job, list[Failure]]]], watch: _Watch, failures: list[Failure]
+    futures: Iterable[Future[tuple[Job, list[Failure]]]], watch: Watch, failures: list[Failure]
 ) -> None:
     try:
         for future in futures:
             job, failed = future.result()
             failures += failed
-            watch.finished(job, len(failed))
+            watch.finished(job.experiments, len(failed))
     except BaseException:
         for future in futures:
             future.cancel()
@@ -117,88 +104,64 @@ def _collect(
 
 
 def _run_job(spark: SparkSession, job: Job, store: ResultStore) -> tuple[Job, list[Failure]]:
-    import pyarrow as pa
-
-    grid = pa.table({"experiment": [experiment.as_json() for experiment in job.experiments]})
-    # One partition dealt round robin over `tasks`: row i goes to task i mod tasks.
-    dealt = spark.createDataFrame(grid).coalesce(1).repartition(job.tasks)
-    results = dealt.mapInArrow(run_rows, _spark_schema())
-    failed = store.append(results)
-    by_id = {experiment.id: experiment for experiment in job.experiments}
-    return job, [Failure(by_id[identifier], error) for identifier, error in failed]
+    return job, _run(spark, job.experiments, job.tasks, store)
 
 
-def run_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: run each row; a row that raises becomes an error row."""
-    import pyarrow as pa
+def _run(
+    spark: SparkSession, experiments: Sequence[Experiment], tasks: int, store: ResultStore
+) -> list[Failure]:
+    """Run experiments and keep their results, or keep for one whose process dies that it did.
 
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            found = run_one(Experiment.from_json(text))
-            yield pa.RecordBatch.from_pylist(found, schema=schema().remove_metadata())
+    A process that dies takes with it all that is committed together: so each half is run again by itself,
+    down to the one that dies.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
-
-def run_one(experiment: Experiment) -> list[dict[str, Any]]:
-    """The result rows of one experiment; never raises."""
-    from bench import tiers
-
-    began = time.perf_counter()
+    results = deal(spark, experiments, tasks).mapInArrow(run_rows, _spark_schema())
     try:
-        return rows(experiment, tiers.run(experiment), time.perf_counter() - began)
-    except Exception:
-        return [error_row(experiment, traceback.format_exc(limit=-4).strip())]
+        failed = store.append(results)
+    except (Py4JJavaError, PySparkException) as error:
+        if spark.sparkContext._jsc.sc().isStopped():
+            raise
+        if len(experiments) == 1:
+            return [_give_up(spark, experiments[0], f"Spark gave up: {_reason(error)}", store)]
+        half = len(experiments) // 2
+        return [
+            failure
+            for part in (experiments[:half], experiments[half:])
+            for failure in _run(spark, part, min(tasks, len(part)), store)
+        ]
+    by_id = {experiment.id: experiment for experiment in experiments}
+    return [Failure(by_id[identifier], error) for identifier, error in failed]
+
+
+def deal(spark: SparkSession, experiments: Sequence[Experiment], tasks: int) -> DataFrame:
+    """The experiments as JSON, dealt round robin: each of `tasks` partitions gets every `tasks`-th."""
+    import pyarrow as pa
+
+    grid = pa.table({"experiment": [experiment.as_json() for experiment in experiments]})
+    return spark.createDataFrame(grid).coalesce(1).repartition(tasks)
+
+
+def _give_up(
+    spark: SparkSession, experiment: Experiment, error: str, store: ResultStore
+) -> Failure:
+    import pyarrow as pa
+
+    row = pa.Table.from_batches([error_batch(experiment, error)])
+    store.append(spark.createDataFrame(row, _spark_schema()))
+    return Failure(experiment, error)
+
+
+def _reason(error: Exception) -> str:
+    """Of the pages that Spark says, the line that tells most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if "Python worker" in line or "ExecutorLost" in line]
+    return (told or lines or [type(error).__name__])[0]
 
 
 def _spark_schema() -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema())
-
-
-class _Watch:
-    """Reports progress once a second from a thread of its own while a grid runs."""
-
-    def __init__(
-        self, spark: SparkSession, total: int, done: int, report: Callable[[Progress], None]
-    ) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
-        self._report = report
-        self._total = total
-        self._done = done
-        self._failed = 0
-        self._cost_left = self._cost_done = 0.0
-        self._began = time.monotonic()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="progress", daemon=True)
-
-    def expect(self, cost: float) -> None:
-        self._cost_left = cost
-
-    def finished(self, job: Job, failed: int) -> None:
-        cost = sum(estimated_seconds(experiment) for experiment in job.experiments)
-        self._cost_left -= cost
-        self._cost_done += cost
-        self._done += len(job.experiments)
-        self._failed += failed
-
-    def __enter__(self) -> _Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._report(self._progress(running=0))
-
-    def _poll(self) -> None:
-        while not self._stop.wait(1.0):
-            running = 0
-            for stage in self._tracker.getActiveStageIds():
-                info = self._tracker.getStageInfo(stage)
-                running += info.numActiveTasks if info else 0
-            self._report(self._progress(running))
-
-    def _progress(self, running: int) -> Progress:
-        rate = self._cost_done / max(1e-9, time.monotonic() - self._began)
-        left = max(0.0, self._cost_left) / rate if rate else None
-        return Progress(self._done, running, self._failed, self._total, left)

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as parquet
 
 from bench.experiment import Experiment
-from bench.spark.execute import run_one
+from bench.spark.executor import run_one
 from bench.suites import expand
 from bench.suites.grid import distinct
 
@@ -29,7 +29,7 @@ def stored(results: Path) -> list[dict[str, Any]]:
 
 
 def by_a_plain_loop(experiments: tuple[Experiment, ...]) -> list[dict[str, Any]]:
-    return in_order([row for experiment in experiments for row in run_one(experiment)])
+    return in_order([row for experiment in experiments for row in run_one(experiment).to_pylist()])
 
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.spark.execute import Progress, execute
+from bench.results import CommunityResult
+from bench.spark import execute as execute_module
+from bench.spark.execute import execute
+from bench.spark.executor import run_one, run_rows
+from bench.spark.watch import Progress
 from bench.store import ResultStore, StoreError
 from tests.bench.spark.grids import by_a_plain_loop, grid, stored
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
@@ -67,10 +75,12 @@ def test_a_row_that_fails_is_named_with_its_seed_and_does_not_sink_the_rest(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     store = ResultStore(tmp_path / "out").open()
-    impossible = dataclasses.replace(grid()[0], protocol="pmcast", seed=4711)
+    impossible = dataclasses.replace(
+        grid()[0], tier="live", mode="structured", loss=0.1, failed=0.0, seed=4711
+    )
     [failure] = execute(spark, (impossible, *grid()), store, silent)
     assert failure.experiment == impossible
-    assert "no formula for pmcast" in failure.error
+    assert "the live tier loses nothing" in failure.error
     rows = stored(store.results)
     assert [row["seed"] for row in rows if row["error"]] == [4711]
     assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
@@ -79,3 +89,43 @@ def test_a_row_that_fails_is_named_with_its_seed_and_does_not_sink_the_rest(
         impossible
     ]
     assert len([row for row in stored(store.results) if not row["error"]]) == 36
+
+
+def test_a_result_that_does_not_fit_the_schema_fails_its_row_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strange = CommunityResult(
+        repetition=0,
+        community=0,
+        processes=5,
+        alive=5,
+        reached="many",  # type: ignore[arg-type]
+        everyone=None,
+    )
+    monkeypatch.setattr("bench.tiers.run", lambda experiment: [(experiment, [strange])])
+    [row] = run_one(grid()[0]).to_pylist()
+    assert "ArrowInvalid" in row["error"]
+    assert row["seed"] == grid()[0].seed
+
+
+def test_a_row_whose_process_dies_is_named_with_its_seed_and_does_not_sink_the_rest(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadly = dataclasses.replace(grid()[0], seed=4711)
+
+    def run_or_die(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if deadly.as_json() in batch.column(0).to_pylist():
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from run_rows([batch])
+
+    monkeypatch.setattr(execute_module, "run_rows", run_or_die)
+    store = ResultStore(tmp_path / "out").open()
+    seen: list[Progress] = []
+    [failure] = execute(spark, (*grid(), deadly), store, seen.append)
+    assert failure.experiment == deadly
+    assert "Python worker exited unexpectedly" in failure.error
+    rows = stored(store.results)
+    assert [row["seed"] for row in rows if row["error"]] == [4711]
+    assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
+    assert (seen[-1].done, seen[-1].failed, seen[-1].total) == (13, 1, 13)
