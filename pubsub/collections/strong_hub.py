@@ -62,6 +62,7 @@ class StrongHub:
         self.log: Any = None
         self._collections = collections
         self._wishes = Wishes(own=False)
+        self._giving = asyncio.Lock()
         self._adding = asyncio.Lock()
         self._change = asyncio.Event()
         """Set whenever something may be so that an addition waits for."""
@@ -82,6 +83,7 @@ class StrongHub:
             self._tell_taken,
             asyncio.get_running_loop().time,
             call_later,
+            on_room=self._change.set,
             count=collections.drops.add,
         )
         self._order = TotalOrder(
@@ -117,7 +119,7 @@ class StrongHub:
         self._participants_changed()
 
     async def leave(self) -> None:
-        """Leave the topic; offers and answers have a moment to arrive, and additions that wait are refused."""
+        """Leave the topic; offers and answers have a moment to arrive, additions that wait are refused."""
         self._is_left = True
         self._change.set()
         self._order.close()
@@ -160,16 +162,22 @@ class StrongHub:
     # Publishing.
 
     async def add(self, topic: str, data: Any, packed: bytes) -> None:
-        """Publish an element of this topic or of a subtopic to all who want it; `ClosedError` when the topic
-        is left before."""
-        is_own = topic == self.topic
+        """Publish an element of this topic or of a subtopic to all who want it. Waits while too many elements
+        are to be taken; `ClosedError` when the topic is left before."""
+        if topic == self.topic:
+            async with self._giving:
+                await self._until(lambda: not self._sharing.is_full)
+                await self._give(topic, data, packed)
+        else:
+            async with self._adding:
+                if self._is_ordering or self._is_wanted(False, data):
+                    await self._broadcast(topic, data, packed)
+
+    async def _give(self, topic: str, data: Any, packed: bytes) -> None:
         async with self._adding:
-            if is_own:
-                number = await self._broadcast(topic, data, packed)
-                gift = (self._strong.me, self._strong.life, number)
-                self._sharing.added(gift, topic, packed, data)
-            elif self._is_ordering or self._is_wanted(is_own, data):
-                await self._broadcast(topic, data, packed)
+            number = await self._broadcast(topic, data, packed)
+            gift = (self._strong.me, self._strong.life, number)
+            self._sharing.added(gift, topic, packed, data)
 
     async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
         await self._until(lambda: not self._is_ordering or self._order.is_settled)

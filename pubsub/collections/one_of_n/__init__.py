@@ -10,9 +10,9 @@ publisher is not in, they agree on which of them gives it away instead (`heirs`)
 What is promised: an element that is added while somebody asks is taken exactly once, as long as its
 publisher or one of those with a spare copy lives, and nobody who lives is taken for gone; whoever crashes
 with it in hand may have worked on it. Across a partition an element may be taken on both sides. Elements
-wait while all takers have their hands full or are away, `most_waiting` of them at each giver, the oldest
-being dropped and counted; none waits that is added while nobody asks. One that was given
-back `most_attempts` times is dropped and counted.
+wait while all takers have their hands full or are away; when `most_waiting` of a giver's are not taken,
+its publisher waits. None is given that is added while nobody asks. One that was given back `most_attempts`
+times is dropped and counted.
 """
 
 from pubsub.collections.one_of_n.config import OneOfNConfig

@@ -13,7 +13,7 @@ class OneOfNConfig:
     """Elements of one giver that a taker may have in hand."""
 
     most_waiting: int = 10_000
-    """Elements that wait at a giver."""
+    """Elements at a giver that are not taken yet; its publisher waits before it adds more."""
 
     most_attempts: int = 8
     """How often an element may be given back."""

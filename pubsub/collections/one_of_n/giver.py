@@ -36,13 +36,16 @@ class Giver:
         on_taken: Callable[[Gift], None],
         call_later: Callable[[float, Callable[[], None]], Timer],
         config: OneOfNConfig,
+        on_room: Callable[[], None],
         count: Callable[[str], None],
     ) -> None:
-        """`count` is told the reason of each gift that is dropped."""
+        """`on_room` is called when it is not full any more, and `count` is told the reason of each gift that
+        is dropped."""
         self._send = send
         self._on_taken = on_taken
         self._call_later = call_later
         self._config = config
+        self._on_room = on_room
         self._count = count
         self._items: dict[Gift, _Item] = {}
         """The oldest first."""
@@ -70,6 +73,11 @@ class Giver:
         return len(self._waiting)
 
     @property
+    def is_full(self) -> bool:
+        """Whether there is no room for more; what is adopted all the same is not dropped."""
+        return len(self._items) >= self._config.most_waiting
+
+    @property
     def takers(self) -> list[PeerId]:
         """Those in the view."""
         return list(self._takers)
@@ -91,8 +99,6 @@ class Giver:
         self._items[gift] = _Item(self._places, Offer(gift, topic, packed), data)
         self._waiting.append((self._places, gift))
         self._give()
-        if len(self._items) > self._config.most_waiting:
-            self._drop(next(iter(self._items.values())), "nobody_took_it")
 
     def disown(self, gifts: Sequence[Gift]) -> None:
         """Somebody else gives these away again; those in somebody's hand stay until answered."""
@@ -121,7 +127,7 @@ class Giver:
             item.given_back_by[sender] = None
             item.attempts += 1
             if item.attempts >= self._config.most_attempts:
-                self._drop(item, "given_back")
+                self._drop(item)
             elif self._timer is None:
                 self._timer = self._call_later(self._config.try_again, self._try_again)
         self._give()
@@ -185,10 +191,13 @@ class Giver:
     def _remove(self, item: _Item) -> None:
         self._release(item)
         self._waiting.remove((item.place, item.offer.gift))
+        was_full = self.is_full
         del self._items[item.offer.gift]
+        if was_full and not self.is_full:
+            self._on_room()
 
-    def _drop(self, item: _Item, reason: str) -> None:
+    def _drop(self, item: _Item) -> None:
         """Nobody shall be offered it again: for the others it counts as taken."""
         self._remove(item)
-        self._count(reason)
+        self._count("given_back")
         self._on_taken(item.offer.gift)

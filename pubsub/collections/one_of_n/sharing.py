@@ -29,15 +29,17 @@ class Sharing:
         now: Callable[[], float],
         call_later: Callable[[float, Callable[[], None]], Timer],
         config: OneOfNConfig | None = None,
+        on_room: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`tell_taken` broadcasts reliably, to all who take and to the publisher, that a gift is taken;
-        each of them, this one too, then calls `taken`."""
+        each of them, this one too, then calls `taken`. `on_room` is called when `is_full` may have ended."""
         self.config = config or OneOfNConfig()
         self._me = me
         self._tell_taken = tell_taken
+        self._on_room = on_room
         self._count = count
-        self.giver = Giver(send, tell_taken, call_later, self.config, count)
+        self.giver = Giver(send, tell_taken, call_later, self.config, on_room, count)
         self.hands = Hands(
             send,
             deliver,
@@ -66,6 +68,7 @@ class Sharing:
         self._is_asked = is_asked
         self.hands.present_are(members)
         self.giver.takers_are(takers)
+        self._on_room()
 
     def unstable(self) -> None:
         self.heirs.unstable()
@@ -80,6 +83,11 @@ class Sharing:
         self.heirs.close()
 
     # Elements.
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a publisher is to wait before it adds more; never while nobody asks."""
+        return self._is_asked and self.giver.is_full
 
     def added(self, gift: Gift, topic: str, packed: bytes, data: Any) -> None:
         """This participant has published an element."""

@@ -148,9 +148,14 @@ class Desk:
             self.taken.append,
             self._call_later,
             OneOfNConfig(**config),
+            self._room,
             self.dropped.append,
         )
+        self.rooms = 0
         self._number = 0
+
+    def _room(self) -> None:
+        self.rooms += 1
 
     def _call_later(self, delay: float, action: Callable[[], None]) -> Timer:
         self.later = action
@@ -228,12 +233,23 @@ def test_what_one_gave_back_and_another_crashed_with_is_offered_to_the_first_aga
     assert desk.receivers() == [first, other, first]
 
 
-def test_the_oldest_goes_when_too_much_waits() -> None:
-    desk = Desk(most_waiting=3)
-    for _ in range(5):
+def test_a_giver_is_full_until_one_is_taken_and_drops_nothing() -> None:
+    desk = Desk(most_waiting=3, in_hand=1)
+    desk.giver.takers_are([Taker(A)])
+    for _ in range(2):
         desk.add()
-    assert desk.giver.waiting == 3
-    assert desk.dropped == ["nobody_took_it"] * 2
+    assert not desk.giver.is_full
+    for _ in range(2):
+        desk.add()
+    assert desk.giver.is_full
+    desk.giver.answered(A, Answer(gift(1), True))
+    assert desk.giver.is_full
+    assert not desk.rooms
+    desk.giver.answered(A, Answer(gift(2), True))
+    assert not desk.giver.is_full
+    assert desk.rooms == 1
+    assert len(desk.giver) == 2
+    assert not desk.dropped
 
 
 def test_an_answer_about_another_gift_or_from_a_stranger_changes_nothing() -> None:

@@ -11,6 +11,7 @@ import pytest
 from overlay.errors import ClosedError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.collections import DAC, DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
+from pubsub.collections.one_of_n import OneOfNConfig
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/EPFL/DSC"
@@ -95,11 +96,9 @@ def test_what_is_added_through_other_strong_classes_is_ordered_too(seed: int) ->
 
 def test_an_addition_that_waits_for_a_stable_view_ends_with_the_collection(seed: int) -> None:
     async def main(company: Company) -> None:
-        bag, _, fallen = await company.several(3, DASortedBag, TOPIC)
-        company.crash(fallen)
+        bag, _ = await company.several(2, DASortedBag, TOPIC)
         assert bag._hub is not None
-        while bag._hub._order.is_settled:
-            await asyncio.sleep(0.01)
+        bag._hub._view_changed(bag._hub._strong.view)
         adding = [asyncio.ensure_future(bag.add(number)) for number in range(3)]
         await asyncio.sleep(0)
         await bag.close()
@@ -241,5 +240,58 @@ def test_what_a_crashed_publisher_had_not_handed_over_is_taken_too(seed: int) ->
         company.crash(publisher)
         await asyncio.sleep(FAILURE_SECONDS + 100)
         assert Counter(done) == Counter(range(30))
+
+    stage(seed, main)
+
+
+def test_adding_waits_while_too_much_is_not_taken(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, taker = await company.several(2, DAStrongBag, TOPIC, keep=0)
+        hub = publisher._hub
+        assert hub is not None
+        hub._sharing.giver._config = OneOfNConfig(most_waiting=20, in_hand=2)
+        done: list[Any] = []
+        may_go_on = asyncio.Event()
+
+        async def work(element: Element) -> None:
+            await may_go_on.wait()
+            done.append(element.data[1])
+
+        interest = await taker.remove(work)
+        await asyncio.sleep(2)
+        adding = asyncio.ensure_future(add_all(publisher, "job", 100))
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert not adding.done()
+        assert len(hub._sharing.giver) == 20
+        may_go_on.set()
+        await adding
+        await asyncio.sleep(20)
+        assert sorted(done) == list(range(100))
+
+    stage(seed, main)
+
+
+def test_adding_that_waits_for_takers_goes_on_without_them_and_ends_with_the_collection(
+    seed: int,
+) -> None:
+    async def main(company: Company) -> None:
+        publisher, taker = await company.several(2, DAStrongBag, TOPIC, keep=0)
+        hub = publisher._hub
+        assert hub is not None
+        hub._sharing.giver._config = OneOfNConfig(most_waiting=20, in_hand=2)
+        interest = await taker.remove()
+        await asyncio.sleep(2)
+        adding = asyncio.ensure_future(add_all(publisher, "job", 100))
+        await asyncio.sleep(5)
+        assert not adding.done()
+        await taker.clear(interest)
+        await adding
+        await taker.remove()
+        await asyncio.sleep(2)
+        adding = asyncio.ensure_future(publisher.add("one more"))
+        await asyncio.sleep(5)
+        await publisher.close()
+        with pytest.raises(ClosedError):
+            await asyncio.wait_for(adding, FAILURE_SECONDS)
 
     stage(seed, main)
