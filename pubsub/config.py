@@ -100,7 +100,7 @@ class NodeConfig:
 
     def __post_init__(self) -> None:
         for name, (wanted, types) in _WANTED.items():
-            _check_type(name, getattr(self, name), wanted, types)
+            check_type(name, getattr(self, name), wanted, types)
         self._check_choices()
         for name in ("listen", "advertise"):
             if getattr(self, name) is not None:
@@ -115,7 +115,7 @@ class NodeConfig:
         self._check_mode()
         for topic, parameters in self.topic_parameters.items():
             check_topic_name(topic)
-            _check_type(f"topic_parameters of {topic}", parameters, "Parameters", (Parameters,))
+            check_type(f"topic_parameters of {topic}", parameters, "Parameters", (Parameters,))
         if not self.join_timeout > 0:
             raise ConfigurationError(
                 f"join_timeout must be more than 0 seconds, not {self.join_timeout}"
@@ -159,7 +159,8 @@ class NodeConfig:
         return self.topic_parameters.get(topic, self.parameters)
 
 
-def _check_type(name: str, value: Any, wanted: str, types: tuple[type, ...]) -> None:
+def check_type(name: str, value: Any, wanted: str, types: tuple[type, ...]) -> None:
+    """Raise `ConfigurationError` unless the setting has one of the types."""
     # True is an int to Python, and never a number that somebody meant.
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise ConfigurationError(f"{name} must be {wanted}, not {value!r}")
@@ -174,7 +175,7 @@ def _addresses(name: str, addresses: Any) -> tuple[str, ...]:
 
 
 def _address(name: str, address: Any) -> Address:
-    _check_type(name, address, _ADDRESS, (str,))
+    check_type(name, address, _ADDRESS, (str,))
     try:
         return Address.parse(address)
     except AddressError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,21 @@ from typing import Any
 from overlay.identity import Identity
 from overlay.seal import parse_key
 from pubsub.camcast.parameters import ParameterError, Parameters
-from pubsub.config import ConfigurationError, NodeConfig
+from pubsub.config import ConfigurationError, NodeConfig, check_type
+
+SETTINGS = frozenset(
+    {f.name for f in fields(NodeConfig)} - {"keys", "topic_parameters"}
+    | {"key_file", "topics", "gateway"}
+)
+"""What a file may say of a node."""
 
 
 def read_settings(path: str | Path) -> dict[str, Any]:
-    """The settings in a TOML file, ready for `NodeConfig`; `key_file` and `identity` name files.
+    """The settings in a TOML file, by name; `key-file` and `key_file` are the same one.
 
-    Tables: `[gateways]` with lists of addresses by topic, `[parameters]` for all communities and
-    `[topics."/soccer"]` for one.
+    Those of a node: the fields of `NodeConfig`, where `key_file` and `identity` name files. Tables:
+    `[gateways]` with lists of addresses by topic, `[parameters]` for all communities and `[topics."/soccer"]`
+    for one.
     """
     try:
         settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -26,19 +33,30 @@ def read_settings(path: str | Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from None
-    return settings
+    names = [name.replace("-", "_") for name in settings]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(f"{path} sets {name} twice")
+    return dict(zip(names, settings.values(), strict=True))
 
 
-def config_from(settings: Mapping[str, Any]) -> NodeConfig:
-    """A node's configuration from settings as a file or the command line has them."""
-    known = {f.name for f in fields(NodeConfig)} - {"keys", "topic_parameters"}
-    known |= {"key_file", "topics"}
-    values = dict(settings)
-    unknown = sorted(values.keys() - known)
+def check_names(settings: Iterable[str], known: Collection[str]) -> None:
+    """Raise `ConfigurationError` for a setting that is not known."""
+    unknown = sorted(set(settings) - set(known))
     if unknown:
         raise ConfigurationError(
             f"there is no setting {unknown[0]!r}; known: {', '.join(sorted(known))}"
         )
+
+
+def config_from(settings: Mapping[str, Any]) -> NodeConfig:
+    """A node's configuration from settings as a file or the command line has them."""
+    check_names(settings, SETTINGS)
+    values = dict(settings)
+    if "gateway" in values:
+        if "gateways" in values:
+            raise ConfigurationError("gateway and gateways are two ways to say the same: keep one")
+        values["gateways"] = _gateways(values.pop("gateway"))
     if "key_file" in values:
         values["keys"] = read_keys(_path("key_file", values.pop("key_file")))
     if "identity" in values:
@@ -65,6 +83,20 @@ def read_keys(path: str | Path) -> tuple[bytes, ...]:
     if not lines:
         raise ConfigurationError(f"{path} holds no network key: `camcast key new` prints one")
     return tuple(parse_key(line) for line in lines)
+
+
+def _gateways(pairs: Any) -> dict[str, list[str]]:
+    """`/soccer=127.0.0.1:4000` as a topic and the address of one of its gateways."""
+    check_type("gateway", pairs, "a list of TOPIC=ADDRESS", (list,))
+    gateways: dict[str, list[str]] = {}
+    for pair in pairs:
+        topic, equals, address = str(pair).rpartition("=")
+        if not equals:
+            raise ConfigurationError(
+                f"gateway {pair!r}: write TOPIC=ADDRESS, as in /soccer=127.0.0.1:4000"
+            )
+        gateways.setdefault(topic, []).append(address)
+    return gateways
 
 
 def _path(name: str, value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from overlay.contact import Address
 from pubsub.archive.archive import Archive
 from pubsub.archive.store import Retention
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.runner import run
@@ -22,32 +23,38 @@ def add_command(commands: Any) -> None:
         "keep the events of topics on stable storage, and replay them",
         "camcast archive --topic /soccer --store sqlite:///events.db --bootstrap 127.0.0.1:4000",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--topic",
         metavar="TOPIC",
         nargs="+",
+        many=True,
         default=[],
         help="topics to manage, each with its subtopics; none: wait to be handed some",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--store",
         metavar="URL",
         default="sqlite:///events.db",
         help="sqlite:///FILE, file:///DIRECTORY or postgresql://... (default: sqlite:///events.db)",
     )
-    parser.add_argument("--max-age", type=float, metavar="SECONDS", help="forget older events")
-    parser.add_argument("--max-count", type=int, metavar="N", help="keep N events a topic")
-    parser.add_argument("--max-bytes", type=int, metavar="BYTES", help="keep so much a topic")
-    parser.add_argument(
+    add_option(parser, "--max-age", type=float, metavar="SECONDS", help="forget older events")
+    add_option(parser, "--max-count", type=int, metavar="N", help="keep N events a topic")
+    add_option(parser, "--max-bytes", type=int, metavar="BYTES", help="keep so much a topic")
+    add_flag(
+        parser,
         "--drop-unseen",
-        action="store_true",
         help="forget even what a durable subscriber has not had; it is told of the gap",
     )
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", help="serve /metrics (Prometheus) and /status (JSON)"
+    add_option(
+        parser,
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve /metrics (Prometheus) and /status (JSON)",
     )
-    add_node_options(parser)
-    parser.set_defaults(action=lambda arguments: run(keep(arguments)))
+    add_node_options(parser, only_options=True)
+    parser.set_defaults(action=lambda arguments: run(keep(with_file(arguments))))
 
 
 async def keep(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from overlay.errors import UsageError
 from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
+from pubsub.cli.file_options import add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, node_config
 from pubsub.cli.runner import run
@@ -24,33 +25,56 @@ def add_command(commands: Any) -> None:
         "serve light publishers and subscribers, together with other distributors",
         "camcast distributor --listen 127.0.0.1:4000 --service ticker --topic football=/soccer",
     )
-    add_node_options(parser)
-    parser.add_argument(
-        "--service", metavar="NAME", nargs="+", default=[], help="services to have from the start"
+    add_node_options(parser, only_options=True)
+    add_option(
+        parser,
+        "--service",
+        metavar="NAME",
+        nargs="+",
+        many=True,
+        default=[],
+        help="services to have from the start",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--topic",
         metavar="NAME=TOPIC",
         nargs="+",
+        many=True,
         default=[],
         help="services whose messages are the events of a topic",
     )
-    parser.add_argument("--group", default="main", help="the distributors to work with")
-    parser.add_argument(
-        "--upstream", metavar="GROUP", help="take the services' messages from another group"
+    add_option(parser, "--group", default="main", help="the distributors to work with")
+    add_option(
+        parser, "--upstream", metavar="GROUP", help="take the services' messages from another group"
     )
-    parser.add_argument(
-        "--buffer", metavar="MIB", type=int, default=64, help="memory for each service's messages"
+    _add_memory_options(parser)
+    parser.set_defaults(action=lambda arguments: run(serve(with_file(arguments))))
+
+
+def _add_memory_options(parser: argparse.ArgumentParser) -> None:
+    add_option(
+        parser,
+        "--buffer",
+        metavar="MIB",
+        type=int,
+        default=64,
+        help="memory for each service's messages",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--archive",
         metavar="STORE",
         help="keep messages for subscribers without gaps: sqlite:///FILE or file:///DIRECTORY",
     )
-    parser.add_argument(
-        "--archive-size", metavar="MIB", type=int, default=1024, help="of each service there"
+    add_option(
+        parser,
+        "--archive-size",
+        metavar="MIB",
+        type=int,
+        default=1024,
+        help="of each service there",
     )
-    parser.set_defaults(action=lambda arguments: run(serve(arguments)))
 
 
 async def serve(arguments: argparse.Namespace) -> int:

@@ -8,28 +8,34 @@ from typing import Literal
 
 from overlay.errors import UsageError
 from pubsub.archive.durable_subscription import Begin, DurableSubscription
+from pubsub.cli.file_options import add_option
 from pubsub.node import Node
 
 
 def add_durable_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--durable", metavar="NAME", help="have an archive keep for this name what it misses"
+    add_option(
+        parser,
+        "--durable",
+        metavar="NAME",
+        help="have an archive keep for this name what it misses",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--since",
         default="now",
         metavar="WHERE",
         help="where a new name begins: now, beginning, a sequence number, or a time such as "
         "2026-01-31T12:00 (default: now)",
     )
-    parser.add_argument(
+    add_option(
+        parser,
         "--delivery",
         choices=("ordered", "optimistic"),
         default="ordered",
         help="durable: once and in order, or as soon as possible (default: ordered)",
     )
-    parser.add_argument(
-        "--where", metavar="CONDITION", help="durable: only events for which this holds"
+    add_option(
+        parser, "--where", metavar="CONDITION", help="durable: only events for which this holds"
     )
 
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from overlay.contact import Address
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import as_json, plain
@@ -24,15 +25,24 @@ def add_command(commands: Any) -> None:
         "run a peer until it is stopped",
         "camcast node --listen 127.0.0.1:4000 --subscribe /soccer --metrics 127.0.0.1:9100",
     )
-    add_node_options(parser)
-    parser.add_argument(
-        "--subscribe", metavar="TOPIC", nargs="+", default=[], help="print these topics' events"
+    add_node_options(parser, only_options=True)
+    add_option(
+        parser,
+        "--subscribe",
+        metavar="TOPIC",
+        nargs="+",
+        many=True,
+        default=[],
+        help="print these topics' events",
     )
-    parser.add_argument("--json", action="store_true", help="print events as JSON lines")
-    parser.add_argument(
-        "--metrics", metavar="HOST:PORT", help="serve /metrics (Prometheus) and /status (JSON)"
+    add_flag(parser, "--json", help="print JSON lines")
+    add_option(
+        parser,
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve /metrics (Prometheus) and /status (JSON)",
     )
-    parser.set_defaults(action=lambda arguments: run(run_node(arguments)))
+    parser.set_defaults(action=lambda arguments: run(run_node(with_file(arguments))))
 
 
 async def run_node(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they meet a configuration file."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from pubsub.config import NodeConfig
-from pubsub.config_file import config_from, read_settings
+from pubsub.config_file import config_from
 from pubsub.node import Node
 
 _NODE_OPTIONS = (
@@ -14,6 +14,7 @@ _NODE_OPTIONS = (
     "advertise",
     "bootstrap",
     "mode",
+    "gateway",
     "links",
     "key_file",
     "identity",
@@ -31,15 +32,34 @@ def add_command(commands: Any, name: str, about: str, example: str) -> argparse.
     return parser
 
 
-def add_node_options(parser: argparse.ArgumentParser) -> None:
-    """What any command that runs a node takes; all of it may stand in the file of --config too."""
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with the same names")
+def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = False) -> None:
+    """What any command that runs a node takes; all of it may stand in the file of --config too.
+
+    A command that takes `only_options` may have several values after one of them; elsewhere these could not
+    be told from the command's own words, and the option is repeated.
+    """
+    several: dict[str, Any] = (
+        {"action": "extend", "nargs": "+"} if only_options else {"action": "append"}
+    )
+    parser.set_defaults(settings={})
+    parser.add_argument(
+        "--config", metavar="FILE", help="a TOML file with the same names; what is given here wins"
+    )
     parser.add_argument("--listen", metavar="HOST:PORT", help="default: 127.0.0.1:0, any free port")
     parser.add_argument("--advertise", metavar="HOST:PORT", help="what others call this node")
     parser.add_argument(
-        "--bootstrap", metavar="HOST:PORT", nargs="+", help="nodes of the network to join"
+        "--bootstrap",
+        metavar="HOST:PORT",
+        **several,
+        help="a node of the network to join; repeat it for more",
     )
     parser.add_argument("--mode", choices=("unstructured", "semi-structured", "structured"))
+    parser.add_argument(
+        "--gateway",
+        metavar="TOPIC=HOST:PORT",
+        **several,
+        help="mode unstructured: a member of the topic that is always there; repeat it for more",
+    )
     parser.add_argument("--links", choices=("channel", "datagram"), help="how events travel")
     parser.add_argument("--key-file", metavar="FILE", help="network keys, one a line")
     parser.add_argument("--identity", metavar="FILE", help="this node's key; made if missing")
@@ -52,11 +72,13 @@ def add_node_options(parser: argparse.ArgumentParser) -> None:
 
 def node_config(arguments: argparse.Namespace) -> NodeConfig:
     """The configuration file's settings, and over them those of the command line."""
-    settings = read_settings(arguments.config) if arguments.config else {}
+    settings = dict(arguments.settings)
     for name in _NODE_OPTIONS:
         value = getattr(arguments, name)
         if value is not None:
             settings[name] = value
+            if name == "gateway":
+                settings.pop("gateways", None)
     return config_from(settings)
 
 

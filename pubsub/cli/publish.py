@@ -9,6 +9,7 @@ from typing import Any
 
 from pubsub.archive.publishing import DEADLINE
 from pubsub.cli import standard_input
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.runner import run
@@ -29,18 +30,26 @@ def add_command(commands: Any) -> None:
         "data", nargs="?", default="-", help="JSON, or else text; - reads lines (default: -)"
     )
     add_node_options(parser)
-    parser.add_argument("--json", action="store_true", help="print receipts as JSON lines")
-    parser.add_argument(
-        "--durable", action="store_true", help="wait until an archive has it on stable storage"
+    add_flag(parser, "--json", help="print receipts as JSON lines")
+    add_flag(parser, "--durable", help="wait until an archive has it on stable storage")
+    add_option(
+        parser,
+        "--copies",
+        type=int,
+        default=1,
+        metavar="K",
+        help="durable: on K replicas (default: 1)",
     )
-    parser.add_argument(
-        "--copies", type=int, default=1, metavar="K", help="durable: on K replicas (default: 1)"
-    )
-    parser.add_argument(
-        "--deadline", type=float, default=DEADLINE, metavar="SECONDS", help="durable: give up after"
+    add_option(
+        parser,
+        "--deadline",
+        type=float,
+        default=DEADLINE,
+        metavar="SECONDS",
+        help="durable: give up after",
     )
     add_distributor_options(parser)
-    parser.set_defaults(action=lambda arguments: run(publish(arguments)))
+    parser.set_defaults(action=lambda arguments: run(publish(with_file(arguments))))
 
 
 async def publish(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from pubsub.cli.file_options import add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.progress_bar import ProgressBar, megabytes, receiving
@@ -24,15 +25,22 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("topic")
     parser.add_argument("directory")
-    parser.add_argument("--count", type=int, metavar="N", help="end after N files")
-    parser.add_argument(
-        "--durable", metavar="NAME", help="get archived files too, also those sent while away"
+    add_option(parser, "--count", type=int, metavar="N", help="end after N files")
+    add_option(
+        parser,
+        "--durable",
+        metavar="NAME",
+        help="get archived files too, also those sent while away",
     )
-    parser.add_argument(
-        "--since", choices=("now", "beginning"), default="now", help="where a new NAME begins"
+    add_option(
+        parser,
+        "--since",
+        choices=("now", "beginning"),
+        default="now",
+        help="where a new NAME begins",
     )
     add_node_options(parser)
-    parser.set_defaults(action=lambda arguments: run(receive(arguments)))
+    parser.set_defaults(action=lambda arguments: run(receive(with_file(arguments))))
 
 
 async def receive(arguments: argparse.Namespace) -> int:

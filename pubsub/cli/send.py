@@ -7,6 +7,7 @@ import asyncio
 import time
 from typing import Any
 
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.progress_bar import ProgressBar, megabytes, sending
@@ -23,14 +24,17 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("file")
     parser.add_argument("topic")
-    parser.add_argument(
-        "--receivers", type=int, default=1, metavar="N", help="end when N have it (default: 1)"
+    add_option(
+        parser,
+        "--receivers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="end when N have it (default: 1)",
     )
-    parser.add_argument(
-        "--durable", action="store_true", help="have an archive keep the file, and end when it does"
-    )
+    add_flag(parser, "--durable", help="have an archive keep the file, and end when it does")
     add_node_options(parser)
-    parser.set_defaults(action=lambda arguments: run(send(arguments)))
+    parser.set_defaults(action=lambda arguments: run(send(with_file(arguments))))
 
 
 async def send(arguments: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from pubsub.cli.durable import add_durable_options, durable_subscription
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import as_json, plain
@@ -26,13 +27,13 @@ def add_command(commands: Any) -> None:
         "topic", help="a topic, or a pattern such as /soccer/*; a service with --via distributors"
     )
     add_node_options(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON lines")
-    parser.add_argument("--order", choices=("none", "fifo"), default="none", help="by publisher")
-    parser.add_argument("--count", type=int, metavar="N", help="end after N events")
+    add_flag(parser, "--json", help="print JSON lines")
+    add_option(parser, "--order", choices=("none", "fifo"), default="none", help="by publisher")
+    add_option(parser, "--count", type=int, metavar="N", help="end after N events")
     add_durable_options(parser)
     add_distributor_options(parser)
-    parser.add_argument("--no-gap", action="store_true", help="via distributors: miss nothing")
-    parser.set_defaults(action=lambda arguments: run(print_events(arguments)))
+    add_flag(parser, "--no-gap", help="via distributors: miss nothing")
+    parser.set_defaults(action=lambda arguments: run(print_events(with_file(arguments))))
 
 
 async def print_events(arguments: argparse.Namespace) -> int:

@@ -8,22 +8,28 @@ from collections.abc import Callable
 from typing import Any
 
 from pubsub.cli import standard_input
+from pubsub.cli.file_options import add_option
 from pubsub.cli.options import node_config
 from pubsub.cli.output import json_line, plain_line
 from pubsub.distributors import Gap, GapError, Message, Publisher, Subscriber
 
 
 def add_distributor_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--via", choices=("overlay", "distributors"), default="overlay", help="default: overlay"
+    add_option(
+        parser,
+        "--via",
+        choices=("overlay", "distributors"),
+        default="overlay",
+        help="default: overlay",
     )
-    parser.add_argument("--group", default="main", help="via distributors: of this group")
-    parser.add_argument(
+    add_option(parser, "--group", default="main", help="via distributors: of this group")
+    add_option(
+        parser,
         "--distributors",
         metavar="HOST:PORT",
-        nargs="+",
+        many=True,
         default=[],
-        help="via distributors: their addresses, in place of --bootstrap",
+        help="via distributors: the address of one, in place of --bootstrap; repeat it for more",
     )
 
 

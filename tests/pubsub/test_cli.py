@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from bench.cli import main
-from pubsub.cli.options import node_config
-from pubsub.config import ConfigurationError
 from pubsub.config_file import config_from
 
 COMMANDS = ["node", "publish", "subscribe", "status", "demo", "key"]
@@ -74,51 +72,6 @@ def test_a_new_key_is_one_that_a_node_takes(
     assert [len(key) for key in config.keys] == [32]
 
 
-def test_a_configuration_file_takes_the_same_names_and_the_command_line_wins(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "node.toml"
-    file.write_text(
-        """
-        listen = "127.0.0.1:4000"
-        mode = "unstructured"
-        links = "datagram"
-        [gateways]
-        "/soccer" = ["127.0.0.1:4001"]
-        [parameters]
-        c = 4
-        [topics."/soccer"]
-        g = 9
-        """
-    )
-    arguments = _parse(["node", "--config", str(file), "--links", "channel"])
-    config = node_config(arguments)
-    assert (config.listen, config.mode, config.links) == (
-        "127.0.0.1:4000",
-        "unstructured",
-        "channel",
-    )
-    assert config.gateways == {"/soccer": ("127.0.0.1:4001",)}
-    soccer = config.parameters_of("/soccer")
-    assert (soccer.c, soccer.g, config.parameters_of("/chess").c) == (4, 9, 4)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("mode = ", "is no TOML"),
-        ("colour = 1", "no setting 'colour'"),
-        ("[parameters]\nq = 1", "no parameter 'q'"),
-        ("[parameters]\nc = -1", "c must be"),
-    ],
-)
-def test_a_wrong_configuration_file_is_said_to_be(tmp_path: Path, text: str, words: str) -> None:
-    file = tmp_path / "node.toml"
-    file.write_text(text)
-    with pytest.raises((ConfigurationError, ValueError), match=words):
-        node_config(_parse(["node", "--config", str(file)]))
-
-
 def test_the_demo_draws_who_received_what(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--mode", "unstructured"]) == 0
     drawn = capsys.readouterr().out
@@ -126,9 +79,3 @@ def test_the_demo_draws_who_received_what(capsys: pytest.CaptureFixture[str]) ->
     assert "/italy     ●●●●●●" in first
     assert "/france    ·····" in first
     assert "parasite events: 0" in drawn
-
-
-def _parse(arguments: list[str]):  # type: ignore[no-untyped-def]
-    from bench.cli import _parser
-
-    return _parser().parse_args(arguments)
