@@ -21,13 +21,16 @@ class JoinedTopic:
         self.community: Community
         self.subscriptions: list[Subscription] = []
         self.publishing = False
+        """An event was published, and publishing was not stopped since."""
+        self.waiting_publishers = 0
+        """Events that wait to be published: until it is joined, or there is room."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._drops = drops
         self._signed = signed
 
     @property
     def is_needed(self) -> bool:
-        return self.publishing or bool(self.subscriptions)
+        return self.publishing or self.waiting_publishers > 0 or bool(self.subscriptions)
 
     def become_ready(self) -> None:
         if not self.ready.done():

@@ -256,17 +256,10 @@ class Node:
         publishing: DurablePublishing | None = None
         if durable:
             publishing = await self._durable().publishers.open(topic, copies, deadline)
-        joined = self._topics.get(topic.name)
-        if joined is not None and joined.publishing:
-            joined_now: tuple[str, ...] = ()
-        else:
-            joined_now = () if joined is not None else (topic.name,)
-            joined = self._join(topic)
-            joined.publishing = True
-        if not joined.ready.done():
-            await self._ready(joined)
-        if self._has_blocking:
-            await self._wait_for_local_space(topic)
+        joined_now = () if topic.name in self._topics else (topic.name,)
+        joined = self._join(topic)
+        if not joined.publishing or not joined.ready.done() or self._has_blocking:
+            await self._wait_to_publish(joined, topic)
         receipt, gossip = self._disseminate(joined, topic, packed, upward, eager, joined_now)
         if publishing is not None:
             receipt.durable = publishing.add(gossip.body, gossip.signature, copies)
@@ -320,6 +313,22 @@ class Node:
         receipt.targets = len(spread.members)
         receipt.upward = len(spread.upward)
         return receipt, gossip
+
+    async def _wait_to_publish(self, joined: JoinedTopic, topic: Topic) -> None:
+        """Wait until the topic is joined, and for room; meanwhile nothing else makes this node leave it.
+
+        `ClosedError` when the node is closed meanwhile."""
+        joined.waiting_publishers += 1
+        try:
+            if not joined.ready.done():
+                await self._ready(joined)
+            if self._has_blocking:
+                await self._wait_for_local_space(topic)
+            self._attached()
+            joined.publishing = True
+        finally:
+            joined.waiting_publishers -= 1
+            self._leave_if_unneeded(joined)
 
     async def _wait_for_local_space(self, topic: Topic) -> None:
         """Wait for full subscriptions on this node that asked publishers to."""
@@ -398,5 +407,6 @@ class Node:
             raise
 
     def _leave_if_unneeded(self, joined: JoinedTopic) -> None:
-        if not joined.is_needed and self._topics.pop(joined.topic, None) is not None:
+        if not joined.is_needed and self._topics.get(joined.topic) is joined:
+            del self._topics[joined.topic]
             self._process.leave(joined.topic)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from overlay.errors import ClosedError, NetworkError
 from pubsub.event import DataError
 from tests.pubsub.playground import MODES, Playground, play, received
 
@@ -83,3 +84,66 @@ def test_who_waits_for_acknowledgements_does_not_wait_for_the_crashed(
         assert receipt.copies >= 1
 
     play(34, main, mode)
+
+
+def test_a_publisher_that_waits_for_room_when_its_node_closes_is_told() -> None:
+    async def main(p: Playground) -> None:
+        node, _ = await p.subscriber("/a", queue=1, overflow="block")
+        await node.publish("/a", 1)
+        waiting = asyncio.create_task(node.publish("/a", 2))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await node.close()
+        with pytest.raises(ClosedError):
+            await waiting
+
+    play(35, main)
+
+
+def test_an_event_that_waits_for_room_while_publishing_stops_goes_out_all_the_same() -> None:
+    async def main(p: Playground) -> None:
+        _, events = await p.subscriber("/a")
+        node, own = await p.subscriber("/", queue=1, overflow="block")
+        await node.publish("/a", 1)
+        waiting = asyncio.create_task(node.publish("/a", 2))
+        await asyncio.sleep(1)
+        await node.stop_publishing("/a")
+        await received(own, 1)
+        assert (await waiting).copies >= 1
+        assert [event.data for event in await received(events, 2)] == [1, 2]
+        await node.stop_publishing("/a")
+        assert list(node.status()["communities"]) == ["/"]
+
+    play(36, main, mode="structured")
+
+
+def test_a_first_event_that_is_given_up_leaves_no_trace_of_its_topic() -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node(join_timeout=0.5, gateways={"/a": ["127.9.9.9:1"]})
+        with pytest.raises(NetworkError, match="joining /a took more than"):
+            await node.publish("/a")
+        assert node.status()["communities"] == {}
+        first, second = (asyncio.create_task(node.publish("/a")) for _ in range(2))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await asyncio.sleep(0.1)
+        assert list(node.status()["communities"]) == ["/a"], "the second waits on"
+        second.cancel()
+        await asyncio.wait([first, second])
+        assert node.status()["communities"] == {}
+
+    play(37, main)
+
+
+def test_a_later_event_that_is_given_up_leaves_the_node_in_its_topic() -> None:
+    async def main(p: Playground) -> None:
+        node, own = await p.subscriber("/", queue=1, overflow="block")
+        await node.publish("/a", 1)
+        waiting = asyncio.create_task(node.publish("/a", 2))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert set(node.status()["communities"]) == {"/", "/a"}
+        assert len(own) == 1
+
+    play(38, main, mode="structured")
