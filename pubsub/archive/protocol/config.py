@@ -21,6 +21,14 @@ class DurableConfig:
     heartbeat: float = 1.0
     """A subscriber repeats its invoice, and a replica its sign of life, so often when nothing happens."""
 
+    skew: float = 1.0
+    """The clocks of replicas differ by so much at most. A subscriber whose archive fails within a moment of
+    its first registration begins so much earlier at another replica, so that nothing is missed."""
+
+    tombstones: float = 30 * 86400.0
+    """A name that was removed is remembered as such for so long; a replica that was away for longer may bring
+    it back."""
+
     listen: float = 0.3
     """How long answers to a discovery are waited for after the first, before the best one is chosen."""
 
@@ -29,6 +37,9 @@ class DurableConfig:
 
     buffer: int = 10_000
     """Events that a publisher keeps until they are safe; beyond, publishing waits."""
+
+    buffer_bytes: int = 64 * 1024 * 1024
+    """The most bytes of them, unless one event alone has more."""
 
     spare: int = 1_024
     """Events that a publisher keeps on though they are safe, until all of several replicas have them."""
@@ -53,11 +64,12 @@ class DurableConfig:
     """The most bytes of events in one message, unless one event alone has more."""
 
     def __post_init__(self) -> None:
-        for name in ("retry", "patience", "heartbeat", "listen", "grace"):
+        for name in ("retry", "patience", "heartbeat", "tombstones", "listen", "grace"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
         for name in (
             "buffer",
+            "buffer_bytes",
             "spare",
             "spare_bytes",
             "window",
@@ -68,6 +80,8 @@ class DurableConfig:
         ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        if not self.skew >= 0:
+            raise UsageError(f"skew={self.skew} must be 0 seconds or more")
         if self.patience <= self.heartbeat:
             raise UsageError(
                 f"patience={self.patience} must be more than heartbeat={self.heartbeat}, or everybody "

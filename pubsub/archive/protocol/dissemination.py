@@ -97,10 +97,17 @@ class Dissemination:
         done: int,
         matched_from: int,
         sync: int | None = None,
+        *,
+        registered: float,
+        began: float,
     ) -> None:
         self.name = name
         self.interest = interest
         self.epoch = epoch
+        self.registered = registered
+        """When, in seconds since 1970; a removal after this time removes it."""
+        self.began = began
+        """It has what was archived at this time or later."""
         self.done = done
         self.sync = done if sync is None else sync
         self.granted = self.sync

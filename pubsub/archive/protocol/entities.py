@@ -27,6 +27,7 @@ from pubsub.archive.protocol.messages import (
     Register,
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
+from pubsub.archive.protocol.tombstones import Tombstones, pack_times, unpack_time
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
     AdvanceSync,
@@ -45,6 +46,8 @@ MATCHED = "matched/"
 """Notes of the numbers up to which events are matched for an entity when they are read."""
 COVERED = "covered/"
 """Notes of what entities are done with according to other replicas."""
+REGISTERED = "registered/"
+"""Notes of when entities were registered, and from which archiving time on they have events."""
 MOST_ENTITIES = 100_000
 MOST_NAME_BYTES = 255
 
@@ -52,16 +55,27 @@ MOST_NAME_BYTES = 255
 class Entities:
     """All durable subscribers of one managed topic."""
 
-    def __init__(self, world: ArchiveWorld, inventory: Inventory, on_change: OnChange) -> None:
-        """`on_change`: an entity has been registered, removed, or its application got on."""
+    def __init__(
+        self,
+        world: ArchiveWorld,
+        inventory: Inventory,
+        on_change: OnChange,
+        on_gone: Callable[[str], None],
+    ) -> None:
+        """`on_change`: an entity has been registered, or its application got on. `on_gone`: a name has been
+        removed."""
         self._world = world
         self._inventory = inventory
         self._on_change = on_change
+        self._on_gone = on_gone
         self.notifier = Notifier(world, inventory, on_change)
         self.first_uncovered: Callable[[Frontier], int] = lambda covered: 0
         """The lowest number of an event that a frontier does not cover."""
         self.is_shared: Callable[[], bool] = lambda: False
         """Whether there are other replicas."""
+        self.is_open = True
+        """Whether subscribers are served; otherwise they are sent elsewhere."""
+        self.tombstones = Tombstones(world)
         self._registering: dict[str, None] = {}
         self.all: dict[str, Dissemination] = {}
         self._load()
@@ -69,7 +83,7 @@ class Entities:
     def _load(self) -> None:
         store, topic = self._world.store, self._world.topic
         matched, syncs = store.notes(topic, MATCHED), store.notes(topic, SYNC)
-        covered = store.notes(topic, COVERED)
+        covered, registered = store.notes(topic, COVERED), store.notes(topic, REGISTERED)
         for entity in store.entities(topic):
             try:
                 interest = Interest.unpack(entity.profiles.get(PROFILE, b""))
@@ -77,6 +91,7 @@ class Entities:
                 self._world.count_drop("unreadable_profile")
                 continue
             name = entity.name
+            times = registered.get(REGISTERED + name, b"")
             self.all[name] = Dissemination(
                 name,
                 interest,
@@ -84,6 +99,8 @@ class Entities:
                 entity.sync,
                 _number(matched.get(MATCHED + name)),
                 max(entity.sync, _number(syncs.get(SYNC + name))),
+                registered=unpack_time(times, 0),
+                began=unpack_time(times, 1),
             )
             self.all[name].covered.merge(unpack_marks(covered.get(COVERED + name, b"")))
 
@@ -100,6 +117,9 @@ class Entities:
     # Registration and recovery.
 
     def receive_register(self, sender: Contact, register: Register) -> None:
+        if not self.is_open:
+            self._refuse(sender, register, MOVED)
+            return
         if register.leave:
             self._leave(sender, register)
             return
@@ -140,27 +160,39 @@ class Entities:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""
         epoch = self._inventory.number()
         begin = self._beginning(register, epoch)
-        entity = Dissemination(register.entity, interest, epoch, begin, epoch)
+        entity = Dissemination(
+            register.entity,
+            interest,
+            epoch,
+            begin,
+            epoch,
+            registered=self.tombstones.after(register.entity, self._world.clock()),
+            began=self._time_of_beginning(register, begin),
+        )
         self.all[entity.name] = entity
         self._registering[entity.name] = None
 
         def registered() -> None:
             self._inventory.raise_highest(epoch)
             self._registering.pop(entity.name, None)
-            self._on_change(entity, False)
+            if self.all.get(entity.name) is not entity:
+                return  # removed in the meantime
+            self._on_change(entity)
             self._begin(sender, register, entity)
 
-        self._world.commit(self.registration(entity.name, interest, begin, epoch), registered)
+        self._world.commit(self._registration(entity), registered)
 
-    def registration(self, name: str, interest: Interest, begin: int, epoch: int) -> list[Change]:
-        """The changes that register an entity: it is to have what comes after `begin`, matched when it is
-        read up to `epoch`, which is the number of the registration itself."""
-        topic = self._world.topic
+    def _registration(self, entity: Dissemination) -> list[Change]:
+        """The changes that register an entity: it is to have what it is not done with, matched when it is
+        read up to its epoch, which is the number of the registration itself."""
+        topic, name = self._world.topic, entity.name
+        times = pack_times(entity.registered, entity.began)
         return [
-            RegisterEntity(topic, name, begin),
-            PutProfile(topic, name, PROFILE, epoch, interest.packed()),
-            Note(topic, MATCHED + name, str(epoch).encode()),
+            RegisterEntity(topic, name, entity.done),
+            PutProfile(topic, name, PROFILE, entity.epoch, entity.interest.packed()),
+            Note(topic, MATCHED + name, str(entity.epoch).encode()),
             Note(topic, SYNC + name, None),
+            Note(topic, REGISTERED + name, times),
         ]
 
     def _beginning(self, register: Register, epoch: int) -> int:
@@ -174,6 +206,16 @@ class Entities:
             return min(store.since(topic, register.value) - 1, epoch)
         return epoch
 
+    def _time_of_beginning(self, register: Register, begin: int) -> float:
+        """The same as a time of archiving, which means the same at every replica."""
+        if register.since == "beginning":
+            return 0.0
+        if register.since == "time":
+            return register.value
+        now = self._world.clock()
+        first = self._inventory.after(begin, 1)[0] if register.since == "sequence" else []
+        return min(first[0].time, now) if first else now
+
     def _change_interest(
         self, sender: Contact, register: Register, entity: Dissemination, interest: Interest
     ) -> None:
@@ -184,7 +226,7 @@ class Entities:
         def changed() -> None:
             self._inventory.raise_highest(number)
             entity.interest = interest
-            self._on_change(entity, False)
+            self._on_change(entity)
             self._begin(sender, register, entity)
 
         self._world.commit([change], changed)
@@ -205,38 +247,40 @@ class Entities:
         self.notifier.push(entity)
 
     def _leave(self, sender: Contact, register: Register) -> None:
-        entity = self.all.get(register.entity)
+        name = register.entity
+        entity = self.all.get(name)
         answer = partial(self._refuse, sender, register, DEREGISTERED)
-        if entity is None:
+        if entity is None and not (self.is_shared() and is_entity_name(name)):
             answer()
             return
-        self.remove(entity, answer)
-        self._on_change(entity, True)
+        now = self._world.clock()
+        self.remove(name, now if entity is None else max(now, entity.registered), answer)
+        self._on_gone(name)
 
-    def remove(self, entity: Dissemination, then: Callable[[], None]) -> None:
-        """Forget an entity."""
-        self.all.pop(entity.name, None)
+    def remove(self, name: str, time: float, then: Callable[[], None]) -> None:
+        """Forget an entity, which has been removed at this time here or at another replica. One that this
+        archive does not know may be known to another, which is to hear of it."""
+        self.all.pop(name, None)
         topic = self._world.topic
-        self._world.commit(
-            [
-                Deregister(topic, entity.name),
-                Note(topic, MATCHED + entity.name, None),
-                Note(topic, SYNC + entity.name, None),
-                Note(topic, COVERED + entity.name, None),
-            ],
-            then,
-        )
+        notes = (MATCHED, SYNC, COVERED, REGISTERED)
+        changes: list[Change] = [Deregister(topic, name)]
+        changes += [Note(topic, key + name, None) for key in notes]
+        if self.is_shared():
+            changes += self.tombstones.put(name, time)
+        self._world.commit(changes, then)
 
     def _refuse(self, sender: Contact, register: Register, why: str) -> None:
         self.notifier.refuse(sender, register.entity, register.session, why)
 
     # What other replicas say.
 
-    def adopt(self, name: str, interest: Interest, covered: Frontier) -> None:
-        """An entity has been registered at another replica."""
+    def adopt(self, name: str, interest: Interest, covered: Frontier, registered: float) -> None:
+        """An entity has been registered at another replica, at this time."""
         number = self._inventory.number()
         begin = min(self.first_uncovered(covered) - 1, self._inventory.highest)
-        entity = Dissemination(name, interest, number, begin, number)
+        entity = Dissemination(
+            name, interest, number, begin, number, registered=registered, began=registered
+        )
         entity.covered = covered
         entity.is_known_elsewhere = True
         self.all[name] = entity
@@ -246,13 +290,23 @@ class Entities:
             self._inventory.raise_highest(number)
             self._registering.pop(name, None)
 
-        changes = self.registration(name, interest, begin, number)
+        changes = self._registration(entity)
         changes.append(Note(self._world.topic, COVERED + name, pack_marks(covered.marks())))
         self._world.commit(changes, adopted)
 
-    def cover(self, entity: Dissemination, interest: Interest, marks: Marks) -> None:
+    def cover(
+        self, entity: Dissemination, interest: Interest, marks: Marks, registered: float
+    ) -> None:
         """Another replica says what an entity asks for and what its application is done with."""
         entity.cover(marks)
+        if registered > entity.registered:
+            entity.registered = registered
+            times = Note(
+                self._world.topic,
+                REGISTERED + entity.name,
+                pack_times(registered, entity.began),
+            )
+            self._world.commit([times], lambda: None)
         if interest != entity.interest:
             entity.interest = interest
             number, topic = self._inventory.number(), self._world.topic
@@ -299,7 +353,8 @@ class Entities:
         self.notifier.receive_invoice(sender, invoice, entity)
 
     def farewell(self) -> None:
-        """Send everybody who is here to another archive."""
+        """Send everybody who is here, or comes, to another archive."""
+        self.is_open = False
         for entity in self.all.values():
             session, entity.session = entity.session, None
             if session is not None:

@@ -2,7 +2,8 @@
 are.
 
 What an application is done with is told as a frontier, which means the same at every replica. Updates are
-numbered, so that a replica notices when it has missed one, and asks for everything.
+numbered, so that a replica notices when it has missed one, and asks for everything. A name that was removed
+is told as such for a while (`pubsub.archive.protocol.tombstones`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,19 @@ from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.sequence_ranges import Span
 
+Update = tuple[str, bytes, bool, Marks, float]
+
+NUMBER_BITS = 48
+
 SOON = 0.02
 """Seconds that updates gather before they are sent."""
 
 PAGE = 256
 """Entities in one message."""
+
+AHEAD = 86400.0
+"""Seconds that another replica's clock may be ahead of this one's; what is said to have happened later is
+not believed."""
 
 PROBES = 64
 """Events that are looked for one by one; beyond, the beginning of the stream is taken to be removed."""
@@ -47,8 +56,11 @@ class EntityExchange:
         self._here = here
         self._table = table
         self.entities: Entities
-        self.number = 0
-        """Of the last update that was sent in this life."""
+        self.number = world.context.random.getrandbits(NUMBER_BITS)
+        """Of the last update that was sent; each life begins somewhere, so that nobody takes an update of one
+        for that of another."""
+        self._vital = self.number
+        """Of the last one that told of a registration or a removal."""
         self._changed: dict[str, Dissemination] = {}
         self._gone: dict[str, None] = {}
         self._timer: Timer | None = None
@@ -59,16 +71,33 @@ class EntityExchange:
 
     # Telling.
 
-    def changed(self, entity: Dissemination, gone: bool) -> None:
+    def changed(self, entity: Dissemination) -> None:
+        """An entity has been registered, or its application got on."""
         if not len(self._table()):
             entity.progress = Frontier()
             return
-        if gone:
-            self._changed.pop(entity.name, None)
-            self._gone[entity.name] = None
-        else:
-            self._gone.pop(entity.name, None)
-            self._changed[entity.name] = entity
+        self._gone.pop(entity.name, None)
+        self._changed[entity.name] = entity
+        self._tell_soon()
+
+    def removed(self, name: str) -> None:
+        self._changed.pop(name, None)
+        if len(self._table()):
+            self._gone[name] = None
+            self._tell_soon()
+
+    def is_told(self, peer: Peer) -> bool:
+        """Whether a replica has heard of every registration and removal here."""
+        vital = self._gone or any(not one.is_known_elsewhere for one in self._changed.values())
+        return not vital and self._vital <= peer.heard_updates <= self.number
+
+    def flush(self) -> None:
+        """Tell now what would be told in a moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._tell()
+
+    def _tell_soon(self) -> None:
         if self._timer is None:
             self._timer = self._world.context.call_later(SOON, self._tell)
 
@@ -79,25 +108,35 @@ class EntityExchange:
             if entity.session is not None and entity.done > entity.told_done:
                 entity.told_done = entity.done
                 entity.is_known_elsewhere = False
-                self.changed(entity, False)
+                self.changed(entity)
 
     def _tell(self) -> None:
         self._timer = None
-        updates: list[tuple[str, bytes, bool, Marks]] = []
-        updates += [(name, b"", True, ()) for name in self._gone]
+        tombstones = self.entities.tombstones
+        updates = [self._removal(name, tombstones.time(name)) for name in self._gone]
+        self.number += 1
+        if updates:
+            self._vital = self.number
         for entity in self._changed.values():
-            marks = entity.progress.marks() if entity.is_known_elsewhere else self.marks(entity)
+            marks = entity.progress.marks()
+            if not entity.is_known_elsewhere:
+                marks, self._vital = self.marks(entity), self.number
             entity.is_known_elsewhere = True
             entity.progress = Frontier()
-            updates.append((entity.name, entity.interest.packed(), False, marks))
+            updates.append(self._registration(entity, marks))
         self._gone, self._changed = {}, {}
-        self.number += 1
         for peer in self._table().peers.values():
             self._send(peer, self.number, updates, full=False)
 
-    def _send(
-        self, peer: Peer, number: int, updates: list[tuple[str, bytes, bool, Marks]], full: bool
-    ) -> None:
+    @staticmethod
+    def _removal(name: str, time: float) -> Update:
+        return name, b"", True, (), time
+
+    @staticmethod
+    def _registration(entity: Dissemination, marks: Marks) -> Update:
+        return entity.name, entity.interest.packed(), False, marks, entity.registered
+
+    def _send(self, peer: Peer, number: int, updates: list[Update], full: bool) -> None:
         world = self._world
         for start in range(0, max(len(updates), 1), PAGE):
             part = tuple(updates[start : start + PAGE])
@@ -146,34 +185,45 @@ class EntityExchange:
         if peer is None:
             return
         if message.wanted:
-            everything = [
-                (one.name, one.interest.packed(), False, self.marks(one))
-                for one in self.entities.all.values()
+            everything = [self._removal(*tombstone) for tombstone in self.entities.tombstones]
+            everything += [
+                self._registration(one, self.marks(one)) for one in self.entities.all.values()
             ]
             self._send(peer, self.number, everything, full=True)
             return
-        for name, packed, gone, marks in message.updates:
-            self._update(name, packed, gone, marks)
+        for update in message.updates:
+            self._update(update)
         if message.full or message.number == peer.updates + 1:
             peer.updates = message.number
 
-    def _update(self, name: str, packed: bytes, gone: bool, marks: Marks) -> None:
-        entity = self.entities.all.get(name)
-        if gone:
-            if entity is not None:
-                self.entities.remove(entity, lambda: None)
+    def _update(self, update: Update) -> None:
+        name, packed, gone, marks, time = update
+        if not is_entity_name(name) or not 0 <= time <= self._world.clock() + AHEAD:
+            self._world.count_drop("malformed_entity_update")
             return
+        if gone:
+            self._remove(name, time)
+            return
+        if self.entities.tombstones.is_removed(name, time):
+            return
+        entity = self.entities.all.get(name)
         try:
             interest = Interest.unpack(packed)
         except WireError as error:
             self._world.count_drop(error.reason)
             return
-        if entity is None and not is_entity_name(name):
-            self._world.count_drop("no_entity_name")
-        elif entity is None:
-            self.entities.adopt(name, interest, Frontier(marks))
+        if entity is None:
+            self.entities.adopt(name, interest, Frontier(marks), time)
         else:
-            self.entities.cover(entity, interest, marks)
+            self.entities.cover(entity, interest, marks, time)
+
+    def _remove(self, name: str, time: float) -> None:
+        """A name was removed at another replica, unless it has been registered again since."""
+        entity = self.entities.all.get(name)
+        if entity is not None and entity.registered > time:
+            return
+        if entity is not None or not self.entities.tombstones.is_removed(name, time):
+            self.entities.remove(name, time, lambda: None)
 
     def first_uncovered(self, covered: Frontier) -> int:
         """The lowest number here of an event that is not covered; the next free one when there is none."""

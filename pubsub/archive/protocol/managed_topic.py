@@ -51,7 +51,9 @@ class ManagedTopic:
         self.exchange = EntityExchange(
             world, self.inventory, self.here, lambda: self.replication.table
         )
-        self.entities = Entities(world, self.inventory, self.exchange.changed)
+        self.entities = Entities(
+            world, self.inventory, self.exchange.changed, self.exchange.removed
+        )
         self.entities.first_uncovered = self.exchange.first_uncovered
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
         self.exchange.entities = self.entities
@@ -66,6 +68,8 @@ class ManagedTopic:
             on_info=self.exchange.met,
             destinations=self._destinations_of,
             on_hopeless=self.entities.give_up,
+            is_told=self.exchange.is_told,
+            on_left=self.farewell,
         )
         self._bases: dict[bytes, int] = {}
         self._staged: dict[bytes, None] = {}
@@ -94,12 +98,16 @@ class ManagedTopic:
             self.world.commit([drop], lambda: self.inventory.forget(drop.spans))
 
     def farewell(self) -> None:
-        """Send publishers and subscribers to another archive."""
+        """Send publishers and subscribers to another archive; nothing is acknowledged any more."""
         self.replication.is_ready = False
+        self.exchange.flush()
         self.entities.farewell()
         for stream, publisher in self._publishers.items():
-            self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, ()))
+            self._send_elsewhere(publisher, stream)
         self._publishers.clear()
+
+    def _send_elsewhere(self, publisher: Contact, stream: bytes) -> None:
+        self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, ()))
 
     def close(self) -> None:
         for timer in (self._flush_timer, self._settle_timer):
@@ -112,6 +120,7 @@ class ManagedTopic:
         for entity in list(self.entities.all.values()):
             self.entities.settle(entity)
         self.exchange.refresh()
+        self.entities.tombstones.expire()
         self._settle_timer = self.world.context.call_later(
             self.world.config.heartbeat, self._settle
         )
@@ -156,6 +165,9 @@ class ManagedTopic:
             return
         if not 0 <= companion.base < companion.first < LARGEST_NUMBER:
             self.world.count_drop("malformed_companion")
+            return
+        if not self.entities.is_open:
+            self._send_elsewhere(sender, stream)
             return
         if not all(self.world.is_genuine(stream, event) for event in companion.events):
             return

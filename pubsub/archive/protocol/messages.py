@@ -125,6 +125,9 @@ class AckResponse:
     missing: Spans
     gaps: Spans
     """What retention removed before the subscriber had it."""
+    began: float
+    """The entity has the events that were archived at this time or later; seconds since 1970. A subscriber
+    that goes to a replica which has not heard of the registration begins there."""
     refused: str
     """Why there is no registration; empty otherwise. See the words above."""
 
@@ -208,6 +211,9 @@ class ReplicaInfo:
     """The number of the last entity update that it has sent."""
     ready: bool
     """It serves publishers and subscribers."""
+    heard: int
+    """The number of the receiver's last entity update that came, and none before it is missing; -1 when none
+    has."""
 
 
 @message(0x7B)
@@ -219,8 +225,9 @@ class EntityUpdates:
     replica: bytes
     number: int
     """Counts the updates of a replica's life, so that a lost one is noticed; 0 in an answer to `wanted`."""
-    updates: tuple[tuple[str, bytes, bool, Marks], ...]
-    """Entity; interest; whether it is gone; what its application is done with."""
+    updates: tuple[tuple[str, bytes, bool, Marks, float], ...]
+    """Entity; interest; whether it is gone; what its application is done with; when it was registered or
+    removed, in seconds since 1970: the later of the two counts."""
     full: bool
     """Everything that the replica knows of these entities."""
     wanted: bool

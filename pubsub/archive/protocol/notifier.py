@@ -29,8 +29,8 @@ then only what lies before an acknowledged number does."""
 READ_AT_ONCE = 16
 """Events that are read before their size is looked at."""
 
-OnChange = Callable[[Dissemination, bool], None]
-"""Called with an entity that other replicas should hear of, and whether it is gone."""
+OnChange = Callable[[Dissemination], None]
+"""Called with an entity that other replicas should hear of."""
 
 
 class Notifier:
@@ -45,7 +45,7 @@ class Notifier:
 
     def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
-        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, 0, (), (), why)
+        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, 0, (), (), 0.0, why)
         world.context.send(to, refusal)
 
     # Notifying.
@@ -141,7 +141,7 @@ class Notifier:
         advanced = entity.advance()
         done = entity.finish(invoice.done if session.ordered else session.sync)
         if done:
-            self._on_change(entity, False)
+            self._on_change(entity)
         self._tell_gaps(entity)
         if invoice.leaving:
             entity.session = None
@@ -207,6 +207,7 @@ class Notifier:
             session.previous,
             session.missing(session.previous if is_quiet else session.acknowledged_to),
             gaps,
+            entity.began,
             "",
         )
         world.context.send(session.contact, response)

@@ -36,8 +36,10 @@ class Peer:
     heard_at: float | None = None
     count: int = 0
     is_ready: bool = False
-    updates: int = 0
-    """The number of the last of its entity updates that came."""
+    updates: int = -1
+    """The number of the last of its entity updates that came; -1 at first."""
+    heard_updates: int = -1
+    """The number of the last entity update of ours that it said it has."""
     asked_at: float = 0.0
     """When it was last asked for what is missing here."""
 
@@ -48,6 +50,7 @@ class ReplicaTable:
     def __init__(self, world: ArchiveWorld) -> None:
         self._world = world
         self.peers: dict[bytes, Peer] = {}
+        self._left: dict[bytes, float] = {}
         for key, packed in world.store.notes(world.topic, PEER).items():
             try:
                 replica = bytes.fromhex(key.removeprefix(PEER))
@@ -71,6 +74,10 @@ class ReplicaTable:
         peer.heard_at = self._world.context.now()
         return peer, is_new
 
+    def of(self, contact: Contact) -> Peer | None:
+        """The replica at this node, if it is known as one."""
+        return next((peer for peer in self.peers.values() if peer.contact.id == contact.id), None)
+
     def takes(self, replica: bytes) -> bool:
         """Whether this is a name of a replica, and there is room for one more."""
         known = replica in self.peers
@@ -78,16 +85,25 @@ class ReplicaTable:
 
     def forget(self, replica: bytes) -> None:
         """A replica has left for good."""
+        now = self._world.context.now()
+        self._left = {one: at for one, at in self._left.items() if self._is_recent(at)}
+        self._left[replica] = now
         if self.peers.pop(replica, None) is not None:
             topic = self._world.topic
             gone = (ForgetReplica(topic, replica), Note(topic, PEER + replica.hex(), None))
             self._world.commit(gone, lambda: None)
 
+    def has_just_left(self, replica: bytes) -> bool:
+        """Whether a sign of life of it can only be one that its farewell has overtaken."""
+        return replica in self._left and self._is_recent(self._left[replica])
+
+    def _is_recent(self, time: float) -> bool:
+        return time > self._world.context.now() - self._world.config.patience
+
     def live(self) -> Iterator[Peer]:
         """Those heard of lately."""
-        since = self._world.context.now() - self._world.config.patience
         for peer in self.peers.values():
-            if peer.heard_at is not None and peer.heard_at > since:
+            if peer.heard_at is not None and self._is_recent(peer.heard_at):
                 yield peer
 
     def safe(self, stream: bytes, here: int) -> tuple[int, ...]:

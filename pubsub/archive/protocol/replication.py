@@ -47,10 +47,13 @@ class Replication:
         on_info: Callable[[Peer, ReplicaInfo, bool], None],
         destinations: Callable[[bytes], tuple[str, ...]],
         on_hopeless: Callable[[list[Span]], None],
+        is_told: Callable[[Peer], bool],
+        on_left: Callable[[], None],
     ) -> None:
         """`take` stores another replica's events as far as they are next in their streams. `on_safe`: these
         streams are safe on more replicas than before. `on_info`: a sign of life came. `on_hopeless`: these
-        numbers are damaged, and there is no replica that could have them."""
+        numbers are damaged, and there is no replica that could have them. `is_told`: whether a replica has
+        heard of every entity here. `on_left`: this replica has just left."""
         self._world = world
         self._inventory = inventory
         self._here = here
@@ -61,6 +64,8 @@ class Replication:
         self._on_info = on_info
         self._destinations = destinations
         self._on_hopeless = on_hopeless
+        self._is_told = is_told
+        self._on_left = on_left
         self.table = ReplicaTable(world)
         self.is_ready = False
         self.has_left = False
@@ -88,9 +93,12 @@ class Replication:
     def greet(self, contact: Contact) -> None:
         """Give a sign of life to a node that is, or may be, another replica."""
         if contact.id != self._world.context.contact.id and not self.has_left:
-            self._world.context.send(contact, self.info("alive"))
+            peer = self.table.of(contact)
+            self._world.context.send(contact, self.info("alive", peer))
 
-    def info(self, kind: str) -> ReplicaInfo:
+    def info(self, kind: str, peer: Peer | None = None) -> ReplicaInfo:
+        """What this replica says of itself to another node, and if that is a replica, of that one's
+        updates."""
         world = self._world
         return ReplicaInfo(
             world.topic,
@@ -100,10 +108,11 @@ class Replication:
             self._here.digest(),
             self._updates(),
             self.is_ready and self._leaving is None,
+            -1 if peer is None else peer.updates,
         )
 
     def leave(self, left: Callable[[], None]) -> None:
-        """Leave once another replica has everything; `left` is called then."""
+        """Leave once another replica has everything, events and entities; `left` is called then."""
         self._leaving = left
         self._check_leaving()
 
@@ -145,13 +154,18 @@ class Replication:
     def _check_leaving(self) -> None:
         if self._leaving is None:
             return
-        if any(peer.is_ready and peer.frontier.includes(self._here) for peer in self.table.live()):
-            for peer in self.table.peers.values():
-                self._world.context.send(peer.contact, self.info("leaving"))
+        if any(self._can_replace(peer) for peer in self.table.live()):
             self.has_left, self.is_ready = True, False
+            self._on_left()
+            for peer in self.table.peers.values():
+                self._world.context.send(peer.contact, self.info("leaving", peer))
             self.close()
             left, self._leaving = self._leaving, None
             left()
+
+    def _can_replace(self, peer: Peer) -> bool:
+        has_events = peer.is_ready and peer.frontier.includes(self._here)
+        return has_events and self._is_told(peer)
 
     # Signs of life.
 
@@ -164,8 +178,10 @@ class Replication:
         if info.kind == "leaving":
             self.table.forget(info.replica)
             return
+        if self.table.has_just_left(info.replica):
+            return
         peer, is_new = self.table.met(info.replica, sender)
-        peer.count, peer.is_ready = info.count, info.ready
+        peer.count, peer.is_ready, peer.heard_updates = info.count, info.ready, info.heard
         if is_new:
             self.greet(sender)
         if info.digest != self._here.digest():
@@ -175,6 +191,7 @@ class Replication:
             if not self.is_ready and info.ready:
                 self._become_ready()
         self._on_info(peer, info, is_new)
+        self._check_leaving()
 
     def _want(self, peer: Peer) -> None:
         """Tell a replica everything that is here, and ask for the rest; not more often than it can answer."""

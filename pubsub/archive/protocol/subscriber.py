@@ -102,6 +102,8 @@ class Subscriber:
         self._on_silent = on_silent
         self._on_registered = on_registered
         self._on_sync = on_sync
+        self._since: tuple[Since, float] = (subscribing.since, subscribing.value)
+        """Where an archive begins that does not know the name."""
         self._session = b""
         self._leaving = False
         self._answered_at = 0.0
@@ -158,8 +160,7 @@ class Subscriber:
             asked.entity,
             self._session,
             asked.interest,
-            asked.since,
-            asked.value,
+            *self._since,
             self.ordered,
             self.done.marks(),
             self._leaving,
@@ -219,6 +220,7 @@ class Subscriber:
         if not self.is_registered:
             self.is_registered = True
             self.replica = response.replica
+            self._begin_there_elsewhere(response.began)
             self._on_registered("")
         for first, last in response.gaps:
             if last > self._told_gaps:
@@ -231,6 +233,12 @@ class Subscriber:
         if response.missing:
             above = [(max(first, self.sync + 1), last) for first, last in response.missing]
             self._ask_for(SequenceRanges(above))
+
+    def _begin_there_elsewhere(self, began: float) -> None:
+        """The archive may fail before it has told a replica of the registration. That replica's "now" and its
+        numbers are others; times are the same but for what the clocks differ."""
+        if self._since[0] in ("now", "sequence"):
+            self._since = ("time", began - self._config.skew)
 
     def receive_notice(self, sender: Contact, notice: Notice) -> None:
         if not self._is_mine(sender, notice.session):

@@ -15,11 +15,14 @@ class History:
     delivered: dict[str, list[tuple[bytes, bool]]] = field(default_factory=dict)
     """By subscriber, in order over all its lives: ids, and whether it is excused that it came before: it was
     marked as doubtful, came in an earlier life, and the application keeps no position."""
+    not_owed: dict[str, dict[bytes, tuple[str, int]]] = field(default_factory=dict)
+    """By subscriber: what was published before its registration, where it begins with that."""
 
 
 def lost(history: History, subscriber: str) -> list[bytes]:
-    """Acknowledged to their publisher and never delivered."""
+    """Acknowledged to their publisher, owed to the subscriber, and never delivered."""
     seen = {id for id, _ in history.delivered.get(subscriber, [])}
+    seen |= history.not_owed.get(subscriber, {}).keys()
     return [id for id in history.acknowledged if id not in seen]
 
 

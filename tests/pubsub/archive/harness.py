@@ -34,7 +34,7 @@ from pubsub.archive.protocol.messages import (
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
 from pubsub.archive.protocol.publisher import Publisher
-from pubsub.archive.protocol.subscriber import Numbered, Subscriber, Subscribing
+from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.changes import Change
@@ -94,6 +94,7 @@ class ArchiveActor:
         self.contact = numbered_contact(number)
         self.replica = b"replica" + bytes([number])
         self.disk = VirtualDisk(seed=sim.stage.seed * 100 + number)
+        self.clock_ahead = sim.skew * random.Random(f"{sim.stage.seed} {number} clock").random()
         self.up = False
         self.start()
 
@@ -109,7 +110,7 @@ class ArchiveActor:
             self.replica,
             self.store,
             self.commit_class(context, self.store, self.sim.sync_seconds),
-            lambda: 1e9 + stage.now,
+            lambda: 1e9 + stage.now + self.clock_ahead,
             CONFIG,
             self.metrics,
         )
@@ -269,13 +270,21 @@ class SubscriberActor:
     )
 
     def __init__(
-        self, sim: Simulation, number: int, name: str, *, ordered: bool, remembers: bool
+        self,
+        sim: Simulation,
+        number: int,
+        name: str,
+        *,
+        ordered: bool,
+        remembers: bool,
+        since: Since = "beginning",
     ) -> None:
         self.sim = sim
         self.contact = numbered_contact(number)
         self.name = name
         self.ordered = ordered
         self.remembers = remembers
+        self.since = since
         self.kept = Kept()
         self.deliveries = sim.history.delivered.setdefault(name, [])
         self.gaps: list[tuple[int, int]] = []
@@ -290,12 +299,12 @@ class SubscriberActor:
         self.given: dict[bytes, None] = {}
         self.core = self.subscriber_classes[0 if self.ordered else 1](
             self.context,
-            Subscribing(TOPIC, self.name, Interest(self.pattern).packed(), "beginning"),
+            Subscribing(TOPIC, self.name, Interest(self.pattern).packed(), self.since),
             CONFIG,
             deliver=self._deliver,
             on_gap=lambda first, last: self.gaps.append((first, last)),
             on_silent=lambda: self.search.search(self._found),
-            on_registered=lambda refused: None,
+            on_registered=self._registered,
             position=self.kept.position if self.remembers else (),
         )
         stage.attach(self.contact, self._receive)
@@ -304,6 +313,11 @@ class SubscriberActor:
     def _found(self, found: Found) -> None:
         self.search.failed = found.archive.id
         self.core.use(found.archive)
+
+    def _registered(self, refused: str) -> None:
+        """What is published from here on is for it; one that begins at the beginning is owed everything."""
+        if not refused and self.since == "now":
+            self.sim.history.not_owed.setdefault(self.name, dict(self.sim.history.published))
 
     def _receive(self, sender: Contact, message: object) -> None:
         if isinstance(message, Offer) and self.search.finder is not None:
@@ -335,7 +349,10 @@ class SubscriberActor:
             self.kept.position = self.core.done.marks()
 
     def crash(self) -> None:
+        """Whoever has nothing but a name is owed what came after its registration only where it is known."""
         self.sim.stage.crash(self.contact)
+        if not all(one.store.entity(TOPIC, self.name) for one in self.sim.archives):
+            self.sim.history.not_owed.pop(self.name, None)
 
 
 class Simulation:
@@ -351,12 +368,15 @@ class Simulation:
         latency: tuple[float, float] = (0.001, 0.02),
         sync_seconds: float = 0.004,
         gossip_loss: float = 0.3,
+        skew: float = 0.0,
     ) -> None:
         self.stage = Stage(seed, StageConfig(latency, loss, duplicate))
         self.chance = random.Random(f"{seed} script")
         self.history = History()
         self.sync_seconds = sync_seconds
         self.gossip_loss = gossip_loss
+        self.skew = skew
+        """The most seconds that two archives' clocks differ."""
         self.publishers: list[PublisherActor] = []
         self.subscribers: list[SubscriberActor] = []
         self.archives: list[ArchiveActor] = []

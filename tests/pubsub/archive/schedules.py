@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from typing import Protocol
 
 from overlay.contact import Contact
-from tests.pubsub.archive.harness import PublisherActor, Simulation, SubscriberActor
+from tests.pubsub.archive.harness import CONFIG, PublisherActor, Simulation, SubscriberActor
 
 BUSY = 20.0
 """Seconds in which events are published and faults happen."""
@@ -29,6 +30,41 @@ def fill(sim: Simulation, copies: int = 1) -> None:
         SubscriberActor(sim, 121, "plain", ordered=True, remembers=False),
         SubscriberActor(sim, 122, "quick", ordered=False, remembers=False),
     ]
+
+
+def add_newcomers(sim: Simulation, count: int) -> None:
+    """Subscribers that come while events are published and begin with what comes then; in their first moments
+    archives fail as often as not, each when it has just registered one of them."""
+    chance = random.Random(f"{sim.stage.seed} newcomers")
+
+    def come(number: int) -> None:
+        newcomer = SubscriberActor(
+            sim, 130 + number, f"new {number}", ordered=True, remembers=True, since="now"
+        )
+        sim.subscribers.append(newcomer)
+        if number % 2 and len(sim.archives) > 1:
+            kill_when_registered(sim, newcomer, chance.uniform(0, 0.04), chance.uniform(0.1, 6))
+
+    for number in range(count):
+        sim.stage.call_at(chance.uniform(1, BUSY - 5), lambda number=number: come(number))  # type: ignore[misc]
+
+
+def kill_when_registered(
+    sim: Simulation, subscriber: SubscriberActor, after: float, down: float
+) -> None:
+    """Crash the archive that registers a subscriber, so long after; it comes back."""
+    registered = subscriber.core._on_registered
+
+    def killing(refused: str) -> None:
+        registered(refused)
+        used = subscriber.core.archive
+        victim = next((one for one in sim.archives if used and one.contact.id == used.id), None)
+        if victim is not None and victim.up:
+            subscriber.core._on_registered = registered
+            sim.stage.call_at(sim.stage.now + after, victim.crash)
+            sim.stage.call_at(sim.stage.now + after + down, lambda: victim.up or victim.start())
+
+    subscriber.core._on_registered = killing
 
 
 def publish(sim: Simulation, events: int) -> None:
@@ -66,7 +102,9 @@ def break_things(sim: Simulation, faults: int, victims: list[Actor]) -> None:
     stage.call_at(BUSY + 10, stage.heal)
 
 
-def run_schedule(seed: int, *, archives: int = 1, copies: int = 1) -> Simulation:
+def run_schedule(
+    seed: int, *, archives: int = 1, copies: int = 1, newcomers: int = 0
+) -> Simulation:
     """A whole run: what is wrong and how much of it follows from the seed."""
     sim = Simulation(
         seed,
@@ -74,8 +112,10 @@ def run_schedule(seed: int, *, archives: int = 1, copies: int = 1) -> Simulation
         loss=0.1 * (seed % 3),
         duplicate=0.1 * (seed % 2),
         latency=(0.001, 0.001 + 0.05 * (seed % 4)),
+        skew=CONFIG.skew,
     )
     fill(sim, copies)
+    add_newcomers(sim, newcomers)
     publish(sim, 60)
     victims: list[Actor] = [*sim.archives, *sim.publishers, *sim.subscribers]
     break_things(sim, 12, victims)

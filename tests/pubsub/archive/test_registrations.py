@@ -1,0 +1,198 @@
+"""Registrations and removals of durable names, while replicas fail, leave and come back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.pubsub.archive.checkers import lost, verdict
+from tests.pubsub.archive.harness import (
+    CONFIG,
+    TOPIC,
+    ArchiveActor,
+    PublisherActor,
+    Simulation,
+    SubscriberActor,
+)
+from tests.pubsub.archive.schedules import run_schedule
+from tests.pubsub.archive.test_faults import assert_kept
+
+
+def pair(seed: int, **options: float) -> Simulation:
+    """Two replicas that have met, close to each other."""
+    options = {"sync_seconds": 0.001, **options}
+    sim = Simulation(seed, archives=2, latency=(0.0005, 0.001), **options)  # type: ignore[arg-type]
+    sim.stage.run(6)
+    return sim
+
+
+def subscribe(sim: Simulation, name: str, **options: object) -> SubscriberActor:
+    number = 120 + len(sim.subscribers)
+    options = {"ordered": True, "remembers": True, **options}
+    actor = SubscriberActor(sim, number, name, **options)  # type: ignore[arg-type]
+    sim.subscribers.append(actor)
+    return actor
+
+
+def used_and_other(sim: Simulation, reader: SubscriberActor) -> tuple[ArchiveActor, ArchiveActor]:
+    assert reader.core.archive is not None
+    used, other = sim.archives
+    return (used, other) if used.contact.id == reader.core.archive.id else (other, used)
+
+
+def start_publisher(sim: Simulation, copies: int = 2) -> PublisherActor:
+    publisher = PublisherActor(sim, 110, copies)
+    sim.publishers.append(publisher)
+    sim.stage.run_for(2)
+    return publisher
+
+
+@pytest.mark.parametrize("skew", [0.0, CONFIG.skew])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_registration_outlives_the_archive_that_had_no_time_to_tell_of_it(
+    seed: int, skew: float
+) -> None:
+    sim = pair(seed, skew=skew)
+    publisher = start_publisher(sim)
+    publisher.publish()
+    sim.stage.run_for(3)
+    reader = subscribe(sim, "new", since="now")
+    while not reader.core.is_registered:
+        sim.stage.run_for(0.0005)
+    used, other = used_and_other(sim, reader)
+    sim.stage.partition([reader.contact])
+    for _ in range(5):
+        publisher.publish()
+    while len(sim.history.acknowledged) < 6:
+        sim.stage.run_for(0.0005)
+    assert not other.store.entity(TOPIC, "new")
+    used.crash()
+    sim.stage.heal()
+    sim.stage.run_for(60)
+    assert not verdict(sim.history, "new", ordered=True)
+    assert len(reader.deliveries) == 5, "what came long before the registration is not for it"
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+def test_newcomers_get_all_that_is_published_after_their_registration(replicas: int) -> None:
+    for seed in range(2):
+        assert_kept(run_schedule(seed, archives=replicas, newcomers=6))
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+def test_newcomers_get_everything_whatever_the_seed(replicas: int) -> None:
+    for seed in range(100, 130):
+        assert_kept(run_schedule(seed, archives=replicas, newcomers=6))
+
+
+def test_a_replica_leaves_only_when_another_one_knows_its_subscribers() -> None:
+    sim = pair(3)
+    publisher = start_publisher(sim)
+    reader = subscribe(sim, "new", since="now", remembers=False)
+    while not reader.core.is_registered:
+        sim.stage.run_for(0.0005)
+    used, other = used_and_other(sim, reader)
+    reader.crash()
+    left: list[bool] = []
+    used.core.replication.leave(lambda: left.append(other.store.entity(TOPIC, "new") is not None))
+    sim.stage.run_for(5)
+    assert left == [True]
+    publisher.publish()
+    sim.stage.run_for(1)
+    used.crash()
+    sim.stage.run_for(5)
+    reader.start()
+    sim.stage.run_for(20)
+    assert not lost(sim.history, "new")
+
+
+def test_one_who_has_left_acknowledges_neither_events_nor_subscribers() -> None:
+    sim = pair(4)
+    publisher = start_publisher(sim, copies=1)
+    assert publisher.core.archive is not None
+    used = next(one for one in sim.archives if one.contact.id == publisher.core.archive.id)
+    left: list[int] = []
+    used.core.replication.leave(lambda: left.append(0))
+    while not left:
+        sim.stage.run_for(0.01)
+        publisher.publish()
+    reader = subscribe(sim, "late", since="now")
+    reader.core.use(used.contact)
+    publisher.publish()
+    sim.stage.run_for(10)
+    assert used.store.entity(TOPIC, "late") is None
+    (other,) = (one for one in sim.archives if one is not used)
+    ids = list(sim.history.acknowledged)
+    assert len(ids) == publisher.count
+    assert len(other.store.sequences(TOPIC, ids)) == len(ids)
+
+
+def names(sim: Simulation) -> list[list[str]]:
+    return [list(archive.core.entities.all) for archive in sim.archives]
+
+
+def test_a_removed_name_does_not_come_back_with_a_replica_that_was_away() -> None:
+    sim = pair(6)
+    reader = subscribe(sim, "gone")
+    sim.stage.run_for(3)
+    used, other = used_and_other(sim, reader)
+    assert names(sim) == [["gone"], ["gone"]]
+    other.crash()
+    reader.core.leave()
+    sim.stage.run_for(2)
+    used.crash()
+    used.start()
+    other.start()
+    sim.stage.run_for(10)
+    assert names(sim) == [[], []]
+
+
+def test_a_name_that_is_unknown_where_it_is_removed_is_removed_everywhere() -> None:
+    sim = pair(7)
+    reader = subscribe(sim, "gone")
+    while not reader.core.is_registered:
+        sim.stage.run_for(0.0005)
+    used, other = used_and_other(sim, reader)
+    assert not other.store.entity(TOPIC, "gone")
+    used.crash()
+    reader.core.leave()
+    reader.core.use(other.contact)
+    sim.stage.run_for(2)
+    used.start()
+    sim.stage.run_for(10)
+    assert names(sim) == [[], []]
+
+
+def test_a_name_that_is_registered_again_stays_though_old_news_of_its_removal_come() -> None:
+    sim = pair(8)
+    reader = subscribe(sim, "again")
+    sim.stage.run_for(3)
+    used, other = used_and_other(sim, reader)
+    other.crash()
+    reader.core.leave()
+    sim.stage.run_for(2)
+    used.clock_ahead = -500.0  # whatever its clock says, this comes after
+    reader.start()
+    sim.stage.run_for(5)
+    assert names(sim)[sim.archives.index(used)] == ["again"]
+    other.start()
+    sim.stage.run_for(10)
+    assert names(sim) == [["again"], ["again"]]
+    used.crash()
+    used.start()
+    sim.stage.run_for(10)
+    assert names(sim) == [["again"], ["again"]]
+
+
+def test_a_removal_is_forgotten_after_its_time() -> None:
+    sim = pair(9)
+    reader = subscribe(sim, "gone")
+    sim.stage.run_for(3)
+    reader.core.leave()
+    sim.stage.run_for(3)
+    assert all(archive.store.notes(TOPIC, "gone/") for archive in sim.archives)
+    for archive in sim.archives:
+        archive.clock_ahead = CONFIG.tombstones
+    sim.stage.run_for(3)
+    assert not any(archive.store.notes(TOPIC, "gone/") for archive in sim.archives)
+    assert not any(list(archive.core.entities.tombstones) for archive in sim.archives)
