@@ -19,18 +19,20 @@ def effective_fanout(fanout: float, success: float, failed: float = 0.0) -> floa
     return fanout * success * (1 - failed)
 
 
-def final_size(mean_fanout: float) -> float:
-    """The largest R with R = 1 - exp(-f R): the proportion reached if the event takes off at all.
+def final_size(mean_fanout: float, seeds: float = 0.0) -> float:
+    """The largest R with R = 1 - exp(-f R - s): the proportion reached if the event takes off at all.
 
-    0 for f of 1 or less, where no event takes off.
+    `seeds` is s, the share of the processes that have it from elsewhere. Without them 0 for f of 1 or less,
+    where no event takes off.
     """
     check_count("mean_fanout", mean_fanout, at_least=0)
-    if mean_fanout <= 1:
+    check_count("seeds", seeds, at_least=0)
+    if mean_fanout <= 1 and not seeds:
         return 0.0
     reached = 1.0
     for _ in range(200):
-        # Newton's step on R - 1 + exp(-f R), which is convex: from 1 it falls onto the largest root.
-        missed = math.exp(-mean_fanout * reached)
+        # Newton's step on R - 1 + exp(-f R - s), which is convex: from 1 it falls onto the largest root.
+        missed = math.exp(-mean_fanout * reached - seeds)
         step = (reached - 1 + missed) / (1 - mean_fanout * missed)
         reached -= step
         if abs(step) < 1e-15:
@@ -62,3 +64,19 @@ def everyone_reached(processes: int, mean_fanout: float) -> float:
     check_count("processes", processes)
     check_finite("mean_fanout", mean_fanout)
     return math.exp(-processes * math.exp(-mean_fanout))
+
+
+def missed_probability(
+    processes: int, senders: float, fanout: float, arrives: float = 1.0
+) -> float:
+    """(1 - f a / (n - 1))^senders: none of them has sent a message to one process that arrived.
+
+    Each sends to f of the n - 1 others, and a message arrives with probability a. For large n, and all others
+    sending, exp(-f a).
+    """
+    check_count("processes", processes)
+    check_count("senders", senders, at_least=0)
+    check_probability("arrives", arrives)
+    if processes == 1:
+        return 0.0
+    return float((1 - min(1.0, fanout / (processes - 1)) * arrives) ** senders)

@@ -45,10 +45,22 @@ def camcast_worst_latency(sizes: Sequence[int], constant: float = 0.0) -> float:
     return sum(gossip_rounds(size, constant) for size in sizes) + len(sizes) - 1
 
 
+def camcast_best_bound(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """x - 1 + R_(N max), the bound of the best case."""
+    _check(sizes)
+    return len(sizes) - 1 + group_latency(sizes, constant)
+
+
+def camcast_average_bound(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """x (R_(N max) / 2 + 1), the bound of the average case."""
+    _check(sizes)
+    return len(sizes) * (group_latency(sizes, constant) / 2 + 1)
+
+
 def camcast_latency_bound(sizes: Sequence[int], constant: float = 0.0) -> float:
     """x (R_(N max) + 1), the bound of the worst case; N max is the size with the largest R."""
     _check(sizes)
-    return len(sizes) * (max(gossip_rounds(size, constant) for size in sizes) + 1)
+    return len(sizes) * (group_latency(sizes, constant) + 1)
 
 
 def broadcast_latency(sizes: Sequence[int], constant: float = 0.0) -> float:

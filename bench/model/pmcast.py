@@ -93,3 +93,14 @@ def pmcast_uninterested(tree: DelegateTree, interested: float) -> float:
     subgroups = tree.arity ** (tree.depth - 1)
     share = tree.interested_share(tree.depth - 1, interested)
     return float(subgroups * share * tree.delegates * (1 - interested))
+
+
+ASSUMED_DEPTH, ASSUMED_DELEGATES, ASSUMED_FANOUT = 2, 2, 5.0
+"""CAMCAST's paper prints PMcast's numbers without its parameters; with these, rounds come near table 1's."""
+
+
+def assumed_tree(processes: int) -> DelegateTree:
+    """The smallest tree of two levels that holds so many, with two delegates and a fanout of five."""
+    check_count("processes", processes)
+    arity = max(ASSUMED_DELEGATES, math.ceil(processes ** (1 / ASSUMED_DEPTH)))
+    return DelegateTree(arity, ASSUMED_DEPTH, ASSUMED_DELEGATES, ASSUMED_FANOUT)

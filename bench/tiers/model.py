@@ -1,17 +1,19 @@
-"""The model tier: an experiment answered by the paper's formulas.
+"""The model tier: an experiment answered by formulas, with every draw made.
 
-The paper's exp(-exp(-c)) is for gossip that loses nothing. With loss and failures the same reasoning
-gives exp(-n exp(-f)) for n live processes and f = (ln N + c)(1 - loss)(1 - failed) messages of each that
-reach a live one; that is what stands here, and for none lost it is the paper's.
+The paper's exp(-exp(-c)) is for large communities and gossip to ln N + c others that loses nothing, and its
+pit takes the number of upward messages at its mean. A run sends to floor(ln N + c) others, loses messages, and
+draws who sends upward; what stands here is what the same reasoning gives then. The paper's own values are in
+`bench.model.printed`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 from bench.experiment import CLUSTERS, Experiment
 from bench.model.community import Community
-from bench.model.epidemic import effective_fanout, everyone_reached, final_size
+from bench.model.epidemic import final_size, missed_probability
 from bench.model.latency import broadcast_latency, camcast_average_latency, group_latency
 from bench.model.memory import (
     broadcast_memory,
@@ -19,10 +21,13 @@ from bench.model.memory import (
     hierarchical_memory,
     multicast_memory,
 )
-from bench.model.messages import gossip_messages
 from bench.model.parasites import broadcast_parasites, hierarchical_parasites
+from bench.model.pmcast import assumed_tree, pmcast_memory, pmcast_rounds, pmcast_uninterested
 from bench.model.reliability import drawn_passing_probability
 from bench.results import CommunityResult
+
+SMALLEST = 3
+"""The formula of rounds, ln N / ln ln N, needs so many processes."""
 
 
 def run(experiment: Experiment) -> list[list[CommunityResult]]:
@@ -30,159 +35,204 @@ def run(experiment: Experiment) -> list[list[CommunityResult]]:
     return [_run(point) for point in experiment.points()]
 
 
+def everyone_everywhere(experiment: Experiment) -> float | None:
+    """The probability that every live process of every community that wants the event has it.
+
+    `experiment` is one point. None where there is no formula.
+    """
+    experiment = _living(experiment)
+    sizes = experiment.sizes[experiment.publish_level :]
+    if experiment.protocol == "pmcast":
+        return None
+    if experiment.protocol == "multicast":
+        return math.prod(_everyone(size, _gossip(size, experiment), experiment) for size in sizes)
+    if experiment.protocol == "camcast":
+        steps = _climb(experiment)
+        inside = math.prod(_everyone(step.size, step.gossip, experiment) for step in steps)
+        return inside * steps[-1].arrives
+    flood = _across if experiment.protocol == "hierarchical" else _gossip
+    return _everyone(sum(sizes), flood(sum(experiment.sizes), experiment), experiment)
+
+
 def _run(experiment: Experiment) -> list[CommunityResult]:
-    if experiment.failure == "repaired":
-        return _among_the_living(experiment)
     of = {
         "camcast": _camcast,
         "broadcast": _broadcast,
         "multicast": _multicast,
         "hierarchical": _hierarchical,
+        "pmcast": _pmcast,
     }
-    if experiment.protocol not in of:
-        raise ValueError(f"there is no formula for {experiment.protocol}")
-    return of[experiment.protocol](experiment)
-
-
-def _among_the_living(experiment: Experiment) -> list[CommunityResult]:
-    """Where tables hold the living alone, these are the whole system."""
-    living = replace(experiment, sizes=experiment.living, failed=0.0, failure="stillborn")
-    pairs = zip(_run(living), experiment.sizes, strict=True)
+    pairs = zip(of[experiment.protocol](_living(experiment)), experiment.sizes, strict=True)
     return [replace(result, processes=size) for result, size in pairs]
 
 
-def _camcast(experiment: Experiment) -> list[CommunityResult]:
-    arrives = 1.0
-    found = []
-    last = len(experiment.sizes) - 1
-    for level, size in enumerate(experiment.sizes):
-        if level < experiment.publish_level:
-            found.append(_untouched(level, size, experiment))
-            continue
-        alive = _alive(size, experiment)
-        share, everyone = _gossip(size, size, experiment)
+def _living(experiment: Experiment) -> Experiment:
+    """Where tables hold the living alone, these are the whole system."""
+    if experiment.failure != "repaired":
+        return experiment
+    return replace(experiment, sizes=experiment.living, failed=0.0, failure="stillborn")
+
+
+@dataclass(frozen=True, slots=True)
+class _Gossip:
+    """What gossip does in a group that has the event."""
+
+    share: float
+    """Of the live, those reached."""
+    missed: float
+    """The probability that one of them is not, where nearly all are."""
+    sent: float
+    """Messages that one who is reached sends."""
+
+
+def _gossip(group: int, experiment: Experiment, seeds: float = 1.0) -> _Gossip:
+    """Gossip in a group in which so many have the event to begin with."""
+    fanout = max(0, min(math.floor(math.log(group) + experiment.c), group - 1))
+    sent = fanout * _visible(experiment)
+    others = max(0.0, _alive(group, experiment) - 1)
+    begun = seeds / group
+    missed = missed_probability(group, others, sent, 1 - experiment.loss) * math.exp(-begun)
+    return _Gossip(
+        final_size(fanout * _success(experiment), begun) if group > 1 else 1.0,
+        missed if group > 1 else 0.0,
+        sent,
+    )
+
+
+def _everyone(size: int, gossip: _Gossip, experiment: Experiment) -> float:
+    """The probability that nobody of so many processes, the live among them, is missed."""
+    return math.exp(-_alive(size, experiment) * gossip.missed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One community on an event's way up."""
+
+    size: int
+    arrives: float
+    """The probability that the event gets here."""
+    gossip: _Gossip
+    """What it does here then."""
+
+
+def _climb(experiment: Experiment) -> list[_Step]:
+    """The communities from the publisher's up to the root."""
+    arrives, seeds = 1.0, 1.0
+    steps = []
+    for size in experiment.sizes[experiment.publish_level :]:
+        gossip = _gossip(size, experiment, seeds)
+        steps.append(_Step(size, arrives, gossip))
         community = _community(size, experiment)
-        # Formulas are for the processes reached: the crashed send nothing upward.
-        sending = Community(
-            max(1, round(alive * share)),
-            community.c,
-            min(community.p_sel * alive * share, max(1, round(alive * share))),
-            community.a,
-            community.z,
-            _success(experiment),
-        )
+        # The formula is for the processes reached: the crashed send nothing upward.
+        live = _alive(size, experiment) * gossip.share
+        reached = max(1, round(live))
+        sending = replace(community, processes=reached, g=community.p_sel * reached)
+        passing = drawn_passing_probability(sending)
+        arrives *= passing
+        # The super-community has that many copies, if it has any.
+        received = live * community.p_sel * experiment.a * _success(experiment)
+        seeds = max(1.0, received / passing) if passing else 1.0
+    return steps
+
+
+def _camcast(experiment: Experiment) -> list[CommunityResult]:
+    found = [_untouched(level, size, experiment) for level, size in enumerate(experiment.sizes)]
+    last = len(found) - 1
+    for level, step in enumerate(_climb(experiment), experiment.publish_level):
+        community = _community(step.size, experiment)
+        reached = _alive(step.size, experiment) * step.arrives * step.gossip.share
         climbed = experiment.sizes[experiment.publish_level : level + 1]
-        found.append(
-            CommunityResult(
-                repetition=0,
-                community=level,
-                processes=size,
-                alive=alive,
-                reached=alive * arrives * share,
-                everyone=arrives * everyone,
-                messages_inside=gossip_messages(size, experiment.c)
-                * arrives
-                * share
-                * alive
-                / size,
-                messages_upward=0.0
-                if level == last
-                else alive * share * arrives * community.p_sel * community.p_a * community.z,
-                parasites=0.0,
-                rounds=camcast_average_latency(climbed),
-                table_entries=camcast_memory(community, root=level == last),
-            )
+        upward = reached * community.p_sel * experiment.a * _visible(experiment)
+        found[level] = replace(
+            found[level],
+            reached=reached,
+            everyone=step.arrives * _everyone(step.size, step.gossip, experiment),
+            messages_inside=reached * step.gossip.sent,
+            messages_upward=0.0 if level == last else upward,
+            rounds=camcast_average_latency(climbed) if min(climbed) >= SMALLEST else None,
+            table_entries=camcast_memory(community, root=level == last),
         )
-        arrives *= drawn_passing_probability(sending)
+    return found
+
+
+def _multicast(experiment: Experiment) -> list[CommunityResult]:
+    hierarchy = tuple(_community(size, experiment) for size in experiment.sizes)
+    found = [_untouched(level, size, experiment) for level, size in enumerate(experiment.sizes)]
+    for level in range(experiment.publish_level, len(found)):
+        size = experiment.sizes[level]
+        gossip = _gossip(size, experiment)
+        reached = _alive(size, experiment) * gossip.share
+        found[level] = replace(
+            found[level],
+            reached=reached,
+            everyone=_everyone(size, gossip, experiment),
+            messages_inside=reached * gossip.sent,
+            rounds=group_latency([size]) if size >= SMALLEST else None,
+            table_entries=multicast_memory(hierarchy, level),
+        )
     return found
 
 
 def _broadcast(experiment: Experiment) -> list[CommunityResult]:
     processes, interested = _interest(experiment)
+    heard = broadcast_parasites(processes, interested, experiment.c, _success(experiment))
     return _flood(
         experiment,
-        group=processes,
-        parasites=broadcast_parasites(processes, interested, experiment.c, _success(experiment)),
-        messages=gossip_messages(processes, experiment.c) / processes,
-        rounds=broadcast_latency(experiment.sizes),
+        _gossip(processes, experiment),
+        parasites=heard * _alive_share(experiment),
+        rounds=broadcast_latency(experiment.sizes) if processes >= SMALLEST else None,
         entries=broadcast_memory(processes, experiment.c),
     )
 
 
-def _multicast(experiment: Experiment) -> list[CommunityResult]:
-    hierarchy = tuple(_community(size, experiment) for size in experiment.sizes)
-    found = []
-    for level, size in enumerate(experiment.sizes):
-        if level < experiment.publish_level:
-            found.append(_untouched(level, size, experiment))
-            continue
-        alive = _alive(size, experiment)
-        share, everyone = _gossip(size, size, experiment)
-        found.append(
-            CommunityResult(
-                repetition=0,
-                community=level,
-                processes=size,
-                alive=alive,
-                reached=alive * share,
-                everyone=everyone,
-                messages_inside=gossip_messages(size, experiment.c) * share * alive / size,
-                messages_upward=0.0,
-                parasites=0.0,
-                rounds=group_latency([size]),
-                table_entries=multicast_memory(hierarchy, level),
-            )
-        )
-    return found
-
-
 def _hierarchical(experiment: Experiment) -> list[CommunityResult]:
     processes, interested = _interest(experiment)
-    clusters = min(CLUSTERS, processes)
-    within = max(1, processes // clusters)
+    clusters, within = _clusters(processes)
     c = experiment.c
-    memory = hierarchical_memory(clusters, within, c, c)
+    heard = hierarchical_parasites(
+        clusters, within, min(interested, clusters * within), c, c, _success(experiment)
+    )
     return _flood(
         experiment,
-        group=within,
-        parasites=hierarchical_parasites(
-            clusters, within, min(interested, clusters * within), c, c, _success(experiment)
-        ),
-        messages=memory,
-        rounds=group_latency([within]),
-        entries=memory,
+        _across(processes, experiment),
+        parasites=heard * _alive_share(experiment),
+        rounds=group_latency([within]) if within >= SMALLEST else None,
+        entries=hierarchical_memory(clusters, within, c, c),
+    )
+
+
+def _across(processes: int, experiment: Experiment) -> _Gossip:
+    """Gossip in the clusters and between them: everyone sends to members of other clusters, too."""
+    clusters, within = _clusters(processes)
+    inside = _gossip(within, experiment)
+    fanout = math.floor(math.log(clusters) + experiment.c)
+    return _Gossip(
+        1 - (1 - inside.share) * math.exp(-fanout * _success(experiment)),
+        inside.missed * math.exp(-fanout * _success(experiment)),
+        inside.sent + fanout * _visible(experiment),
     )
 
 
 def _flood(
     experiment: Experiment,
+    gossip: _Gossip,
     *,
-    group: int,
     parasites: float,
-    messages: float,
-    rounds: float,
+    rounds: float | None,
     entries: float,
 ) -> list[CommunityResult]:
-    """An event that goes to everyone, interested or not, by gossip in groups of `group` processes.
-
-    `messages`: sent by each process that is reached. `parasites`: of all communities together.
-    """
+    """An event that goes to everyone, interested or not. `parasites`: of all communities together."""
     processes, interested = _interest(experiment)
-    share, everyone = _gossip(group, processes, experiment)
     found = []
     for level, size in enumerate(experiment.sizes):
         outside = level < experiment.publish_level
-        alive = _alive(size, experiment)
+        reached = _alive(size, experiment) * gossip.share
         found.append(
-            CommunityResult(
-                repetition=0,
-                community=level,
-                processes=size,
-                alive=alive,
-                reached=None if outside else alive * share,
-                everyone=None if outside else everyone,
-                messages_inside=messages * size * share,
-                messages_upward=0.0,
+            replace(
+                _untouched(level, size, experiment),
+                reached=None if outside else reached,
+                everyone=None if outside else _everyone(size, gossip, experiment),
+                messages_inside=reached * gossip.sent,
                 parasites=parasites * size / max(1, processes - interested) if outside else 0.0,
                 rounds=rounds,
                 table_entries=entries,
@@ -191,16 +241,35 @@ def _flood(
     return found
 
 
+def _pmcast(experiment: Experiment) -> list[CommunityResult]:
+    """Rounds, contacts, and those who handle the event as delegates alone; no formula of the rest."""
+    processes, interested = _interest(experiment)
+    tree = assumed_tree(processes)
+    share = interested / processes
+    rounds = pmcast_rounds(tree, share, _success(experiment))
+    outside = pmcast_uninterested(tree, share) / max(1, processes - interested)
+    return [
+        replace(
+            _untouched(level, size, experiment),
+            messages_inside=None,
+            messages_upward=None,
+            parasites=outside * size if level < experiment.publish_level else 0.0,
+            rounds=rounds,
+            table_entries=float(pmcast_memory(tree)),
+        )
+        for level, size in enumerate(experiment.sizes)
+    ]
+
+
+def _clusters(processes: int) -> tuple[int, int]:
+    """How many clusters there are, and how many processes are in each."""
+    clusters = min(CLUSTERS, processes)
+    return clusters, max(1, processes // clusters)
+
+
 def _interest(experiment: Experiment) -> tuple[int, int]:
     """All processes, and those that the event's topic or a super-topic of it concerns."""
     return sum(experiment.sizes), sum(experiment.sizes[experiment.publish_level :])
-
-
-def _gossip(group: int, everyone: int, experiment: Experiment) -> tuple[float, float]:
-    """Gossip in a group of a system: the share of the live reached, and P(all of the system are)."""
-    fanout = effective_fanout(_community(group, experiment).fanout, _success(experiment))
-    alive = max(1, round(_alive(everyone, experiment)))
-    return final_size(fanout), everyone_reached(alive, fanout)
 
 
 def _community(size: int, experiment: Experiment) -> Community:
@@ -209,12 +278,21 @@ def _community(size: int, experiment: Experiment) -> Community:
 
 
 def _success(experiment: Experiment) -> float:
-    """A message arrives at a live process: not lost, and its target not down (or not seen as down)."""
+    """A message to an entry of a table arrives: not lost, and its target not down or taken to be."""
     return (1 - experiment.loss) * (1 - experiment.failed)
 
 
+def _visible(experiment: Experiment) -> float:
+    """The share of a table that is sent to: who is taken to be down is not, who has crashed unseen is."""
+    return 1 - experiment.failed if experiment.failure == "weak" else 1.0
+
+
+def _alive_share(experiment: Experiment) -> float:
+    return 1 - experiment.failed if experiment.failure == "stillborn" else 1.0
+
+
 def _alive(size: int, experiment: Experiment) -> float:
-    return size * (1 - experiment.failed) if experiment.failure == "stillborn" else float(size)
+    return size * _alive_share(experiment)
 
 
 def _untouched(level: int, size: int, experiment: Experiment) -> CommunityResult:
