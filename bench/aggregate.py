@@ -1,20 +1,22 @@
 """From result rows to aggregates: a row for each setting, community and metric, with its interval.
 
 A *setting* is an experiment without its repetition and seed: what a point of a figure stands for.
-Proportions (reliability) get Wilson's interval, means the bootstrap's; the percentiles are exact.
+Proportions get Wilson's interval, means the bootstrap's, formulas none; the percentiles are exact. The
+events of an experiment with real nodes share one network, and their intervals go by networks.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bench.intervals import Interval, bootstrap_means, wilson
+from bench.experiment import Experiment
+from bench.intervals import Groups, Interval, Values, bootstrap_means, grouped_proportion
 from bench.store import ResultStore
 
 if TYPE_CHECKING:
@@ -40,7 +42,8 @@ SETTING = (
 )
 """The columns that make a setting."""
 
-DERIVED = ("reception", "reliability", "efficiency")
+DERIVED = ("reception", "reliability", "efficiency", "climbing", "complete_rounds")
+PROPORTIONS = ("reliability", "climbing")
 METRICS = (
     *DERIVED,
     "messages_inside",
@@ -56,7 +59,9 @@ METRICS = (
 """What is aggregated, per community.
 
 reception: share of the live processes reached. reliability: share of repetitions that reached them all.
-efficiency: first receptions over all receptions. The others are means of the columns of the same name.
+efficiency: first receptions over all receptions. climbing: share of repetitions in which a message was sent
+upward. complete_rounds: rounds of the repetitions that reached everyone. The others are means of the columns
+of the same name.
 """
 
 METRIC_EXPRESSIONS = (
@@ -66,6 +71,8 @@ METRIC_EXPRESSIONS = (
     "reached / nullif(alive, 0) AS reception",
     "everyone AS reliability",
     "useful / nullif(useful + duplicates, 0) AS efficiency",
+    "double(messages_upward > 0) AS climbing",
+    "CASE WHEN everyone = 1 THEN rounds END AS complete_rounds",
     *[f"double({name}) AS {name}" for name in METRICS if name not in DERIVED],
 )
 """In SQL, the metrics of a row of results, and what puts rows in order."""
@@ -85,12 +92,18 @@ COLUMNS = (
 )
 """The columns of the results that the aggregates are made from."""
 
+OF_EVENTS = ("climbing", "complete_rounds")
+"""What only single events have, and a formula's expected numbers do not."""
+
+ONE_NETWORK = ("emulate", "live")
+"""Tiers on which the events of an experiment share one network; elsewhere each has tables of its own."""
+
 WHOLE = -1
 """Stands in `community` for all communities together: sums, the last round, everyone everywhere."""
 
 _TEXT = ("topic", "suite", "figure", "tier", "protocol", "mode", "sizes", "failure", "metric")
-_WHOLE_NUMBERS = ("z", "publish_level", "community", "count")
-SUMMARY = ("community", "metric", "count", "low", "value", "high", "p50", "p99")
+_WHOLE_NUMBERS = ("z", "publish_level", "community", "count", "networks")
+SUMMARY = ("community", "metric", "count", "networks", "low", "value", "high", "p50", "p99")
 """The columns of an aggregate, after those of its setting (`sizes` as text, its numbers between commas)."""
 
 
@@ -130,7 +143,9 @@ def _whole(results: DataFrame) -> DataFrame:
     mean = (f.sum(f.col("table_entries") * f.col("processes")) / f.sum("processes")).alias(
         "table_entries"
     )
-    found = results.groupBy(*own).agg(*sums, *last, mean, f.min("everyone").alias("everyone"))
+    # Of zeros and ones the least is whether all are 1; of probabilities it is not that of all together.
+    everywhere = f.when(f.col("tier") != "model", f.min("everyone")).alias("everyone")
+    found = results.groupBy(*own).agg(*sums, *last, mean, everywhere)
     return found.withColumn("community", f.lit(WHOLE).cast("bigint"))
 
 
@@ -144,7 +159,23 @@ def _metrics(results: DataFrame) -> DataFrame:
 
 
 def _summarise_setting(group: pa.Table) -> pa.Table:
-    return summarise(group)  # Spark looks at how many arguments it takes
+    """One argument, at which Spark looks; for formulas also what they give for all communities together."""
+    import pyarrow as pa
+
+    from bench.tiers.model import everyone_everywhere
+
+    found = summarise(group)
+    setting: dict[str, Any] = found.select(SETTING).slice(0, 1).to_pylist()[0]
+    if setting["tier"] != "model":
+        return found
+    sizes = tuple(int(size) for size in setting["sizes"].split(","))
+    value = everyone_everywhere(Experiment(**setting | {"sizes": sizes}))
+    if value is None:
+        return found
+    names = ("low", "value", "high", "p50", "p99")
+    whole = {"community": WHOLE, "metric": "reliability", "count": 1, "networks": 1}
+    row = setting | whole | dict.fromkeys(names, value)
+    return pa.concat_tables([found, pa.Table.from_pylist([row], schema=aggregate_schema())])
 
 
 def summarise(group: pa.Table, columns: Sequence[str] = SETTING) -> pa.Table:
@@ -158,41 +189,60 @@ def summarise(group: pa.Table, columns: Sequence[str] = SETTING) -> pa.Table:
     order = [(name, "ascending") for name in ("community", "experiment_id", "repetition")]
     ordered = group.sort_by(order)
     setting: dict[str, Any] = ordered.select(columns).slice(0, 1).to_pylist()[0]
-    keys, samples = _samples(ordered)
-    intervals = _intervals(keys, samples, _seed(setting))
+    samples = _samples(ordered, setting.get("tier"))
+    intervals = _intervals(samples, setting)
     summaries = [
         setting
-        | {"community": community, "metric": metric, "count": len(values)}
+        | {"community": own.community, "metric": own.metric}
+        | {"count": len(own.values), "networks": len(np.unique(own.groups))}
         | {"low": interval.low, "value": interval.value, "high": interval.high}
-        | {"p50": float(np.quantile(values, 0.5)), "p99": float(np.quantile(values, 0.99))}
-        for (community, metric), values, interval in zip(keys, samples, intervals, strict=True)
+        | {"p50": float(np.quantile(own.values, 0.5)), "p99": float(np.quantile(own.values, 0.99))}
+        for own, interval in zip(samples, intervals, strict=True)
     ]
     return pa.Table.from_pylist(summaries, schema=aggregate_schema(columns))
 
 
-def _samples(ordered: pa.Table) -> tuple[list[tuple[int, str]], list[npt.NDArray[np.float64]]]:
-    """The known values of each community and metric, without those of which there are none."""
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The known values of one metric in one community."""
+
+    community: int
+    metric: str
+    values: Values
+    groups: Groups
+
+
+def _samples(ordered: pa.Table, tier: str | None) -> list[_Sample]:
+    """A sample for each community and metric, without those of which there are no values."""
     communities = ordered["community"].to_numpy()
-    columns = {metric: ordered[metric].to_numpy() for metric in METRICS}  # null becomes NaN
-    keys, samples = [], []
+    columns = {
+        metric: ordered[metric].to_numpy()  # null becomes NaN
+        for metric in METRICS
+        if not (tier == "model" and metric in OF_EVENTS)
+    }
+    networks = np.unique(ordered["experiment_id"].to_numpy(), return_inverse=True)[1]
+    if tier not in ONE_NETWORK:
+        networks = np.arange(len(networks))
+    samples = []
     for community in np.unique(communities).tolist():
         own = communities == community
         for metric, column in columns.items():
-            values = column[own]
-            values = values[~np.isnan(values)]
-            if len(values):
-                keys.append((community, metric))
-                samples.append(values)
-    return keys, samples
+            known = own & ~np.isnan(column)
+            if known.any():
+                samples.append(_Sample(community, metric, column[known], networks[known]))
+    return samples
 
 
-def _intervals(
-    keys: list[tuple[int, str]], samples: list[npt.NDArray[np.float64]], seed: int
-) -> list[Interval]:
-    intervals = bootstrap_means(samples, seed)
-    for index, ((_, metric), values) in enumerate(zip(keys, samples, strict=True)):
-        if metric == "reliability" and np.isin(values, (0.0, 1.0)).all():
-            intervals[index] = wilson(float(values.sum()), len(values))
+def _intervals(samples: list[_Sample], setting: dict[str, Any]) -> list[Interval]:
+    if setting.get("tier") == "model":
+        means = [float(own.values.mean()) for own in samples]
+        return [Interval(mean, mean, mean) for mean in means]
+    intervals = bootstrap_means(
+        [own.values for own in samples], _seed(setting), [own.groups for own in samples]
+    )
+    for index, own in enumerate(samples):
+        if own.metric in PROPORTIONS and np.isin(own.values, (0.0, 1.0)).all():
+            intervals[index] = grouped_proportion(own.values, own.groups)
     return intervals
 
 

@@ -38,6 +38,8 @@ class Aggregate:
     community: int
     metric: str
     count: int
+    networks: int
+    """Independent networks behind it; as many as values where each repetition has tables of its own."""
     low: float
     value: float
     high: float
@@ -57,14 +59,46 @@ class Aggregate:
     def is_root(self) -> bool:
         return self.community == len(self.sizes) - 1
 
+    @property
+    def place(self) -> str:
+        """The community's name."""
+        return community_name(self.community, len(self.sizes))
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """What was asked for and is measured here, whichever suite asked; p_sel, where given, replaces g."""
+        g = None if self.p_sel is not None else self.g
+        return (
+            *(self.figure, self.tier, self.protocol, self.mode, self.sizes, self.c, g, self.p_sel),
+            *(self.a, self.z, self.loss, self.failure, self.failed, self.publish_level),
+            *(self.community, self.metric),
+        )
+
+
+def community_name(level: int, levels: int) -> str:
+    """What a community is called everywhere: by the paper's topics where there are three, a the root."""
+    if level == WHOLE:
+        return "all communities"
+    names = ("g (bottom)", "d (middle)", "a (root)")
+    if levels == len(names):
+        return names[level]
+    ends = {0: " (bottom)", levels - 1: " (root)"}
+    return f"level {level}{ends.get(level, '')}"
+
 
 class Aggregates:
     """All aggregates of an output directory."""
 
     def __init__(self, rows: Iterable[Aggregate]) -> None:
         self._rows = sorted(rows, key=_order)
-        self._by_metric: dict[object, list[Aggregate]] = {}
+        best: dict[tuple[object, ...], Aggregate] = {}
         for row in self._rows:
+            known = best.setdefault(row.setting, row)
+            if (row.networks, row.count) > (known.networks, known.count):
+                best[row.setting] = row
+        self._best = list(best.values())
+        self._by_metric: dict[object, list[Aggregate]] = {}
+        for row in self._best:
             self._by_metric.setdefault(row.metric, []).append(row)
 
     @classmethod
@@ -89,8 +123,11 @@ class Aggregates:
         return len(self._rows)
 
     def select(self, **wanted: object) -> list[Aggregate]:
-        """The rows whose fields equal `wanted`, in a fixed order."""
-        rows = self._by_metric.get(wanted["metric"], []) if "metric" in wanted else self._rows
+        """The rows whose fields equal `wanted`, in a fixed order.
+
+        Where several suites measured one setting, it is the row with the most networks and values behind it.
+        """
+        rows = self._by_metric.get(wanted["metric"], []) if "metric" in wanted else self._best
         return [row for row in rows if all(getattr(row, name) == wanted[name] for name in wanted)]
 
     def suites(self) -> list[str]:
@@ -99,15 +136,7 @@ class Aggregates:
 
 def _order(row: Aggregate) -> tuple[Any, ...]:
     return (
-        row.suite,
-        row.figure,
-        row.tier,
-        row.protocol,
-        row.mode,
-        row.sizes,
-        row.p_sel or 0.0,
-        row.failed,
-        row.publish_level,
-        row.community,
-        row.metric,
+        *(row.suite, row.figure, row.tier, row.protocol, row.mode, row.sizes, row.p_sel or 0.0),
+        *(row.failed, row.publish_level, row.community, row.metric),
+        *(row.c, row.g, row.a, row.z, row.loss, row.failure),
     )

@@ -2,52 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import pytest
 
-from bench.aggregate import WHOLE
-from bench.aggregates import Aggregate, Aggregates
+from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, decide
 from bench.suites.settings import MODES, TOPOLOGIES
-
-BASE = Aggregate(
-    suite="quick",
-    figure="figures-13-16",
-    tier="simulate",
-    protocol="camcast",
-    mode="uniform",
-    sizes=(1000, 100, 10),
-    c=5.0,
-    g=5.0,
-    p_sel=None,
-    a=1.0,
-    z=3,
-    loss=0.15,
-    failure="stillborn",
-    failed=0.3,
-    publish_level=0,
-    community=WHOLE,
-    metric="reception",
-    count=100,
-    low=0.0,
-    value=0.0,
-    high=0.0,
-    p50=0.0,
-    p99=0.0,
-)
-
-
-def row(value: float, spread: float = 0.0, **fields: Any) -> Aggregate:
-    return dataclasses.replace(
-        BASE, **{"value": value, "low": value - spread, "high": value + spread, **fields}
-    )
-
-
-def verdict(name: str, *rows: Aggregate) -> bool | None:
-    claim = next(claim for claim in CLAIMS if claim.name == name)
-    return claim.evidence(Aggregates(rows)).holds
+from tests.bench.claims.made_up import emulated, row, verdict
 
 
 def test_what_was_not_measured_is_undecided() -> None:
@@ -115,11 +75,6 @@ def test_the_modes_converge_in_the_super_communities(root: float, holds: bool) -
         for level, value in ((0, 0.9), (1, 1.0), (2, root))
     ]
     assert verdict("converge", *rows) is holds
-
-
-def emulated(mode: str, value: float, spread: float = 0.0, **fields: Any) -> Aggregate:
-    shared = {"figure": "figures-19-28", "tier": "emulate", "sizes": (84, 27, 7), "p_sel": 0.07}
-    return row(value, spread, **{**shared, "mode": mode, **fields})
 
 
 @pytest.mark.parametrize(("structured", "holds"), [(1.0, True), (0.9, False)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from bench.intervals import wilson
 from bench.results import CommunityResult, rows, schema
 from bench.spark import session
 from bench.store import ResultStore, StoreError
+from bench.tiers import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +56,9 @@ RESULTS = [
 ]
 
 
-def keep(directory: Path, parts: list[list[dict[str, Any]]]) -> ResultStore:
+def keep(directory: Path, parts: list[list[dict[str, Any]]], tier: str = "simulate") -> ResultStore:
     store = ResultStore(directory).open()
-    place = store.results / "suite=s" / "tier=simulate"
+    place = store.results / "suite=s" / f"tier={tier}"
     place.mkdir(parents=True)
     for number, part in enumerate(parts):
         table = pa.Table.from_pylist(part, schema=schema()).drop_columns(["suite", "tier"])
@@ -100,6 +102,45 @@ def test_all_communities_together_are_sums_the_last_round_and_everyone_everywher
     assert found["reliability"].value == 0.5
     assert found["rounds"].value == (6 + 5 + 9 + 4) / 4
     assert found["messages_inside"].value == (48 + 44 + 28 + 36) / 4
+
+
+def test_events_that_went_up_and_complete_runs_are_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
+    write_aggregates(spark, store)
+    found = {(row.community, row.metric): row for row in all_of(tmp_path)}
+    assert found[0, "climbing"].interval == wilson(3, 4)
+    assert found[WHOLE, "complete_rounds"].value == (6 + 4) / 2
+    assert found[WHOLE, "complete_rounds"].count == 2
+
+
+def test_formulas_have_no_interval_and_a_product_for_all_together(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    asked = {"suite": "s", "figure": "f", "tier": "model", "protocol": "multicast"}
+    certain = Experiment(**asked, sizes=(10, 10), c=40.0)
+    likely = Experiment(**asked, sizes=(100, 100, 100), c=2.0)
+    made = [row for own in (certain, likely) for row in rows(own, run(own), 0.0)]
+    write_aggregates(spark, keep(tmp_path, [made], tier="model"))
+    reliability = [row for row in all_of(tmp_path) if row.metric == "reliability"]
+    assert all(row.low == row.value == row.high for row in reliability)
+    three = {row.community: row.value for row in reliability if row.c == 2.0}
+    assert three[WHOLE] == pytest.approx(three[0] ** 3)
+    assert not [row for row in all_of(tmp_path) if row.metric == "climbing"]
+
+
+def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_path: Path) -> None:
+    made = []
+    for seed, reached in enumerate((10, 10, 5, 10, 2, 10)):
+        asked = replace(EXPERIMENT, tier="emulate", mode="structured", seed=seed, sizes=(10,))
+        own = [result(repetition, 0, reached, 10) for repetition in range(5)]
+        made += rows(asked, [(asked, own)], 0.0)
+    write_aggregates(spark, keep(tmp_path, [made], tier="emulate"))
+    found = {row.metric: row for row in all_of(tmp_path) if row.community == 0}
+    assert (found["reliability"].count, found["reliability"].networks) == (30, 6)
+    assert found["reliability"].interval.low == pytest.approx(wilson(4, 6).low, abs=0.03)
+    assert found["reception"].high - found["reception"].low > 0.4
 
 
 def test_aggregates_do_not_depend_on_the_order_of_the_rows(
