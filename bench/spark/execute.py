@@ -137,11 +137,14 @@ def _run(
 
 
 def deal(spark: SparkSession, experiments: Sequence[Experiment], tasks: int) -> DataFrame:
-    """The experiments as JSON, dealt round robin: each of `tasks` partitions gets every `tasks`-th."""
+    """The experiments as JSON, dealt like cards: row i in partition i mod `tasks`."""
     import pyarrow as pa
 
-    grid = pa.table({"experiment": [experiment.as_json() for experiment in experiments]})
-    return spark.createDataFrame(grid).coalesce(1).repartition(tasks)
+    texts = [experiment.as_json() for experiment in experiments]
+    # Named, for Spark itself would sort rows by their hash before it deals them.
+    to = pa.array([index % tasks for index in range(len(texts))], pa.int32())
+    grid = spark.createDataFrame(pa.table({"experiment": texts, "task": to}))
+    return grid.repartitionById(tasks, "task").select("experiment")
 
 
 def _give_up(

@@ -13,7 +13,7 @@ import pytest
 
 from bench.results import CommunityResult
 from bench.spark import execute as execute_module
-from bench.spark.execute import execute
+from bench.spark.execute import deal, execute
 from bench.spark.executor import run_one, run_rows
 from bench.spark.watch import Progress
 from bench.store import ResultStore, StoreError
@@ -32,6 +32,15 @@ def test_spark_starts_without_a_java_of_the_machine(spark: SparkSession) -> None
     java = spark.sparkContext._gateway.jvm.java.lang.System
     assert "java-home" in java.getenv("JAVA_HOME")
     assert spark.range(3).count() == 3
+
+
+@pytest.mark.parametrize("tasks", [1, 4, 5])
+def test_rows_are_dealt_like_cards(spark: SparkSession, tasks: int) -> None:
+    dealt = deal(spark, grid(), tasks).selectExpr("spark_partition_id() AS task", "experiment")
+    task_of = {row.experiment: row.task for row in dealt.collect()}
+    assert [task_of[experiment.as_json()] for experiment in grid()] == [
+        index % tasks for index in range(len(grid()))
+    ]
 
 
 def test_results_equal_those_of_a_plain_loop_bit_for_bit(
