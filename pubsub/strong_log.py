@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sqlite3
+import struct
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from overlay.errors import UsageError
 from overlay.wire import decode, encode
 from pubsub.topic_broadcast.messages import Item
+from pubsub.topic_broadcast.numbers import Range
 from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
 from pubsub.topic_membership.messages import Entry
 
@@ -21,11 +23,11 @@ CREATE TABLE IF NOT EXISTS items (
     place INTEGER PRIMARY KEY AUTOINCREMENT, source BLOB, number INTEGER, item BLOB,
     unfinished INTEGER, held INTEGER DEFAULT 1, UNIQUE (source, number)
 );
-CREATE TABLE IF NOT EXISTS numbers (source BLOB PRIMARY KEY, mark INTEGER, above BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS numbers (source BLOB PRIMARY KEY, mark INTEGER, ranges BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS participants (id BLOB PRIMARY KEY, entry BLOB) WITHOUT ROWID;
 """
 
-_NUMBER_BYTES = 8
+_RANGE = struct.Struct(">QQ")
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +69,8 @@ class SqliteTopicLog:
             boot,
             tuple(decode(entry) for (entry,) in ask("SELECT entry FROM participants ORDER BY id")),
             tuple(
-                SourceNumbers(source, mark, _unpack(above))
-                for source, mark, above in ask("SELECT * FROM numbers ORDER BY source")
+                SourceNumbers(source, mark, _unpack(ranges))
+                for source, mark, ranges in ask("SELECT * FROM numbers ORDER BY source")
             ),
             self._items("held"),
             self._items("unfinished"),
@@ -111,8 +113,8 @@ class SqliteTopicLog:
 
     def sync(self, received: Iterable[SourceNumbers]) -> None:
         numbers: list[_Change] = [
-            ("REPLACE INTO numbers VALUES (?, ?, ?)", (source, mark, _pack(above)))
-            for source, mark, above in received
+            ("REPLACE INTO numbers VALUES (?, ?, ?)", (source, mark, _pack(ranges)))
+            for source, mark, ranges in received
         ]
         self._write([*self._changes, *numbers])
         self._changes.clear()
@@ -133,12 +135,9 @@ class SqliteTopicLog:
             raise LogError(f"{self._path} cannot be written: {error}") from error
 
 
-def _pack(numbers: tuple[int, ...]) -> bytes:
-    return b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in numbers)
+def _pack(ranges: tuple[Range, ...]) -> bytes:
+    return b"".join(_RANGE.pack(first, last) for first, last in ranges)
 
 
-def _unpack(packed: bytes) -> tuple[int, ...]:
-    return tuple(
-        int.from_bytes(packed[at : at + _NUMBER_BYTES], "big")
-        for at in range(0, len(packed), _NUMBER_BYTES)
-    )
+def _unpack(packed: bytes) -> tuple[Range, ...]:
+    return tuple((first, last) for first, last in _RANGE.iter_unpack(packed))

@@ -1,7 +1,7 @@
 """Topic Reliable Broadcast: every participant gets every message once, across crashes and partitions.
 
 `broadcast` is the whole as a pure object. Below it: `numbers` and `acknowledgements` (who has received what),
-`first_participant` and `check_and_forward` (who sends a message to whom), `garbage` and `collecting` (what
-everybody has), `held_messages` (what somebody still lacks), `upkeep` (what is done now and then), `aside`
+`first_participant` and `check_and_forward` (who sends a message to whom), `collecting` (what everybody
+has), `held_messages` (what somebody still lacks), `upkeep` (what is done now and then), `aside`
 (best-effort, stubborn, point to point), `topic_log` (what must survive a crash) and `messages`.
 """

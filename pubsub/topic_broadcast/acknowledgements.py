@@ -47,8 +47,8 @@ class AcknowledgedBy:
 
     def add(self, wire: NumbersOnWire, now: float) -> bool:
         grew = False
-        for source, mark, above in wire:
-            grew = self.of(source).update(mark, above) or grew
+        for source, mark, ranges in wire:
+            grew = self.of(source).update(mark, ranges) or grew
         if grew:
             self.grew_at = now
         return grew
@@ -69,7 +69,7 @@ class Acknowledgements:
         """A participant has joined, or begun anew: what it does not need counts as acknowledged."""
         row = self.rows[entry.id] = AcknowledgedBy(entry.boot, now)
         row.add(entry.before, now)
-        row.before = {source: Numbers(mark, above) for source, mark, above in entry.before}
+        row.before = {source: Numbers(mark, ranges) for source, mark, ranges in entry.before}
         return row
 
     def has(self, peer: PeerId, source: bytes, number: int) -> bool:

@@ -13,7 +13,7 @@ sponsor receives after that.
 Slips of the appendix that are set right: line 34 lets through what was collected before and stops what is
 new: a message is new when it is above the highest collected number or awaited (here: not yet taken). Line
 38 notes that the *sender* has the message and forgets the receiver, which acknowledges nothing then. Lines
-17, 18, 63 and 64: see `garbage`; lines 44 and 50: see `topic_membership.matrix`.
+17, 18, 63 and 64: see `collecting`; lines 44 and 50: see `topic_membership.matrix`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
+from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import Restored, TopicLog
 from pubsub.topic_broadcast.upkeep import Upkeep
@@ -349,25 +350,38 @@ class TopicBroadcast:
 
     def _restore(self, restored: Restored) -> None:
         state = self._state
-        for source, mark, above in restored.received:
-            state.taken_of(source).update(mark, above)
+        for source, mark, ranges in restored.received:
+            state.taken_of(source).update(mark, ranges)
         for item in (*restored.held, *restored.unfinished):
             state.taken_of(item.source).add(item.number)
-        own = state.taken.get(state.own_source)
-        if own is not None:
-            mark, above = own.wire()
-            self._number = max(mark, *above) if above else mark
+        if state.own_source in state.taken:
+            self._number = state.taken[state.own_source].highest
         for item in restored.held:
             state.sources[item.source] = (item.publisher, item.life)
             state.held.add(Held(item, state.context.now(), {item.publisher: None}))
+        self._restore_garbage(restored)
+
+    def _restore_garbage(self, restored: Restored) -> None:
+        """What was taken and is not held any more, everybody had; save what was there before it began: of
+        that, others may hold something for somebody."""
+        state = self._state
+        mine = next((entry for entry in restored.entries if entry.id == state.me), None)
+        if mine is None:
+            return
+        before = {source: (mark, ranges) for source, mark, ranges in mine.before}
+        for source, taken in state.taken.items():
+            kept = Numbers(0, ((number, number) for number in sorted(state.held.of(source))))
+            if source in before and source != state.own_source:
+                kept.update(*before[source])
+            state.garbage_of(source).update(0, taken.without(kept))
 
     # What the membership tells and asks.
 
     def joined(self, me: Entry) -> None:
         state = self._state
         row = state.acknowledged.begin(me, state.context.now())
-        for source, mark, above in me.before:
-            state.taken_of(source).update(mark, above)
+        for source, mark, ranges in me.before:
+            state.taken_of(source).update(mark, ranges)
         row.digest = self.membership.digest
         state.log.began(me.boot, me.life)
         self._acknowledging.know(me)
@@ -419,9 +433,7 @@ class TopicBroadcast:
         if row is None:
             return None
         for source, garbage in self._state.garbage.items():
-            highest, awaited = garbage.wire()
-            first = min(awaited, default=highest + 1)
-            row.of(source).update(first - 1, (n for n in range(first, highest + 1) if n in garbage))
+            row.of(source).update(*garbage.wire())
         return row.wire()
 
     def acknowledged_here(self) -> NumbersOnWire:

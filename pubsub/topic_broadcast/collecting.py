@@ -9,6 +9,12 @@ know the newcomer yet cannot count that acknowledgement.
 The publisher hears of every acknowledgement first and tells everybody what may go; a participant that hears
 it believes it if it knows the same participants. Where publishers are gone, acknowledgements travel by
 gossip.
+
+The paper keeps the highest number that was collected and those below it that are awaited (lines 6 and 7).
+Here it is the set of those that were collected: a participant that came later, or has forgotten, says
+nothing of earlier ones. Two slips are set right: lines 17 and 18 must add the garbage of the peer that tells
+it to what every participant is known to have, and not to the peer's own set alone; and the loop of line 64
+must run from the old highest number, which line 63 has overwritten by then.
 """
 
 from __future__ import annotations
@@ -16,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
-from pubsub.topic_broadcast.messages import GarbageOnWire
-from pubsub.topic_broadcast.numbers import FARTHEST
+from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.state import BroadcastState
+from pubsub.topic_membership.messages import NumbersOnWire
 
 OnGap = Callable[[bytes, int, int], None]
 """Source, first and last number that will never come."""
@@ -79,47 +85,28 @@ class Collecting:
         if held is not None:
             state.held.drop(source, number)
             state.log.collected(held.item)
-        state.garbage_of(source).collect(number)
+        state.garbage_of(source).add(number)
 
-    def told(self, garbage: GarbageOnWire, digest: bytes) -> bool:
+    def told(self, garbage: NumbersOnWire, digest: bytes) -> bool:
         """A peer says what everybody has; whether anything could be let go."""
         state = self._state
         same = digest == state.membership.digest
         found = False
-        for source, highest, awaited in garbage:
-            self._skip_what_is_gone(source, highest, awaited)
+        for source, mark, ranges in garbage:
+            gone = Numbers(mark, ranges)
+            self._skip(source, gone)
             if not same:
                 continue
-            waiting = set(awaited)
             for number in sorted(state.held.of(source)):
-                if number <= highest and number not in waiting:
+                if number in gone:
                     self._let_go(source, number)
                     found = True
-            state.garbage_of(source).learn(highest, awaited)
+            state.garbage_of(source).update(mark, ranges)
         return found
 
-    def _skip_what_is_gone(self, source: bytes, highest: int, awaited: tuple[int, ...]) -> None:
+    def _skip(self, source: bytes, gone: Numbers) -> None:
         """Nobody will send what everybody was taken to have: count it as received, and say so."""
-        state = self._state
-        taken = state.taken_of(source)
-        if highest <= taken.mark:
-            return
-        if highest > taken.mark + FARTHEST:
-            self._on_gap(source, taken.mark + 1, highest - FARTHEST)
-            taken.update(highest - FARTHEST, ())
-        waiting = set(awaited)
-        gone = [number for number in taken.missing_until(highest) if number not in waiting]
-        for first, last in _runs(gone):
-            taken.update(taken.mark, range(first, last + 1))
+        taken = self._state.taken_of(source)
+        for first, last in gone.without(taken):
+            taken.add_range(first, last)
             self._on_gap(source, first, last)
-
-
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """Consecutive numbers as first and last."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs

@@ -11,9 +11,6 @@ from overlay.errors import UsageError
 from overlay.wire import message
 from pubsub.topic_membership.messages import FINGERPRINT_BYTES, NumbersOnWire, check_numbers
 
-GarbageOnWire = tuple[tuple[bytes, int, tuple[int, ...]], ...]
-"""For each source: the highest number that everybody has, and those below that are awaited."""
-
 StatementOnWire = tuple[PeerId, int, int, bytes, NumbersOnWire]
 """Owner, its boot, the statement's version, the digest of the participants that the owner knew, and the
 numbers of the messages that the owner has, of some sources."""
@@ -63,12 +60,12 @@ class Cast:
 
     topic: str
     items: tuple[Item, ...]
-    garbage: GarbageOnWire
+    garbage: NumbersOnWire
     digest: bytes
     """Of the participants that the sender knows."""
 
     def __post_init__(self) -> None:
-        check_garbage(self.garbage)
+        check_numbers(self.garbage)
 
 
 @message(0x68)
@@ -78,7 +75,7 @@ class Received:
 
     topic: str
     statements: tuple[StatementOnWire, ...]
-    garbage: GarbageOnWire
+    garbage: NumbersOnWire
     digest: bytes
     asks: bool
     """The receiver is asked for what it knows of the same sources."""
@@ -86,7 +83,7 @@ class Received:
     """The sender had no room for something: send again what it has not acknowledged."""
 
     def __post_init__(self) -> None:
-        check_garbage(self.garbage)
+        check_numbers(self.garbage)
         for _, _, _, _, numbers in self.statements:
             check_numbers(numbers)
 
@@ -109,10 +106,3 @@ class Aside:
             or self.life < 0
         ):
             raise UsageError("a message aside is best-effort, stubborn or direct, and numbered")
-
-
-def check_garbage(garbage: GarbageOnWire) -> None:
-    for source, highest, awaited in garbage:
-        wrong = highest < 0 or any(not 0 < number < highest for number in awaited)
-        if len(source) != FINGERPRINT_BYTES or wrong:
-            raise UsageError("garbage is a highest number and awaited ones below it")

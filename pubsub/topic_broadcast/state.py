@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from overlay.contact import Contact, PeerId
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy, Acknowledgements
 from pubsub.topic_broadcast.config import BroadcastConfig
-from pubsub.topic_broadcast.garbage import Garbage
 from pubsub.topic_broadcast.held_messages import HeldMessages
-from pubsub.topic_broadcast.messages import GarbageOnWire, source_of
+from pubsub.topic_broadcast.messages import source_of
 from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.topic_log import TopicLog
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.membership import TopicMembership
+from pubsub.topic_membership.messages import NumbersOnWire
 
 
 class BroadcastState:
@@ -35,7 +35,8 @@ class BroadcastState:
         self.log = log
         self.held = HeldMessages()
         self.acknowledged = Acknowledgements()
-        self.garbage: dict[bytes, Garbage] = {}
+        self.garbage: dict[bytes, Numbers] = {}
+        """What everybody has, as far as is known here: fewer are claimed where this one came later."""
         self.taken: dict[bytes, Numbers] = {}
         """What this participant has received; it acknowledges it when the application or the log has it."""
         self.sources: dict[bytes, tuple[PeerId, int]] = {}
@@ -76,13 +77,13 @@ class BroadcastState:
             numbers = self.taken[source] = Numbers()
         return numbers
 
-    def garbage_of(self, source: bytes) -> Garbage:
+    def garbage_of(self, source: bytes) -> Numbers:
         garbage = self.garbage.get(source)
         if garbage is None:
-            garbage = self.garbage[source] = Garbage()
+            garbage = self.garbage[source] = Numbers()
         return garbage
 
-    def garbage_wire(self, sources: Iterable[bytes]) -> GarbageOnWire:
+    def garbage_wire(self, sources: Iterable[bytes]) -> NumbersOnWire:
         known = self.garbage
         return tuple(
             (source, *known[source].wire())

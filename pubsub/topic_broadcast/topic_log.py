@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from overlay.errors import CamcastError
 from pubsub.topic_broadcast.messages import Item
+from pubsub.topic_broadcast.numbers import Range
 from pubsub.topic_membership.messages import Entry
 
 
@@ -21,7 +22,7 @@ class SourceNumbers(NamedTuple):
 
     source: bytes
     mark: int
-    above: tuple[int, ...]
+    ranges: tuple[Range, ...]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,11 @@ FINGERPRINT_BYTES = 8
 MOST_FILTER = 4096
 """Characters of a participant's filter."""
 
-NumbersOnWire = tuple[tuple[bytes, int, tuple[int, ...]], ...]
-"""For each source: up to where every number is meant, and which ones above."""
+LARGEST = (1 << 62) - 1
+"""The largest boot, life, version or number of a message."""
+
+NumbersOnWire = tuple[tuple[bytes, int, tuple[tuple[int, int], ...]], ...]
+"""For each source: up to where every number is meant, and which ranges above, from the lowest."""
 
 
 @message(0x60)
@@ -105,9 +108,14 @@ class Knowledge:
 
 
 def check_numbers(numbers: NumbersOnWire) -> None:
-    for source, mark, above in numbers:
-        if len(source) != FINGERPRINT_BYTES or mark < 0 or any(number <= mark for number in above):
-            raise UsageError("the numbers of a source are a mark and numbers above it")
+    for source, mark, ranges in numbers:
+        wrong = len(source) != FINGERPRINT_BYTES or mark < 0
+        highest = mark
+        for first, last in ranges:
+            wrong = wrong or not highest + 1 < first <= last
+            highest = last
+        if wrong or highest > LARGEST:
+            raise UsageError("the numbers of a source are a mark and ranges above it, apart")
 
 
 def _check_person(boot: int, life: int, filter: str) -> None:

@@ -104,7 +104,7 @@ def _before(troupe: Troupe, who: int) -> dict[bytes, Numbers]:
     """What a participant did not need when it subscribed for the first time."""
     first = next(o for o in troupe.history if o.what == "joined" and o.who == who)
     _, before = first.of
-    return {source: Numbers(mark, above) for source, mark, above in before}
+    return {source: Numbers(mark, ranges) for source, mark, ranges in before}
 
 
 def _short(message: MessageId, ids: dict[PeerId, int]) -> str:

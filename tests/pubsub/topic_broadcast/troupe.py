@@ -2,7 +2,8 @@
 everything.
 
 Channels do what `overlay.channel` promises and no more: what is sent arrives once and in any order; what is
-sent into a partition waits for its end; what a crash of either side catches is reported lost. The failure
+too large for one is not taken; what is sent into a partition waits for its end; what a crash of either side
+catches is reported lost. The failure
 detector notices with a random delay, sometimes suspects without reason, and takes it back.
 """
 
@@ -13,10 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from overlay.channel import ChannelConfig
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
+from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
-from overlay.wire import decode, encode
+from overlay.wire import MAX_MESSAGE, decode, encode
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Gap, Order
@@ -104,8 +107,8 @@ class MemoryLog:
         for change in self._pending:
             change(self._disk)
         self._pending.clear()
-        for source, mark, above in received:
-            self._disk["nums"][source] = (mark, above)
+        for source, mark, ranges in received:
+            self._disk["nums"][source] = (mark, ranges)
 
 
 class Actor:
@@ -134,8 +137,7 @@ class Actor:
         return self._stage.call_later(delay, action)
 
     def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
-        self.troupe.send(self, to, message, outcome)
-        return True
+        return self.troupe.send(self, to, message, outcome)
 
     def send_datagram(self, to: Contact, message: object) -> None:
         self.troupe.send(self, to, message, None, waits=False)
@@ -207,6 +209,7 @@ class Waiting:
 class TroupeConfig:
     broadcast: BroadcastConfig = field(default_factory=BroadcastConfig)
     membership: MembershipConfig = field(default_factory=MembershipConfig)
+    channel: ChannelConfig = field(default_factory=ChannelConfig)
     order: Order = "none"
     notice: tuple[float, float] = (0.5, 2.0)
     """Seconds after which the failure detector notices a change."""
@@ -228,6 +231,10 @@ class Troupe:
         self.history: list[Occurrence] = []
         self.messages = 0
         self.payloads = 0
+        self.largest = 0
+        """Bytes of the largest message."""
+        self.too_large: list[object] = []
+        """Messages that a channel does not carry."""
         self._starts = 0
         self._sides: dict[int, int] | None = None
         self._waiting: list[Waiting] = []
@@ -236,7 +243,7 @@ class Troupe:
         )
         """Which messages wait as if their channel were cut, until the next partition or heal."""
         self._numbers = {contact.id: number for number, contact in enumerate(self.contacts)}
-        self._last_bytes: tuple[object, object] = (None, None)
+        self._last_message: tuple[object, bool] = (None, True)
 
     def note(self, actor: Actor, what: str, of: Any = None) -> None:
         self.history.append(Occurrence(self.stage.now, actor.number, actor.start, what, of))
@@ -366,19 +373,15 @@ class Troupe:
         message: object,
         outcome: Outcome | None,
         waits: bool = True,
-    ) -> None:
+    ) -> bool:
         if not sender.alive:
-            return
+            return True
+        if not self._fits(message):
+            return False
         self.messages += 1
         if isinstance(message, Cast):
             self.payloads += sum(item.payload is not None for item in message.items)
-        if self.config.check_wire:
-            last, restored = self._last_bytes
-            if last is not message:
-                restored = decode(encode(message))
-                assert restored == message, f"{message!r} arrived as {restored!r}"
-                self._last_bytes = (message, restored)
-        receiver = self.actors.get(self._numbers[to.id])
+        receiver = self.actors.get(self._numbers.get(to.id, -1))
         if receiver is None or not receiver.alive:
             if outcome is not None:
                 sender.call_later(1.0, lambda: outcome(False))
@@ -388,6 +391,27 @@ class Troupe:
             self._transmit(sender, receiver, message, outcome)
         elif waits:
             self._waiting.append(Waiting(sender, receiver, message, outcome))
+        return True
+
+    def _fits(self, message: object) -> bool:
+        """Whether a channel carries a message; one that goes to many in turn is looked at once."""
+        last, fits = self._last_message
+        if last is message:
+            return fits
+        try:
+            data = encode(message)
+            size = len(data)
+        except UsageError:
+            size = MAX_MESSAGE + 1
+        self.largest = max(self.largest, size)
+        fits = size <= self.config.channel.max_message
+        if not fits:
+            self.too_large.append(message)
+        elif self.config.check_wire:
+            restored = decode(data)
+            assert restored == message, f"{message!r} arrived as {restored!r}"
+        self._last_message = (message, fits)
+        return fits
 
     def _transmit(
         self, sender: Actor, receiver: Actor, message: object, outcome: Outcome | None

@@ -151,13 +151,13 @@ def test_what_makes_no_sense_does_not_decode(bad: type) -> None:
     contact = numbered_contact(0)
     good = {
         Subscribe: Subscribe("/topic", contact, 1, 1, ""),
-        Entry: Entry(contact, 1, False, 0, 1, "", ((bytes(8), 3, (5,)),)),
+        Entry: Entry(contact, 1, False, 0, 1, "", ((bytes(8), 3, ((5, 6),)),)),
     }[bad]
     packed = encode(good)
     assert decode(packed) == good
     if bad is Entry:
         with pytest.raises(WireError):
-            decode(packed.replace(b"\x03\x91\x05", b"\x03\x91\x02"))
+            decode(packed.replace(b"\x03\x91\x92\x05", b"\x03\x91\x92\x02"))
     else:
         with pytest.raises(WireError):
             decode(packed[:-1] + b"\xd9")
