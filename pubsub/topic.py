@@ -17,7 +17,7 @@ from functools import lru_cache
 from overlay.topic_name import TopicNameError, check_topic_name
 
 MAX_LINEAGE = 64
-"""The most super-topics, near and far, that a class may have as a topic."""
+"""The most super-topics, near and far, that a topic may have if its path does not tell them."""
 
 _NO_TOPICS = (object, abc.ABC, typing.Generic, typing.Protocol)
 """Bases that say how a class is made, and not what it is about."""
@@ -25,12 +25,33 @@ _NO_TOPICS = (object, abc.ABC, typing.Generic, typing.Protocol)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A name and its direct super-topics; the root has none. Equal when the names are."""
+    """A name and its direct super-topics; the root has none. Equal when the names are.
+
+    `TopicNameError` when it is no name, or it could not be reached from the root."""
 
     name: str
     parents: tuple[Topic, ...] = field(compare=False)
-    by_path: bool = field(default=True, compare=False)
+    by_path: bool = field(init=False, compare=False)
     """The super-topics follow from the name alone."""
+
+    def __post_init__(self) -> None:
+        check_topic_name(self.name)
+        parents = self.parents
+        if not isinstance(parents, tuple) or not all(isinstance(one, Topic) for one in parents):
+            raise TopicNameError(
+                f"{self.name!r} is no topic: its super-topics {parents!r} are no tuple of topics"
+            )
+        if bool(parents) == (self.name == "/"):
+            raise TopicNameError(
+                f"{self.name!r} is no topic: all have super-topics, and only / has none"
+            )
+        above = [_above(self.name)] if parents else []
+        by_path = [one.name for one in parents] == above and all(one.by_path for one in parents)
+        object.__setattr__(self, "by_path", by_path)
+        if not by_path and len(self.ancestors()) > MAX_LINEAGE:
+            raise TopicNameError(
+                f"{self.name!r} is no topic: it has more than {MAX_LINEAGE} super-topics"
+            )
 
     @staticmethod
     def of(topic: Topic | str | type) -> Topic:
@@ -129,20 +150,19 @@ def _parse(text: str) -> Pattern:
     return Pattern(text, topic, tuple(fixed), deep)
 
 
+def _above(name: str) -> str:
+    """The path without its last level."""
+    return name.rpartition("/")[0] or "/"
+
+
 @lru_cache(maxsize=4096)
 def _of_path(name: str) -> Topic:
     check_topic_name(name)
-    if name == "/":
-        return Topic(name, ())
-    return Topic(name, (_of_path(name.rpartition("/")[0] or "/"),))
+    return Topic(name, () if name == "/" else (_of_path(_above(name)),))
 
 
 @lru_cache(maxsize=4096)
 def _of_class(cls: type) -> Topic:
     bases = [base for base in cls.__bases__ if base not in _NO_TOPICS]
     parents = tuple(_of_class(base) for base in bases) or (_of_path("/"),)
-    name = check_topic_name(f"/{cls.__module__}.{cls.__qualname__}")
-    topic = Topic(name, parents, by_path=parents[0].is_root)
-    if len(topic.ancestors()) > MAX_LINEAGE:
-        raise TopicNameError(f"{name!r} is no topic: it has more than {MAX_LINEAGE} super-topics")
-    return topic
+    return Topic(f"/{cls.__module__}.{cls.__qualname__}", parents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import pytest
 from hypothesis import given
@@ -91,3 +91,30 @@ def test_the_class_hierarchy_is_the_topic_hierarchy() -> None:
     assert not Topic.of(Poodle).includes(dog)
     assert Topic.of(Poodle).level == 3
     assert Topic.of(Poodle).lineage[-1] == "/"
+
+
+def test_a_topic_with_parents_of_its_own_says_so_in_its_lineage() -> None:
+    a, b = Topic.of("/a"), Topic.of("/b")
+    mixed = Topic("/x", (a, b))
+    assert mixed.lineage == ("/a", "/b", "/")
+    assert a.includes(mixed)
+    assert b.includes(mixed)
+    below = Topic("/x/y", (mixed,))
+    assert below.lineage == ("/x", "/a", "/b", "/")
+    assert Topic("/a/c", (a,)).lineage == ()
+    assert Topic("/a/c", (a,)) == Topic.of("/a/c")
+
+
+@pytest.mark.parametrize(
+    ("name", "parents"),
+    [
+        ("x", (Topic.of("/"),)),
+        ("/x", ()),
+        ("/x", ("/",)),
+        ("/", (Topic.of("/a"),)),
+        ("/x", Topic.of("/a")),
+    ],
+)
+def test_a_topic_that_cannot_be_in_the_hierarchy_is_refused(name: str, parents: Any) -> None:
+    with pytest.raises(TopicNameError, match="is no topic"):
+        Topic(name, parents)
