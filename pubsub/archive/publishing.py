@@ -24,7 +24,7 @@ DEADLINE = 30.0
 NEARER_SECONDS = 10.0
 """How often a publisher whose events go to an archive of a super-topic looks for a nearer one."""
 
-_Waiting = list[tuple[int, int, asyncio.Future[None]]]
+_Waiting = list[tuple[int, int, int, asyncio.Future[None]]]
 
 
 class DurableOutcome:
@@ -65,7 +65,8 @@ class DurablePublishing:
 
     def __init__(self, client: DurableClient, topic: str, run: bytes) -> None:
         self._waiting: dict[int, _Waiting] = {}
-        """By the number of copies that is waited for: heaps of catenation numbers."""
+        """By the number of copies that is waited for: heaps of the numbers that events had when it was last
+        looked, with the order of waiting and the number that the application knows."""
         self._for_room: list[asyncio.Future[None]] = []
         self._waits = 0
         self._closed = False
@@ -95,7 +96,8 @@ class DurablePublishing:
             change = self._future()
             self._waits += 1
             heap = self._waiting.setdefault(copies, [])
-            heapq.heappush(heap, (catenation, self._waits, change))
+            number = self.core.number_of(catenation)
+            heapq.heappush(heap, (number, self._waits, catenation, change))
             await change
 
     def _future(self) -> asyncio.Future[None]:
@@ -105,18 +107,29 @@ class DurablePublishing:
 
     def _progress(self) -> None:
         for copies, heap in self._waiting.items():
-            while heap and self.core.is_safe(heap[0][0], copies):
-                _settle(heapq.heappop(heap)[2])
+            self._settle_safe(copies, heap)
         if self._for_room and self.core.has_room:
             waiting, self._for_room = self._for_room, []
             for change in waiting:
                 _settle(change)
 
+    def _settle_safe(self, copies: int, heap: _Waiting) -> None:
+        while heap:
+            before, order, catenation, change = heap[0]
+            number = self.core.number_of(catenation)
+            if self.core.is_safe(catenation, copies):
+                heapq.heappop(heap)
+                _settle(change)
+            elif number != before:
+                heapq.heapreplace(heap, (number, order, catenation, change))
+            else:
+                return
+
     def close(self) -> None:
         """Whoever still waits gets `ClosedError`."""
         self._closed = True
         self.core.close()
-        waiting = [entry[2] for heap in self._waiting.values() for entry in heap]
+        waiting = [entry[3] for heap in self._waiting.values() for entry in heap]
         for change in (*waiting, *self._for_room):
             if not change.done():
                 change.set_exception(ClosedError("the node was closed before the event was safe"))
@@ -169,9 +182,15 @@ class DurablePublishers:
             async with asyncio.timeout(within):
                 await publishing.room()
         except TimeoutError:
+            core = publishing.core
+            short = ""
+            if core.short_of_copies:
+                short = (
+                    f", {core.short_of_copies} of them on more replicas than the one that has them"
+                )
             raise NoArchiveFound(
-                f"{publishing.core.owed} events of {publishing.core.topic} wait to become safe, and none has "
-                f"within {within:g} s: check that an archive of the topic runs"
+                f"{core.owed} events of {core.topic} wait to become safe{short}, and there was no room for "
+                f"another one within {within:g} s: check that enough archives of the topic run"
             ) from None
 
     async def _find(self, topic: Topic, within: float) -> DurablePublishing:

@@ -11,6 +11,10 @@ should the archive fail, the publisher itself fills what its replacement lacks. 
 (the replacement asks for an event that is no longer kept), the rest continues as a new stream, so that no
 archive ever waits for an event that only a failed one has; the failed one brings it when it comes back.
 
+An event that wants more copies than there are replicas holds up no other: once it is safe on one replica, it
+alone is kept for the rest. Should it have to begin anew elsewhere when its neighbours are no longer kept, it
+gets a number behind all others, and replicas know it by its id.
+
 Promised: an event that was reported safe on k replicas is on the stable storage of k archives. A number is
 never used twice in a stream.
 """
@@ -29,9 +33,15 @@ from pubsub.archive.protocol.messages import Companion, Negotiation
 
 BACKOFF = 1.5
 
+STUCK = 3
+"""An archive that answers and stores nothing of what it was sent, for so many times the patience, is taken
+for failed: its disk may hang."""
+
 
 @dataclass(slots=True)
 class _Kept:
+    number: int
+    """The catenation number that the application was told."""
     event: bytes
     copies: int
     """It is owed until so many replicas have it."""
@@ -67,11 +77,18 @@ class Publisher:
         """Without a gap from `_oldest` to the last one."""
         self._oldest = 1
         self._kept_bytes = 0
-        self._owed_from = 1
-        """Everything below is safe on as many replicas as its publisher wanted."""
+        self._safe_to = 0
+        """Everything up to this number has been safe on one replica."""
+        self._short: dict[int, dict[int, _Kept]] = {}
+        """By the number of copies wanted: those up to there that lack some, in order."""
+        self._moved: dict[int, int] = {}
+        """By the number that the application was told: the one that an event has now."""
+        self._owed_bytes = 0
         self._safe: tuple[int, ...] = ()
         self._sent = 0
         self._answered_at = 0.0
+        self._stored_at = 0.0
+        """When the archive last stored something, or had nothing to store."""
         self._retry = config.retry
         self._timer: Timer | None = None
         self._flush_timer: Timer | None = None
@@ -81,7 +98,8 @@ class Publisher:
 
     @property
     def has_room(self) -> bool:
-        return self._next - self._owed_from < self._config.buffer
+        config, owed = self._config, self.owed
+        return not owed or (owed < config.buffer and self._owed_bytes < config.buffer_bytes)
 
     @property
     def last(self) -> int:
@@ -90,28 +108,51 @@ class Publisher:
 
     @property
     def owed(self) -> int:
-        """Events that are not safe yet."""
-        return self._next - self._owed_from
+        """Events that are not safe yet on as many replicas as they want."""
+        return self._next - 1 - self._safe_to + self.short_of_copies
+
+    @property
+    def short_of_copies(self) -> int:
+        """Those among them that are safe on one replica."""
+        return sum(map(len, self._short.values()))
 
     def add(self, event: bytes, copies: int = 1) -> int:
         """Publish an event to the archive: its catenation number. `use` must have been called once."""
         assert self._base is not None, "no archive has been found yet"
+        now = self._context.now()
         if not self.owed:
-            self._answered_at = self._context.now()
+            self._answered_at = now
+        if self._safe_to == self._next - 1:
+            self._stored_at = now
         catenation = self._next
-        self._next += 1
-        self._kept[catenation] = _Kept(event, copies)
-        self._kept_bytes += len(event)
+        self._owed_bytes += len(event)
+        self._keep(_Kept(catenation, event, copies))
         self._release_spare()
         if self._flush_timer is None:
             self._flush_timer = self._context.call_later(0, self._flush)
         return catenation
 
+    def _keep(self, kept: _Kept) -> None:
+        """Give an event the next number."""
+        self._kept[self._next] = kept
+        self._kept_bytes += len(kept.event)
+        self._next += 1
+
+    def number_of(self, catenation: int) -> int:
+        """The number that an event has now; what is lower among those that want as many copies is safe no
+        later."""
+        return self._moved.get(catenation, catenation)
+
     def is_safe(self, catenation: int, copies: int = 1) -> bool:
-        """Whether so many replicas have the event on stable storage."""
-        if catenation < self._owed_from:
+        """Whether so many replicas have the event on stable storage; as many as it wants, at most."""
+        number = self.number_of(catenation)
+        is_short = any(number in short for short in self._short.values())
+        if number <= self._safe_to and not is_short:
             return True
-        return len(self._safe) >= copies and catenation <= self._safe[copies - 1]
+        return self._has_copies(number, copies)
+
+    def _has_copies(self, number: int, copies: int) -> bool:
+        return len(self._safe) >= copies and number <= self._safe[copies - 1]
 
     def close(self) -> None:
         self._closed = True
@@ -127,14 +168,15 @@ class Publisher:
             return
         if self._base is None:
             self._base = catenation
-            self._next = self._owed_from = self._oldest = catenation + 1
+            self._safe_to = catenation
+            self._next = self._oldest = catenation + 1
         self.archive = archive
         self._safe = ()
-        self._answered_at = self._context.now()
+        self._answered_at = self._stored_at = self._context.now()
         self._retry = self._config.retry
-        self._sent = self._owed_from - 1
+        self._sent = self._safe_to
         self._flush()
-        if self._sent < self._owed_from:
+        if self._sent == self._safe_to:
             self._ask()
         self._watch()
 
@@ -166,26 +208,49 @@ class Publisher:
         if merged == self._safe:
             return False
         self._safe = merged
-        while self._owed_from < self._next and self.is_safe(
-            self._owed_from, self._kept[self._owed_from].copies
-        ):
-            self._owed_from += 1
+        if merged[0] > self._safe_to:
+            self._stored_at = self._context.now()
+            self._raise_safe_to(merged[0])
+        self._release_copied()
         self._release_spare()
-        self._sent = max(self._sent, self._safe[0] if self._safe else 0)
+        self._sent = max(self._sent, merged[0])
         return True
 
+    def _raise_safe_to(self, number: int) -> None:
+        for one in range(self._safe_to + 1, number + 1):
+            kept = self._kept[one]
+            if kept.copies > 1:
+                self._short.setdefault(kept.copies, {})[one] = kept
+            else:
+                self._owed_bytes -= len(kept.event)
+        self._safe_to = number
+
+    def _release_copied(self) -> None:
+        """Owe no longer what as many replicas have as it wants."""
+        for copies, short in self._short.items():
+            while short and self._has_copies(first := next(iter(short)), copies):
+                kept = short.pop(first)
+                self._owed_bytes -= len(kept.event)
+                self._moved.pop(kept.number, None)
+
     def _release_spare(self) -> None:
-        """Forget events that are not owed: those that all of several replicas have, and the oldest of others
+        """Forget events that are safe: those that all of several replicas have, and the oldest of others
         where there are too many."""
-        everywhere = self._safe[-1] if len(self._safe) > 1 else 0
-        config = self._config
-        while self._oldest < self._owed_from and (
-            self._oldest <= everywhere
-            or self._owed_from - self._oldest > config.spare
-            or self._kept_bytes > config.spare_bytes
-        ):
+        while self._oldest <= self._safe_to and self._is_spare(self._oldest):
             self._kept_bytes -= len(self._kept.pop(self._oldest).event)
             self._oldest += 1
+
+    def _is_spare(self, number: int) -> bool:
+        """Of the events behind one that lacks copies as many are kept as may be owed: so it keeps its place
+        among them, unless very many were published after it."""
+        if number <= (self._safe[-1] if len(self._safe) > 1 else 0):
+            return True
+        config = self._config
+        firsts = (next(iter(short)) for short in self._short.values() if short)
+        first_short = min(firsts, default=self._safe_to + 1)
+        if number < first_short:
+            return first_short - number > config.spare or self._kept_bytes > config.spare_bytes
+        return self._safe_to - number >= config.buffer or self._kept_bytes > config.buffer_bytes
 
     def _send_again(self, missing: tuple[tuple[int, int], ...]) -> None:
         oldest = self._oldest
@@ -202,6 +267,11 @@ class Publisher:
         self.stream = stream_of(
             publisher_of(self.stream), self._context.random.randbytes(RUN_BYTES)
         )
+        for short in self._short.values():
+            for number in [number for number in short if number <= base]:
+                kept = short.pop(number)
+                self._moved[kept.number] = self._next
+                self._keep(kept)
         self._base = self._sent = base
         self._safe = ()
         self._flush()
@@ -215,7 +285,7 @@ class Publisher:
             self._flush_timer = None
         if self.archive is None:
             return
-        safe = max(self._safe[0] if self._safe else 0, self._owed_from - 1)
+        safe = max(self._safe[0] if self._safe else 0, self._safe_to)
         last = min(self._next - 1, safe + self._config.window)
         if self._kept_bytes > self._config.window_bytes:
             last = self._within_bytes(safe + 1, last)
@@ -259,12 +329,14 @@ class Publisher:
         self._timer = None
         if self.archive is None or not self.owed:
             return
-        silent = self._context.now() - self._answered_at
-        if silent >= self._config.patience:
+        now, patience = self._context.now(), self._config.patience
+        silent = now - self._answered_at
+        is_stuck = self._safe_to < self._sent and now - self._stored_at >= STUCK * patience
+        if silent >= patience or is_stuck:
             self.archive = None
             self._on_silent()
             return
-        first = self._owed_from
+        first = self._safe_to + 1
         if silent >= self._retry and first <= self._sent:
             self._send(tuple(range(first, min(self._sent, first + self._config.batch - 1) + 1)))
             self._retry = min(self._retry * BACKOFF, self._config.patience)
