@@ -12,6 +12,7 @@ from pubsub.archive.store import Retention
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.output import say
 from pubsub.cli.runner import run
 from pubsub.status_server import StatusServer
 
@@ -53,6 +54,7 @@ def add_command(commands: Any) -> None:
         metavar="HOST:PORT",
         help="serve /metrics (Prometheus) and /status (JSON)",
     )
+    add_flag(parser, "--json", help="print JSON lines")
     add_node_options(parser, only_options=True)
     parser.set_defaults(action=lambda arguments: run(keep(with_file(arguments))))
 
@@ -61,14 +63,15 @@ async def keep(arguments: argparse.Namespace) -> int:
     retention = Retention(
         arguments.max_age, arguments.max_count, arguments.max_bytes, arguments.drop_unseen
     )
+    metrics = Address.parse(arguments.metrics) if arguments.metrics else None
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         archive = Archive(arguments.topic, arguments.store, node=node, retention=retention)
         await stack.enter_async_context(archive)
-        print(f"listening on {node.address}", flush=True)
-        if arguments.metrics:
-            where = Address.parse(arguments.metrics)
-            server = await stack.enter_async_context(StatusServer(node, where))
-            print(f"status on http://{server.address}/status", flush=True)
+        say(arguments, f"listening on {node.address}", listening=str(node.address))
+        if metrics is not None:
+            server = await stack.enter_async_context(StatusServer(node, metrics))
+            url = f"http://{server.address}/status"
+            say(arguments, f"status on {url}", status=url)
         await archive.failed()
     return 1

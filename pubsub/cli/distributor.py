@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -11,11 +10,13 @@ from typing import Any
 from overlay.errors import UsageError
 from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
-from pubsub.cli.file_options import add_option, with_file
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, node_config
+from pubsub.cli.output import say
 from pubsub.cli.runner import run
 from pubsub.distributors import ArchiveHistory, Distributor, DistributorConfig
+from pubsub.distributors.protocol.view import View
 
 
 def add_command(commands: Any) -> None:
@@ -48,6 +49,7 @@ def add_command(commands: Any) -> None:
     add_option(
         parser, "--upstream", metavar="GROUP", help="take the services' messages from another group"
     )
+    add_flag(parser, "--json", help="print JSON lines")
     _add_memory_options(parser)
     parser.set_defaults(action=lambda arguments: run(serve(with_file(arguments))))
 
@@ -96,15 +98,20 @@ async def serve(arguments: argparse.Namespace) -> int:
             **{name: getattr(node, name) for name in node.__dataclass_fields__},
         )
         await stack.enter_async_context(distributor)
-        print(f"distributor on {distributor.address}, group {arguments.group}", flush=True)
+        text = f"distributor on {distributor.address}, group {arguments.group}"
+        say(arguments, text, listening=str(distributor.address), group=arguments.group)
         await distributor.ready()
-        print("ready", flush=True)
+        say(arguments, "ready", ready=True)
         while True:
-            view = distributor.view
-            members = [] if view is None else [str(member) for member in view.members]
-            number = None if view is None else view.number
-            print(json.dumps({"view": number, "distributors": members}), flush=True)
+            _say_view(arguments, distributor.view)
             await distributor.next_view()
+
+
+def _say_view(arguments: argparse.Namespace, view: View | None) -> None:
+    number = None if view is None else view.number
+    members = [] if view is None else [str(member) for member in view.members]
+    text = "no view" if view is None else f"view {number}: {', '.join(members)}"
+    say(arguments, text, view=number, distributors=members)
 
 
 def read_topics(pairs: Sequence[str]) -> dict[str, str]:

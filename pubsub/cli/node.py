@@ -11,7 +11,7 @@ from overlay.contact import Address
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
-from pubsub.cli.output import as_json, plain
+from pubsub.cli.output import as_json, plain, say
 from pubsub.cli.runner import run
 from pubsub.node import Node
 from pubsub.status_server import StatusServer
@@ -50,10 +50,11 @@ async def run_node(arguments: argparse.Namespace) -> int:
     metrics = Address.parse(arguments.metrics) if arguments.metrics else None
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
-        print(f"listening on {node.address}", flush=True)
+        say(arguments, f"listening on {node.address}", listening=str(node.address))
         if metrics is not None:
             server = await stack.enter_async_context(StatusServer(node, metrics))
-            print(f"status on http://{server.address}/status", flush=True)
+            url = f"http://{server.address}/status"
+            say(arguments, f"status on {url}", status=url)
         printing = [_print(node, pattern, arguments.json) for pattern in patterns]
         await asyncio.gather(asyncio.Event().wait(), *printing)
     return 0

@@ -5,12 +5,18 @@ Events come from strangers: whatever data msgpack carries can be written, and is
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from pubsub.event import Event
+
+
+def say(arguments: argparse.Namespace, text: str, **fields: Any) -> None:
+    """Write one line at once: the text, or with --json the fields."""
+    print(json_line(fields) if arguments.json else text, flush=True)
 
 
 def plain(event: Event) -> str:

@@ -38,8 +38,8 @@ def line(process: subprocess.Popen[str]) -> str:
 
 def test_a_node_is_published_to_asked_for_its_status_and_stopped_from_the_keyboard() -> None:
     with camcast("node", "--subscribe", "/soccer", "--json", "--metrics", "127.0.0.1:0") as node:
-        address = line(node).removeprefix("listening on ")
-        status_at = line(node).removeprefix("status on http://").removesuffix("/status")
+        address = json.loads(line(node))["listening"]
+        status_at = json.loads(line(node))["status"].removeprefix("http://").removesuffix("/status")
         with camcast(
             "publish", "/soccer/italy", '{"score": "1-0"}', "--bootstrap", address, "--json"
         ) as publisher:
@@ -76,6 +76,26 @@ def test_subscribe_ends_after_so_many_events_and_prints_them_plainly() -> None:
         assert errors == ""
 
 
+def test_an_archive_and_a_distributor_print_json_lines_when_asked() -> None:
+    with camcast("archive", "--json", "--store", "memory:", "--metrics", "127.0.0.1:0") as archive:
+        assert json.loads(line(archive))["listening"].startswith("127.0.0.1:")
+        assert json.loads(line(archive))["status"].startswith("http://127.0.0.1:")
+    with camcast("distributor", "--json") as distributor:
+        place = json.loads(line(distributor))
+        assert place == {"listening": place["listening"], "group": "main"}
+        assert json.loads(line(distributor)) == {"ready": True}
+        view = json.loads(line(distributor))
+        assert view["distributors"][0].endswith(f"@{place['listening']}")
+
+
+def test_a_distributor_prints_plain_text_when_not_asked() -> None:
+    with camcast("distributor") as distributor:
+        address = line(distributor).removeprefix("distributor on ").removesuffix(", group main")
+        assert line(distributor) == "ready"
+        view = line(distributor)
+        assert (view.startswith("view "), view.endswith(f"@{address}")) == (True, True)
+
+
 def test_a_node_whose_output_nobody_reads_any_more_ends_without_a_word() -> None:
     with camcast("node", "--subscribe", "/a") as node:
         address = line(node).removeprefix("listening on ")
@@ -83,9 +103,8 @@ def test_a_node_whose_output_nobody_reads_any_more_ends_without_a_word() -> None
         node.stdout.close()
         for _ in range(20):  # it may not have joined yet when the first is published
             with camcast("publish", "/a", "news", "--bootstrap", address) as publisher:
-                publisher.wait(30)
-            if node.poll() is not None:
-                break
+                if publisher.wait(60) == 0:
+                    break
         assert node.stderr is not None
         assert (node.wait(30), node.stderr.read()) == (0, "")
 
