@@ -11,8 +11,13 @@ MOST_COUNTS = 4096
 """Publishers that one announcement may tell of."""
 
 
+MOST_PARTS = 64
+"""Messages that one estate may come in."""
+
 Gift = tuple[PeerId, int, int]
-"""An element that is to be taken once: its publisher, the publisher's life, and its number there."""
+"""An element that is to be taken once: its publisher, the incarnation in which the publisher gives it away,
+and its number. A publisher that returns with its log goes on numbering in its old life, but in another
+incarnation: it does not remember what it had to give."""
 
 
 @message(0x6A)
@@ -24,12 +29,14 @@ class Addition:
     """The collection that it was added to: the topic of the broadcast, or a subtopic."""
     clock: int
     """Its publisher's logical clock."""
+    incarnation: int
+    """Of its publisher, for one-of-n delivery."""
     data: bytes
     """The element as msgpack."""
 
     def __post_init__(self) -> None:
-        if self.clock < 0:
-            raise ValueError("a clock is not negative")
+        if min(self.clock, self.incarnation) < 0:
+            raise ValueError("clocks and incarnations are not negative")
 
 
 @message(0x6B)
@@ -76,17 +83,23 @@ class Answer:
 @message(0x6E)
 @dataclass(frozen=True, slots=True)
 class Estate:
-    """What the sender knows, in a stable view, of gifts whose publishers may be gone."""
+    """Part of what the sender knows, in a stable view, of gifts whose publishers are gone."""
 
     view: bytes
     round: int
     """Counts the times that the view's members have told their estates."""
-    life: int
-    """In which the sender itself publishes."""
+    part: int
+    """From 0."""
+    parts: int
+    """That the estate has in this round."""
     claimed: tuple[Gift, ...]
     """Those that it has in hand, gives away, or has taken while that is not known to all."""
     spare: tuple[Gift, ...]
     """Those that it has a copy of."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.part < self.parts <= MOST_PARTS:
+            raise ValueError("a part of an estate is out of bounds")
 
 
 @message(0x6F)

@@ -8,11 +8,11 @@ participant.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from overlay.contact import PeerId
+from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
@@ -21,14 +21,13 @@ from pubsub.collections.messages import (
     Addition,
     Announcement,
     Direct,
-    Estate,
-    Gift,
     Offer,
     Taken,
     decode_broadcast,
     decode_direct,
 )
 from pubsub.collections.one_of_n import Sharing, Taker
+from pubsub.collections.outbox import Outbox
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
 from pubsub.collections.wishes import Wishes, either, parse_wishes
@@ -38,16 +37,8 @@ from pubsub.strong_topic import Delivery, Gap, Participant, StableView, StrongTo
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
 
-LINGER_SECONDS = 1.0
-"""How long offers and answers have to arrive when the topic is left."""
-
-TELL_TAKEN_SECONDS = 0.05
-"""For which gifts that are taken are collected before the others are told."""
-
-GIFTS_A_MESSAGE = 1000
-
-TRY_AGAIN_SECONDS = 0.5
-"""After which a message that did not reach a participant in the view is sent again."""
+INCARNATION_BITS = 32
+"""Two starts of one participant are told apart by a number that is drawn."""
 
 
 class StrongHub:
@@ -61,6 +52,7 @@ class StrongHub:
         """What needs this participant: collections, and publishers of subtopics."""
         self.log: Any = None
         self._collections = collections
+        self.incarnation = entropy().getrandbits(INCARNATION_BITS)
         self._wishes = Wishes(own=False)
         self._giving = asyncio.Lock()
         self._adding = asyncio.Lock()
@@ -68,26 +60,24 @@ class StrongHub:
         """Set whenever something may be so that an addition waits for."""
         self._is_left = False
         self._is_ordering = False
-        self._tasks: dict[asyncio.Task[None], Direct | Gift] = {}
-        """Messages on their way, and the first of those that are told to be taken."""
-        self._taken: list[Gift] = []
-        """Those that the others are still to be told of."""
+        self._outbox = Outbox(lambda: self._strong, self._undelivered)
         self._spare_holders: tuple[PeerId, ...] = ()
         self._shared_view = b""
         """The stable view in which one-of-n delivery has begun to divide what those gone have left."""
         me, call_later = collections.node.id, collections.node.attachment.runtime.call_later
         self._sharing = Sharing(
             me,
-            self._send,
+            self.incarnation,
+            self._outbox.send,
             self._offered,
-            self._tell_taken,
+            self._outbox.tell_taken,
             asyncio.get_running_loop().time,
             call_later,
             on_room=self._change.set,
             count=collections.drops.add,
         )
         self._order = TotalOrder(
-            me, self._send, call_later, self._ordered, on_settled=self._change.set
+            me, self._outbox.send, call_later, self._ordered, on_settled=self._change.set
         )
 
     @property
@@ -124,17 +114,9 @@ class StrongHub:
         self._change.set()
         self._order.close()
         self._sharing.close()
-        urgent = [
-            task
-            for task, about in self._tasks.items()
-            if not isinstance(about, Announcement | Estate)
-        ]
-        if urgent:
-            await asyncio.wait(urgent, timeout=LINGER_SECONDS)
+        await self._outbox.linger()
         await self._strong.leave()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._outbox.close()
 
     async def refresh(self) -> None:
         """Tell the others when the collections here want something else than before."""
@@ -157,6 +139,7 @@ class StrongHub:
             ordered=any(w.ordered for w in all_wishes),
             takes=bool(taking),
             take_filter=either([w.take_filter for w in taking]),
+            incarnation=self.incarnation,
         )
 
     # Publishing.
@@ -176,7 +159,7 @@ class StrongHub:
     async def _give(self, topic: str, data: Any, packed: bytes) -> None:
         async with self._adding:
             number = await self._broadcast(topic, data, packed)
-            gift = (self._strong.me, self._strong.life, number)
+            gift = (self._strong.me, self.incarnation, number)
             self._sharing.added(gift, topic, packed, data)
 
     async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
@@ -189,7 +172,7 @@ class StrongHub:
             return parse_wishes(participant.filter).wants(is_own, data)
 
         clock = self._order.stamp()
-        payload = encode(Addition(topic, clock, packed))
+        payload = encode(Addition(topic, clock, self.incarnation, packed))
         try:
             number = await self._strong.broadcast(payload, to=None if to_all else wants)
         except BaseException:
@@ -232,7 +215,8 @@ class StrongHub:
                 collection.offer(element)
         source = (delivery.publisher, delivery.life)
         if self._wishes.takes and addition.topic == self.topic:
-            self._sharing.received((*source, delivery.number), addition.topic, addition.data)
+            gift = (delivery.publisher, addition.incarnation, delivery.number)
+            self._sharing.received(gift, addition.topic, addition.data)
         self._order.receive(source, delivery.number, addition.clock, element)
         return None if self._is_ready() else self._until_ready()
 
@@ -276,7 +260,8 @@ class StrongHub:
             if wished.takes and peer in members
         ]
         is_asked = any(wished.takes for wished in wishes.values())
-        self._sharing.participants_are(members, takers, is_asked)
+        present = {peer: wishes[peer].incarnation for peer in members if peer in wishes}
+        self._sharing.participants_are(present, takers, is_asked)
         others = [taker.id for taker in takers if taker.id != strong.me]
         self._spare_holders = tuple(others[: self._sharing.config.spares])
         if strong.is_stable and strong.stable_view is not None and is_asked:
@@ -306,8 +291,12 @@ class StrongHub:
         """Once in a stable view in which somebody takes, tell the others of gifts of those gone."""
         if view.id != self._shared_view:
             self._shared_view = view.id
-            sharing = [p.id for p in self._strong.participants if p.filter and p.id in view.members]
-            self._sharing.stable(view.id, tuple(sharing), self._strong.life)
+            sharing = {
+                peer.id: parse_wishes(peer.filter).incarnation
+                for peer in self._strong.participants
+                if peer.filter and peer.id in view.members
+            }
+            self._sharing.stable(view.id, sharing)
 
     # Point to point.
 
@@ -324,44 +313,11 @@ class StrongHub:
         else:
             self._sharing.direct(sender, message)
 
-    def _send(self, to: PeerId, message: Direct) -> None:
-        self._start(self._try_to_send(to, message), message)
-
-    def _start(self, work: Coroutine[Any, Any, None], about: Direct | Gift) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks[task] = about
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-    async def _try_to_send(self, to: PeerId, message: Direct) -> None:
-        with contextlib.suppress(ClosedError):
-            if not await self._strong.send(to, encode(message)):
-                await asyncio.sleep(TRY_AGAIN_SECONDS)
-                self._undelivered(to, message)
-
     def _undelivered(self, to: PeerId, message: Direct) -> None:
         if isinstance(message, Announcement):
             self._order.undelivered(to)
         else:
             self._sharing.undelivered(to, message)
-
-    def _tell_taken(self, gift: Gift) -> None:
-        self._taken.append(gift)
-        if len(self._taken) == 1:
-            self._start(self._tell_all_taken(), gift)
-
-    async def _tell_all_taken(self) -> None:
-        """Broadcast what was taken to those who may have a copy; several gifts share a message."""
-        await asyncio.sleep(TELL_TAKEN_SECONDS)
-        gifts, self._taken = self._taken, []
-        publishers = {gift[0] for gift in gifts}
-
-        def concerned(participant: Participant) -> bool:
-            return participant.id in publishers or parse_wishes(participant.filter).takes
-
-        with contextlib.suppress(ClosedError):
-            for begin in range(0, len(gifts), GIFTS_A_MESSAGE):
-                message = Taken(tuple(gifts[begin : begin + GIFTS_A_MESSAGE]))
-                await self._strong.broadcast(encode(message), to=concerned)
 
     def _offered(self, offer: Offer) -> None:
         """An element for one of the interests here that take."""

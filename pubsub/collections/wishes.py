@@ -16,7 +16,7 @@ from pubsub.filters import Filter, FilterError
 MOST_TEXT = 4096
 """Characters that may travel."""
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Wishes:
     """It asks for one-of-n delivery of the topic's own elements..."""
     take_filter: Filter | None = None
     """...that this matches; None matches everything."""
+    incarnation: int = 0
+    """Tells a participant that started again from the one that it was before."""
 
     def wants(self, is_own: bool, data: Any) -> bool:
         """Whether an element of the topic itself, or of a subtopic, is to be sent to it."""
@@ -49,25 +51,30 @@ class Wishes:
         filters = [
             None if wanted is None else wanted.text for wanted in (self.filter, self.take_filter)
         ]
-        text = json.dumps([_FORMAT, flags, *filters], separators=(",", ":"))
-        if len(text) > MOST_TEXT:
-            text = json.dumps([_FORMAT, flags, None, None], separators=(",", ":"))
-        return text
+        text = self._written(flags, *filters)
+        return text if len(text) <= MOST_TEXT else self._written(flags, None, None)
+
+    def _written(self, flags: list[bool], *filters: str | None) -> str:
+        return json.dumps([_FORMAT, flags, self.incarnation, *filters], separators=(",", ":"))
 
 
 @lru_cache(maxsize=4096)
 def parse_wishes(text: str) -> Wishes:
     """The wishes that a participant's text tells; everything, when it tells none."""
     try:
-        version, flags, wanted, taken = json.loads(text)
+        version, flags, incarnation, wanted, taken = json.loads(text)
         own, below, ordered, takes = flags
         if version != _FORMAT or not all(type(flag) is bool for flag in flags):
             return Wishes(below=True)
-        return Wishes(own, below, _filter(wanted), ordered, takes, _filter(taken))
+        if type(incarnation) is not int:
+            return Wishes(below=True)
+        filters = _filter(wanted), _filter(taken)
+        return Wishes(own, below, filters[0], ordered, takes, filters[1], incarnation)
     except (ValueError, TypeError, RecursionError):
         return Wishes(below=True)
 
 
+@lru_cache(maxsize=1024)
 def _filter(text: Any) -> Filter | None:
     return None if text is None else Filter.parse(text)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,8 @@ class Giver:
         self._places = 0
         self._takers: dict[PeerId, Taker] = {}
         """Those who asked and are in the view; the one that got something last is last."""
+        self._present: dict[PeerId, int] = {}
+        """All in the view, with their incarnations."""
         self._in_hand: dict[PeerId, int] = {}
         self._timer: Timer | None = None
 
@@ -82,12 +84,17 @@ class Giver:
         """Those in the view."""
         return list(self._takers)
 
-    def takers_are(self, present: Sequence[Taker]) -> None:
-        """Who asks and is in the view."""
-        now = {taker.id: taker for taker in present}
+    def takers_are(self, takers: Sequence[Taker], present: Mapping[PeerId, int]) -> None:
+        """Who asks, and who is in the view, in which incarnation.
+
+        What one had in hand that is gone, or has returned, goes to others. One that is there and does
+        not ask any more may still be at work, and answers in any case."""
+        now = {taker.id: taker for taker in takers}
         self._takers = {peer: now[peer] for peer in self._takers if peer in now} | now
+        gone = {peer for peer, before in self._present.items() if present.get(peer) != before}
+        self._present = dict(present)
         for item in self._items.values():
-            if item.holder is not None and item.holder not in now:
+            if item.holder in gone:
                 self._release(item)
         self._give()
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from overlay.contact import PeerId
 from pubsub.collections.messages import Answer, Gift, Offer
 
 HEARD_SECONDS = 60.0
 """Within which all who can be reached have heard that a gift is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    offer: Offer
+    giver: PeerId
+    incarnation: int
+    """Of the giver, when it offered it."""
 
 
 class Hands:
@@ -32,12 +41,12 @@ class Hands:
         self._keep = keep
         self._now = now
         self._most_remembered = most_remembered
-        self._present: tuple[PeerId, ...] = ()
-        self._in_hand: dict[Gift, tuple[PeerId, Offer]] = {}
-        """With who gave it."""
+        self._present: dict[PeerId, int] = {}
+        """With their incarnations."""
+        self._in_hand: dict[Gift, _Held] = {}
         self._taken: dict[Gift, float] = {}
         """With the time at which it became known, the oldest first."""
-        self._returned: dict[Gift, Offer] = {}
+        self._returned: dict[Gift, _Held] = {}
         """Those that were given back, until it is clear that their givers have them."""
         self._unknown: dict[Gift, None] = {}
         """Those that were taken here, until all have heard of it."""
@@ -57,9 +66,13 @@ class Hands:
         """What was taken here, as long as not all have heard of it."""
         return list(self._unknown)
 
-    def present_are(self, members: Sequence[PeerId]) -> None:
-        """Who is in the view."""
-        self._present = tuple(members)
+    def present_are(self, members: Mapping[PeerId, int]) -> None:
+        """Who is in the view, in which incarnation; what givers got back that are gone is for heirs."""
+        self._present = dict(members)
+        for gift, held in list(self._returned.items()):
+            if not self._is_there(held):
+                del self._returned[gift]
+                self._keep(held.offer)
 
     def offered(self, sender: PeerId, offer: Offer) -> None:
         """Take a gift in hand; not from one who is gone, since heirs see to its gifts."""
@@ -68,11 +81,11 @@ class Hands:
             self._send(sender, Answer(gift, False))
         elif gift in self._taken:
             self._send(sender, Answer(gift, True))
-        elif gift in self._in_hand:
-            self._in_hand[gift] = (sender, offer)
         else:
-            self._in_hand[gift] = (sender, offer)
-            self._deliver(offer)
+            is_new = gift not in self._in_hand
+            self._in_hand[gift] = _Held(offer, sender, self._present[sender])
+            if is_new:
+                self._deliver(offer)
 
     def done(self, gift: Gift) -> None:
         """The application is done with the element."""
@@ -80,31 +93,29 @@ class Hands:
         if held is not None:
             self._remember(gift)
             self._unknown[gift] = None
-            self._send(held[0], Answer(gift, True))
+            self._send(held.giver, Answer(gift, True))
 
     def give_back(self, gift: Gift) -> None:
         """The application will not do it: another one is to have the element."""
         held = self._in_hand.pop(gift, None)
         if held is None:
             return
-        giver, offer = held
-        if giver in self._present:
-            self._returned[gift] = offer
+        if self._is_there(held):
+            self._returned[gift] = held
             if len(self._returned) > self._most_remembered:
                 del self._returned[next(iter(self._returned))]
-            self._send(giver, Answer(gift, False))
         else:
-            self._keep(offer)
+            self._keep(held.offer)
+        if held.giver in self._present:
+            self._send(held.giver, Answer(gift, False))
 
     def undelivered(self, giver: PeerId, answer: Answer) -> None:
-        """A giver may not have heard; all are told what was taken, and what it gets back is for heirs when
-        it is gone."""
+        """A giver may not have heard; all are told what was taken, and while it is there it is told again
+        what it gets back."""
         if answer.taken:
             self._on_taken(answer.gift)
         elif giver in self._present:
             self._send(giver, answer)
-        elif answer.gift in self._returned:
-            self._keep(self._returned.pop(answer.gift))
 
     def taken(self, gift: Gift) -> None:
         """All have heard, or hear now, that it is taken."""
@@ -114,6 +125,10 @@ class Hands:
 
     def knows_taken(self, gift: Gift) -> bool:
         return gift in self._taken
+
+    def _is_there(self, held: _Held) -> bool:
+        """Whether its giver, which may have returned without it, is the one that offered it."""
+        return self._present.get(held.giver) == held.incarnation
 
     def _remember(self, gift: Gift) -> None:
         self._taken.pop(gift, None)

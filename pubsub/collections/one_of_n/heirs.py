@@ -3,24 +3,25 @@
 Takers keep spare copies. When a stable view is reached, every member tells every other its *estate*:
 which gifts it claims (it has them in hand, gives them away, or took them), and of which it has spare
 copies. When all estates of the view are in, a gift whose publisher is not in the view, or is there in
-another life, and that nobody claims, is adopted by the member with the lowest id of those that have a
-spare copy. Everybody decides alike, since everybody has the same estates. A spare copy of such a gift
-that comes afterwards starts another round.
+another incarnation, and that nobody claims, is adopted by the member with the lowest id of those that have a
+spare copy. Everybody decides alike, since everybody has the same estates, and members of one view know each
+other's incarnations. A spare copy of such a gift that comes afterwards starts another round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from overlay.contact import PeerId
 from overlay.context import Timer
 from pubsub.collections.messages import Estate, Gift, Offer
+from pubsub.collections.one_of_n.estates import Told, in_parts
 
 NEXT_ROUND_SECONDS = 1.0
 """After which spare copies that came too late for a round cause another one."""
 
-MOST_TOLD = 20_000
-"""Gifts of each kind that one estate tells of."""
+MOST_EARLY = 4096
+"""Members whose estates of another view are kept."""
 
 
 class Heirs:
@@ -44,14 +45,12 @@ class Heirs:
         self._divided = divided
         self._most_spares = most_spares
         self._spares: dict[Gift, Offer] = {}
-        self._lives: dict[PeerId, int] = {}
-        """Of each publisher, the latest life that something came from."""
         self._view: bytes | None = None
-        self._members: tuple[PeerId, ...] = ()
-        self._life = 0
+        self._members: dict[PeerId, int] = {}
+        """With their incarnations."""
         self._round = 0
-        self._estates: dict[PeerId, Estate] = {}
-        self._early: dict[PeerId, Estate] = {}
+        self._estates: dict[PeerId, Told] = {}
+        self._early: dict[PeerId, Told] = {}
         """Of another view than this member's, the latest from each."""
         self._timer: Timer | None = None
 
@@ -61,8 +60,6 @@ class Heirs:
 
     def keep(self, offer: Offer) -> None:
         """Keep a spare copy."""
-        publisher, life, _ = offer.gift
-        self._lives[publisher] = max(life, self._lives.get(publisher, 0))
         self._spares[offer.gift] = offer
         if len(self._spares) > self._most_spares:
             del self._spares[next(iter(self._spares))]
@@ -83,41 +80,43 @@ class Heirs:
         self._view = None
         self._estates = {}
 
-    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
-        """This member has come to a stable view; `members` are those that tell estates."""
-        self._view, self._members, self._life = view, members, life
+    def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
+        """This member has come to a stable view; `members` are those that tell estates, with their
+        incarnations."""
+        self._view, self._members = view, dict(members)
         early, self._early = self._early, {}
-        told = [(p, e) for p, e in early.items() if e.view == view and p in members]
-        self._begin(max([estate.round for _, estate in told], default=1))
-        for member, estate in told:
-            self.told(member, estate)
+        told = {p: e for p, e in early.items() if e.view == view and p in members}
+        self._begin(max([estate.round for estate in told.values()], default=1))
+        for member, estate in told.items():
+            for part in estate.parts:
+                self.told(member, part)
 
     def _begin(self, number: int) -> None:
         """Tell this member's estate in a round."""
         assert self._view is not None
         self._round = number
-        claimed = [gift for gift in self._claimed() if self._may_be_gone(gift)]
-        spare = [gift for gift in self._spares if self._may_be_gone(gift)]
-        told = (tuple(gifts[:MOST_TOLD]) for gifts in (claimed, spare))
-        mine = Estate(self._view, number, self._life, *told)
-        self._estates = {self._me: mine}
-        for member in self._members:
-            if member != self._me:
-                self._send(member, mine)
+        claimed = [gift for gift in self._claimed() if not self._is_publisher_here(gift)]
+        spare = [gift for gift in self._spares if not self._is_publisher_here(gift)]
+        self._estates = {}
+        for part in in_parts(self._view, number, claimed, spare):
+            _gather(self._estates, self._me, part)
+            for member in self._members:
+                if member != self._me:
+                    self._send(member, part)
         self._divide_if_complete()
 
-    def told(self, sender: PeerId, estate: Estate) -> None:
-        """Another member's estate."""
-        if estate.view != self._view or sender not in self._members:
-            self._early.pop(sender, None)
-            self._early[sender] = estate
-            if len(self._early) > MOST_TOLD:
+    def told(self, sender: PeerId, part: Estate) -> None:
+        """A part of another member's estate."""
+        if part.view != self._view or sender not in self._members:
+            _gather(self._early, sender, part)
+            if len(self._early) > MOST_EARLY:
                 del self._early[next(iter(self._early))]
             return
-        if estate.round > self._round:
-            self._begin(estate.round)
-        if estate.round == self._round and sender not in self._estates:
-            self._estates[sender] = estate
+        if part.round > self._round:
+            self._begin(part.round)
+        before = self._estates.get(sender)
+        if part.round == self._round and (before is None or not before.is_whole):
+            _gather(self._estates, sender, part)
             self._divide_if_complete()
 
     def undelivered(self, to: PeerId, estate: Estate) -> None:
@@ -137,7 +136,7 @@ class Heirs:
     # Division.
 
     def _divide_if_complete(self) -> None:
-        if any(member not in self._estates for member in self._members):
+        if any(p not in self._estates or not self._estates[p].is_whole for p in self._members):
             return
         claimed = {gift for estate in self._estates.values() for gift in estate.claimed}
         heir: dict[Gift, PeerId] = {}
@@ -150,12 +149,16 @@ class Heirs:
                 self._adopt(offer)
         self._divided(self._is_publisher_here)
 
-    def _may_be_gone(self, gift: Gift) -> bool:
-        """Whether the others need to hear of the gift: its publisher seems to be gone, or another."""
-        return gift[0] not in self._members or gift[1] != self._lives.get(gift[0], gift[1])
-
     def _is_publisher_here(self, gift: Gift) -> bool:
-        """Whether it has told its estate in this view, in the life in which it published the gift; as long
-        as it is in the view and has not told, it may."""
-        estate = self._estates.get(gift[0])
-        return gift[0] in self._members if estate is None else estate.life == gift[1]
+        """Whether it is in the view in the incarnation that gives the gift away."""
+        return self._members.get(gift[0]) == gift[1]
+
+
+def _gather(estates: dict[PeerId, Told], member: PeerId, part: Estate) -> None:
+    """Add a part; the first of another view or of a later round takes the place of all before it."""
+    known = estates.get(member)
+    if known is not None and known.view == part.view and known.round >= part.round:
+        known.add(part)
+    else:
+        estates.pop(member, None)
+        estates[member] = Told(part)

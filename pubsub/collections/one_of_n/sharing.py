@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from overlay.contact import PeerId
@@ -23,6 +23,7 @@ class Sharing:
     def __init__(
         self,
         me: PeerId,
+        incarnation: int,
         send: Callable[[PeerId, Sent], None],
         deliver: Callable[[Offer], None],
         tell_taken: Callable[[Gift], None],
@@ -32,10 +33,11 @@ class Sharing:
         on_room: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`tell_taken` broadcasts reliably, to all who take and to the publisher, that a gift is taken;
-        each of them, this one too, then calls `taken`. `on_room` is called when `is_full` may have ended."""
+        """`incarnation` is another one each time that a participant starts. `tell_taken` broadcasts
+        reliably, to all who take and to the publisher, that a gift is taken; each of them, this one too,
+        then calls `taken`. `on_room` is called when `is_full` may have ended."""
         self.config = config or OneOfNConfig()
-        self._me = me
+        self._mine = (me, incarnation)
         self._tell_taken = tell_taken
         self._on_room = on_room
         self._count = count
@@ -62,20 +64,21 @@ class Sharing:
     # Who is there.
 
     def participants_are(
-        self, members: Sequence[PeerId], takers: Sequence[Taker], is_asked: bool
+        self, members: Mapping[PeerId, int], takers: Sequence[Taker], is_asked: bool
     ) -> None:
-        """Who is in the view, and who of them takes; `is_asked` when anybody does, there or not."""
+        """Who is in the view, in which incarnation, and who of them takes; `is_asked` when anybody does,
+        there or not."""
         self._is_asked = is_asked
         self.hands.present_are(members)
-        self.giver.takers_are(takers)
+        self.giver.takers_are(takers, members)
         self._on_room()
 
     def unstable(self) -> None:
         self.heirs.unstable()
 
-    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
-        """A stable view was reached, with those of its members that share."""
-        self.heirs.stable(view, members, life)
+    def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
+        """A stable view was reached, with those of its members that share, and their incarnations."""
+        self.heirs.stable(view, members)
 
     def close(self) -> None:
         """No timer is left."""
@@ -96,7 +99,7 @@ class Sharing:
 
     def received(self, gift: Gift, topic: str, packed: bytes) -> None:
         """An element has come to a participant that takes: a spare copy."""
-        if gift[0] != self._me and not self.hands.knows_taken(gift):
+        if gift[:2] != self._mine and not self.hands.knows_taken(gift):
             self.heirs.keep(Offer(gift, topic, packed))
 
     def taken(self, gift: Gift) -> None:
@@ -118,7 +121,7 @@ class Sharing:
 
     def _divided(self, is_here: Callable[[Gift], bool]) -> None:
         """Leave gifts to their publishers that are back; tell what was taken for those that are gone."""
-        adopted = [gift for gift in self.giver.gifts if gift[0] != self._me]
+        adopted = [gift for gift in self.giver.gifts if gift[:2] != self._mine]
         self.giver.disown([gift for gift in adopted if is_here(gift)])
         for gift in self.hands.taken_here:
             if not is_here(gift):
@@ -130,9 +133,16 @@ class Sharing:
         if isinstance(message, Offer):
             self.hands.offered(sender, message)
         elif isinstance(message, Answer):
-            self.giver.answered(sender, message)
+            self._answered(sender, message)
         else:
             self.heirs.told(sender, message)
+
+    def _answered(self, sender: PeerId, answer: Answer) -> None:
+        """A taker may answer to an incarnation that gave a gift away before this one."""
+        if answer.gift in self.giver:
+            self.giver.answered(sender, answer)
+        elif answer.taken and not self.hands.knows_taken(answer.gift):
+            self._tell_taken(answer.gift)
 
     def undelivered(self, to: PeerId, message: Sent) -> None:
         """A message may not have arrived."""

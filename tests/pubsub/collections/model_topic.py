@@ -64,7 +64,7 @@ class Member:
         self.counts: dict[Source, int] = {}
         self._held: dict[tuple[Source, int], Any] = {}
         self._unacknowledged: dict[int, tuple[Contact, Any, int]] = {}
-        self._serial = 0
+        self._serial = life << 32  # so that none is taken for one of an earlier life
         self._received: dict[tuple[PeerId, int], None] = {}
         self._gossip()
 

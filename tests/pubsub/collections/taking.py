@@ -23,6 +23,7 @@ class TakingUser(User):
         self.member = member
         self.sharing = sharing(
             member.id,
+            member.life,
             member.send,
             self._work,
             lambda gift: self._tell_taken(gift),
@@ -30,7 +31,7 @@ class TakingUser(User):
             member.context.call_later,
             OneOfNConfig(in_hand=3),
         )
-        self.sharing.participants_are([member.id], [], True)
+        self.sharing.participants_are({member.id: member.life}, [], True)
         self.done: list[Gift] = []
 
     def add(self) -> None:
@@ -71,8 +72,9 @@ class TakingUser(User):
         self.sharing.unstable()
 
     def stable(self, view: bytes, members: tuple[PeerId, ...]) -> None:
-        self.sharing.participants_are(members, [Taker(peer) for peer in members], True)
-        self.sharing.stable(view, members, self.member.life)
+        lives = {m.id: m.life for m in self.member.topic.members.values() if m.id in members}
+        self.sharing.participants_are(lives, [Taker(peer) for peer in members], True)
+        self.sharing.stable(view, lives)
 
 
 class TakingRun:
@@ -106,9 +108,13 @@ class TakingRun:
 
     def _fault(self, partitions: bool, newcomer: int) -> None:
         topic, chance = self.topic, self.random
-        fault = chance.choice(["crash", "crash", "join"] + ["split", "heal"] * 2 * partitions)
-        if fault == "crash" and len(topic.members) > 2:
-            topic.crash(chance.choice(list(topic.members)))
+        faults = ["crash", "crash", "return", "join"] + ["split", "heal"] * 2 * partitions
+        fault = chance.choice(faults)
+        if fault in ("crash", "return") and len(topic.members) > 2:
+            fallen = chance.choice(list(topic.members))
+            topic.crash(fallen)
+            if fault == "return":  # before anybody has noticed
+                topic.join(fallen)
         elif fault == "join":
             topic.join(newcomer)
         elif fault == "split":

@@ -86,7 +86,9 @@ def test_a_set_lets_an_element_through_once(added: list[int]) -> None:
 filters = st.sampled_from([None, Filter.parse("a > 1"), Filter.parse("b IN ('x', 'y')")])
 
 
-@given(st.builds(Wishes, *[st.booleans()] * 2, filters, *[st.booleans()] * 2, filters))
+@given(
+    st.builds(Wishes, *[st.booleans()] * 2, filters, *[st.booleans()] * 2, filters, st.integers(0))
+)
 def test_wishes_arrive_as_they_were_sent(wishes: Wishes) -> None:
     assert parse_wishes(wishes.text) == wishes
 
@@ -116,11 +118,11 @@ def test_either_matches_what_one_of_them_matches() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Addition("/t", 5, b"\x01"),
+        Addition("/t", 5, 3, b"\x01"),
         Announcement(b"view", 1, 2, 3, True, ((A, 1, 5), (B, 2, 6))),
         Offer(GIFT, "/t", b"\x01"),
         Answer(GIFT, True),
-        Estate(b"view", 1, 7, (GIFT,), ()),
+        Estate(b"view", 1, 0, 2, (GIFT,), ()),
         Taken((GIFT, GIFT)),
     ],
 )
@@ -170,8 +172,8 @@ def test_what_strangers_send_into_a_topic_is_counted_and_dropped(seed: int) -> N
             b"",
             b"\xc1",
             encode(Answer(GIFT, True)),
-            encode(Addition("no topic", 1, b"\x01")),
-            encode(Addition("/a", 1, b"\xc1")),
+            encode(Addition("no topic", 1, 1, b"\x01")),
+            encode(Addition("/a", 1, 1, b"\xc1")),
             encode(Taken((GIFT,))),
         ):
             await hub._strong.broadcast(payload)
@@ -180,8 +182,8 @@ def test_what_strangers_send_into_a_topic_is_counted_and_dropped(seed: int) -> N
             Offer(GIFT, "/a", b"\x01"),
             Answer(GIFT, False),
             Announcement(b"nowhere", 9, 9, 9, True, ((A, 1, 5),)),
-            Estate(b"nowhere", 1, 1, (GIFT,), (GIFT,)),
-            Addition("/a", 1, b"\x01"),
+            Estate(b"nowhere", 1, 0, 1, (GIFT,), (GIFT,)),
+            Addition("/a", 1, 1, b"\x01"),
         ):
             await hub._strong.send(me, encode(message))
         await other.add("fine")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from unittest.mock import Mock
 
 import pytest
@@ -11,6 +11,7 @@ from overlay.contact import PeerId
 from overlay.context import Timer
 from overlay.errors import UsageError
 from overlay.virtual.stage import numbered_contact
+from overlay.wire import MAX_STRING, encode
 from pubsub.collections.messages import Answer, Gift, Offer
 from pubsub.collections.one_of_n import OneOfNConfig, Sharing, Taker
 from pubsub.collections.one_of_n.giver import Giver
@@ -50,7 +51,7 @@ class ForgetsTheFallen(Sharing):
     """Does not hand on what a taker that is gone had in hand."""
 
     def participants_are(
-        self, members: Sequence[PeerId], takers: Sequence[Taker], is_asked: bool
+        self, members: Mapping[PeerId, int], takers: Sequence[Taker], is_asked: bool
     ) -> None:
         held = [item for item in self.giver._items.values() if item.holder is not None]
         holders = [item.holder for item in held]
@@ -65,7 +66,7 @@ class HandsOnTooEarly(Sharing):
     """Offers everything anew whenever the view changes."""
 
     def participants_are(
-        self, members: Sequence[PeerId], takers: Sequence[Taker], is_asked: bool
+        self, members: Mapping[PeerId, int], takers: Sequence[Taker], is_asked: bool
     ) -> None:
         for item in self.giver._items.values():
             self.giver._release(item)
@@ -83,25 +84,25 @@ class NeverForgivesAReturn(Sharing):
 class LeavesNoHeirs(Sharing):
     """Lets what a publisher that is gone had not handed over be forgotten."""
 
-    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
+    def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
         pass
 
 
 class InheritsWhatOthersHold(Sharing):
     """Adopts what is in somebody's hand."""
 
-    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
+    def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
         self.heirs._claimed = list
-        super().stable(view, members, life)
+        super().stable(view, members)
 
 
 class HeirsAllInherit(Sharing):
     """Every one with a spare copy adopts the gift."""
 
-    def stable(self, view: bytes, members: tuple[PeerId, ...], life: int) -> None:
-        super().stable(view, members, life)
+    def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
+        super().stable(view, members)
         for gift, offer in list(self.heirs._spares.items()):
-            if gift[0] not in members:
+            if members.get(gift[0]) != gift[1]:
                 self._adopt(offer)
 
 
@@ -165,13 +166,17 @@ class Desk:
         self._number += 1
         self.giver.add(gift(self._number), "/t", b"", data)
 
+    def takers(self, *takers: Taker) -> None:
+        """These ask, and nobody else is there."""
+        self.giver.takers_are(takers, {taker.id: 1 for taker in takers})
+
     def receivers(self) -> list[PeerId]:
         return [to for to, _ in self.sent]
 
 
 def test_elements_are_shared_out_evenly() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A), Taker(B), Taker(C)])
+    desk.takers(Taker(A), Taker(B), Taker(C))
     for _ in range(6):
         desk.add()
     assert sorted(desk.receivers()) == sorted([A, B, C] * 2)
@@ -179,7 +184,7 @@ def test_elements_are_shared_out_evenly() -> None:
 
 def test_who_has_its_hands_full_gets_no_more() -> None:
     desk = Desk(in_hand=2)
-    desk.giver.takers_are([Taker(A)])
+    desk.takers(Taker(A))
     for _ in range(5):
         desk.add()
     assert len(desk.sent) == 2
@@ -191,7 +196,7 @@ def test_who_has_its_hands_full_gets_no_more() -> None:
 
 def test_only_who_wants_it_is_offered_it() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A, Filter.parse("$ > 5")), Taker(B, Filter.parse("$ < 5"))])
+    desk.takers(Taker(A, Filter.parse("$ > 5")), Taker(B, Filter.parse("$ < 5")))
     for data in (1, 9, 5):
         desk.add(data)
     assert desk.receivers() == [B, A]
@@ -200,7 +205,7 @@ def test_only_who_wants_it_is_offered_it() -> None:
 
 def test_what_was_given_back_goes_to_another_and_is_dropped_in_the_end() -> None:
     desk = Desk(most_attempts=2)
-    desk.giver.takers_are([Taker(A), Taker(B)])
+    desk.takers(Taker(A), Taker(B))
     desk.add()
     first = desk.receivers()[0]
     desk.giver.answered(first, Answer(gift(1), False))
@@ -213,7 +218,7 @@ def test_what_was_given_back_goes_to_another_and_is_dropped_in_the_end() -> None
 
 def test_what_the_only_taker_gave_back_is_offered_to_it_again_after_a_while() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A)])
+    desk.takers(Taker(A))
     desk.add()
     desk.giver.answered(A, Answer(gift(1), False))
     assert len(desk.sent) == 1
@@ -223,19 +228,29 @@ def test_what_the_only_taker_gave_back_is_offered_to_it_again_after_a_while() ->
 
 def test_what_one_gave_back_and_another_crashed_with_is_offered_to_the_first_again() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A), Taker(B)])
+    desk.takers(Taker(A), Taker(B))
     desk.add()
     first, other = (A, B) if desk.receivers() == [A] else (B, A)
     desk.giver.answered(first, Answer(gift(1), False))
     desk.later()
-    desk.giver.takers_are([Taker(first)])
+    desk.takers(Taker(first))
     desk.later()
     assert desk.receivers() == [first, other, first]
 
 
+def test_one_that_stopped_asking_keeps_what_it_has_in_hand_unless_it_starts_again() -> None:
+    desk = Desk()
+    desk.takers(Taker(A))
+    desk.add()
+    desk.giver.takers_are([Taker(B)], {A: 1, B: 1})
+    assert desk.receivers() == [A]
+    desk.giver.takers_are([Taker(B)], {A: 2, B: 1})
+    assert desk.receivers() == [A, B]
+
+
 def test_a_giver_is_full_until_one_is_taken_and_drops_nothing() -> None:
     desk = Desk(most_waiting=3, in_hand=1)
-    desk.giver.takers_are([Taker(A)])
+    desk.takers(Taker(A))
     for _ in range(2):
         desk.add()
     assert not desk.giver.is_full
@@ -254,13 +269,59 @@ def test_a_giver_is_full_until_one_is_taken_and_drops_nothing() -> None:
 
 def test_an_answer_about_another_gift_or_from_a_stranger_changes_nothing() -> None:
     desk = Desk()
-    desk.giver.takers_are([Taker(A)])
+    desk.takers(Taker(A))
     desk.add()
     desk.giver.answered(A, Answer((P, 2, 1), True))
     desk.giver.answered(B, Answer(gift(1), False))
     desk.giver.answered(A, Answer(gift(77), True))
     assert len(desk.giver) == 1
     assert desk.giver.waiting == 0
+
+
+class Whole:
+    """All of one participant's part in its second incarnation, and what it sent and told."""
+
+    def __init__(self) -> None:
+        self.told: list[Gift] = []
+        self.sent: list[tuple[PeerId, Sent]] = []
+        self.sharing = Sharing(
+            P,
+            2,
+            lambda to, message: self.sent.append((to, message)),
+            lambda offer: None,
+            self.told.append,
+            lambda: 0.0,
+            lambda delay, action: Mock(),
+        )
+
+
+def test_what_was_taken_from_an_earlier_incarnation_is_told_by_the_next() -> None:
+    publisher = Whole()
+    publisher.sharing.direct(A, Answer(gift(1), True))
+    publisher.sharing.taken(gift(1))
+    publisher.sharing.direct(A, Answer(gift(1), True))
+    publisher.sharing.direct(A, Answer(gift(2), False))
+    assert publisher.told == [gift(1)]
+
+
+def test_a_large_estate_is_told_in_parts_that_may_come_in_any_order() -> None:
+    heir, other = Whole(), Whole()
+    members = {A: 1, P: 2}
+    for number in range(1, 30_000):
+        other.sharing.received((C, 7, number), "/t", b"\x01")
+        heir.sharing.received((C, 7, number), "/t", b"\x01")
+    other.sharing.stable(b"view", members)
+    parts = [message for _, message in other.sent]
+    assert len(parts) > 2
+    assert all(len(encode(part)) < MAX_STRING // 2 for part in parts)
+    heir.sharing.direct(A, parts[-1])
+    heir.sharing.stable(b"view", members)
+    for part in parts[:-1]:
+        assert not len(heir.sharing.giver)
+        heir.sharing.direct(A, part)
+        heir.sharing.direct(A, part)
+    adopted = len(heir.sharing.giver)
+    assert adopted == (29_999 if min(A, P) == P else 0)
 
 
 class Bench:
@@ -280,7 +341,7 @@ class Bench:
             lambda: self.time,
             10,
         )
-        self.hands.present_are([A, P])
+        self.hands.present_are({A: 1, P: 1})
 
 
 def test_an_element_offered_again_is_answered_again_and_not_worked_on_again() -> None:
@@ -315,15 +376,26 @@ def test_what_is_given_back_to_one_who_is_gone_is_for_heirs() -> None:
     bench.hands.give_back(gift(1))
     bench.hands.undelivered(P, bench.answers[0])
     assert bench.answers == [Answer(gift(1), False)] * 2
-    bench.hands.present_are([A])
-    bench.hands.undelivered(P, bench.answers[0])
+    assert not bench.kept
+    bench.hands.present_are({A: 1})
     bench.hands.give_back(gift(2))
     assert bench.kept == [gift(1), gift(2)]
 
 
+def test_what_is_given_back_to_one_who_returned_without_it_is_for_heirs() -> None:
+    bench = Bench()
+    for number in (1, 2):
+        bench.hands.offered(P, Offer(gift(number), "/t", b""))
+    bench.hands.give_back(gift(1))
+    bench.hands.present_are({A: 1, P: 2})
+    bench.hands.give_back(gift(2))
+    assert bench.kept == [gift(1), gift(2)]
+    assert bench.answers == [Answer(gift(1), False), Answer(gift(2), False)]
+
+
 def test_an_offer_of_one_who_is_gone_is_not_taken() -> None:
     bench = Bench()
-    bench.hands.present_are([A])
+    bench.hands.present_are({A: 1})
     bench.hands.offered(P, Offer(gift(1), "/t", b""))
     assert not bench.worked
     assert bench.answers == [Answer(gift(1), False)]

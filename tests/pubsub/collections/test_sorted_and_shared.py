@@ -257,7 +257,7 @@ def test_adding_waits_while_too_much_is_not_taken(seed: int) -> None:
             await may_go_on.wait()
             done.append(element.data[1])
 
-        interest = await taker.remove(work)
+        await taker.remove(work)
         await asyncio.sleep(2)
         adding = asyncio.ensure_future(add_all(publisher, "job", 100))
         await asyncio.sleep(FAILURE_SECONDS)
