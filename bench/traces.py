@@ -39,6 +39,10 @@ KIND_NEEDS = {
 """The columns that are read of each kind of row."""
 
 
+PARASITE = "parasite"
+"""The reason in a row of kind `drop` for a copy that came to a node outside the community it was for."""
+
+
 class TraceFileError(UsageError):
     """A file that is no trace; the text names it and the line."""
 
@@ -68,6 +72,8 @@ class EventHistory:
     communities: dict[str, Copies] = field(default_factory=dict)
     hops: list[tuple[int, str, str, str]] = field(default_factory=list)
     """(hops, from node, to node, community) of every first reception."""
+    parasites: Counter[str] = field(default_factory=Counter)
+    """By node: the copies that it dropped because it is not in the community they were for."""
 
 
 def read_trace(path: Path) -> list[dict[str, Any]]:
@@ -149,6 +155,10 @@ def histories(rows: Iterable[Row]) -> dict[str, EventHistory]:
 
 
 def _note(history: EventHistory, row: Row) -> None:
+    if row["kind"] == "drop":
+        if row.get("detail") == PARASITE:
+            history.parasites[row["node"]] += 1
+        return
     copies = history.communities.setdefault(row["topic"], Copies())
     kind = row["kind"]
     if kind == "send":
@@ -196,10 +206,16 @@ def community_results(
 ) -> list[CommunityResult]:
     """One event's result in each community, bottom first."""
     published_at = next(i for i, m in enumerate(members) if m.topic == history.topic)
-    return [
+    found = [
         _community_result(history, repetition, level, own, wanted=level >= published_at)
         for level, own in enumerate(members)
     ]
+    homes = {node: level for level, own in enumerate(members) for node in own.ever}
+    for node, copies in history.parasites.items():
+        level = homes.get(node, published_at)
+        dropped = (found[level].parasites or 0) + copies
+        found[level] = replace(found[level], parasites=dropped)
+    return found
 
 
 def _upward_peak(events: Sequence[Observation], level: int) -> float | None:

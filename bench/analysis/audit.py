@@ -2,7 +2,8 @@
 
 A community wants an event when it is the event's topic or a super-topic: a prefix of its path, or one that
 a member's `table` row names. Its members are those who had begun to join and not left when the event was
-published. A parasite is a copy received in a community that does not want it, or by a node never in it.
+published. A parasite is a copy received in a community that does not want it, or by a node never in it, or
+one that a node dropped because it is not in the community it was for.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ QUERIES = {
             FROM trace t JOIN published USING (event) WHERE kind = 'receive')
         LEFT ANTI JOIN (
             SELECT DISTINCT event, community, node FROM wanted JOIN stays USING (community))
-        USING (event, community, node)""",
+        USING (event, community, node)
+        UNION ALL
+        SELECT event, t.topic, node FROM trace t JOIN published USING (event)
+        WHERE kind = 'drop' AND detail = 'parasite'""",
     "reach": """
         SELECT event, community, count(*) AS alive, count(has) AS reached
         FROM expected LEFT JOIN had USING (event, community, node) GROUP BY event, community""",

@@ -63,6 +63,22 @@ def test_an_events_history_does_not_depend_on_the_order_of_the_rows(seed: int) -
     assert {result.repetition for result in results} == {3}
 
 
+def test_a_copy_for_a_community_that_a_node_is_not_in_is_a_parasite_of_its_own_community() -> None:
+    parasite = {"event": EVENT, "peer": "b", "detail": "parasite"}
+    rows = [
+        *ROWS,
+        row(1.7, "r", "drop", "/x", **parasite),
+        row(1.8, "r", "drop", "/x", **parasite),
+        row(1.8, "stranger", "drop", "/x", **parasite),
+        row(1.9, "b", "drop", "/x", **{**parasite, "detail": "queue_full"}),
+        row(1.9, "b", "drop", "/x", peer="a", detail="parasite"),  # of an event that nobody knows
+    ]
+    [history] = histories(rows).values()
+    below, own, above = community_results(history, 0, MEMBERS)
+    assert (below.parasites, own.parasites, above.parasites) == (1, 1, 2)
+    assert above.useful == 1
+
+
 def test_the_peak_of_upward_messages_is_over_all_events_of_a_setting() -> None:
     [history] = histories(ROWS).values()
     again = row(3.0, "a", "publish", "/x", event="d" * 32)

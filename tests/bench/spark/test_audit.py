@@ -46,6 +46,9 @@ TRACES = {
         row(0.0, "d", "join", "/"),
         copy(1.3, "d", "receive", "/", FIRST, 1),
         row(2.0, "d", "publish", "/", event=SECOND),
+        # For /x, where d is not.
+        row(1.4, "d", "drop", "/x", event=FIRST, peer="a" * 40, detail="parasite"),
+        row(1.4, "d", "drop", "/", event=FIRST, peer="a" * 40, detail="queue_full"),
     ],
     "e": [row(0.5, "e", "join", "/"), row(0.7, "e", "leave", "/"), row(1.5, "e", "join", "/")],
 }
@@ -86,8 +89,11 @@ def test_who_missed_what_is_named(found: Audit) -> None:
 
 def test_copies_latencies_and_parasites_are_counted(found: Audit) -> None:
     assert (found.events, found.nodes) == (2, 5)
-    assert found.parasites == [{"event": SECOND, "topic": "/x", "node": "b" * 40}]
-    assert value(found, "/x", "parasites") == 0.5
+    assert found.parasites == [
+        {"event": FIRST, "topic": "/x", "node": "d" * 40},
+        {"event": SECOND, "topic": "/x", "node": "b" * 40},
+    ]
+    assert value(found, "/x", "parasites") == 1.0
     assert value(found, "/x", "messages_upward") == 0.5
     [above, below] = found.latencies
     assert above["longest"] == pytest.approx(0.3)
