@@ -1,7 +1,8 @@
 """Ordered exactly-once delivery (sections 5 and 7): the application is given events on a sync advance only.
 
 They come in the order of the archive's sequence numbers, hence in each publisher's order, and none comes
-twice: not by repeated messages, not when the archive is restarted or another replica takes its place. After
+twice: not by repeated messages, not when the archive is restarted or another replica takes its place, nor
+when that has it in another stream of its publisher. After
 a crash of the subscriber itself, the events that were in the application's hands come again and are marked
 as doubtful, unless the application gives back a `position` that it kept together with its results; with it
 none does.
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from pubsub.archive.protocol.archived_event import is_id_alone
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.given import Given
 from pubsub.archive.protocol.subscriber import Numbered, Subscriber
 
 
@@ -26,7 +27,7 @@ class OrderedSubscriber(Subscriber):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._held: dict[int, Numbered] = {}
-        self._given = Frontier(self.done.marks())
+        self._given = Given(self.done.marks())
         """What the application was given in this life, or is done with from an earlier one."""
         self._remembers = len(self.done) > 0
         """The application knows what it was given in earlier lives, so that nothing is doubtful."""
@@ -37,13 +38,14 @@ class OrderedSubscriber(Subscriber):
 
     def done_with_next(self) -> None:
         numbered = self._in_hand.popleft()
-        self.done.raise_to(numbered.stream, numbered.catenation)
+        self.done.add(numbered.origin, numbered.stream, numbered.catenation)
         self._done_with_one()
 
     def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
-        position = Frontier(self.done.marks())
+        position = Given(self.done.marks())
         if self._in_hand:
-            position.raise_to(self._in_hand[0].stream, self._in_hand[0].catenation)
+            first = self._in_hand[0]
+            position.add(first.origin, first.stream, first.catenation)
         return position.marks()
 
     def _forget_numbers(self) -> None:
@@ -69,13 +71,13 @@ class OrderedSubscriber(Subscriber):
         for sequence in sorted(one for one in held if one <= self.sync):
             numbered = held.pop(sequence)
             self._granted.append(numbered)
-            if self._given.raise_to(numbered.stream, numbered.catenation):
+            if self._given.add(numbered.origin, numbered.stream, numbered.catenation):
                 self._in_hand.append(numbered)
                 self._deliver(numbered)
         self._invoice_soon(self._config.grace)
 
     def _done_to(self) -> int:
         granted = self._granted
-        while granted and self.done.covers(granted[0].stream, granted[0].catenation):
+        while granted and self.done.covers(granted[0].origin, granted[0].catenation):
             granted.popleft()
         return granted[0].sequence - 1 if granted else self.sync

@@ -18,7 +18,7 @@ from typing import Literal
 from overlay.contact import Contact
 from overlay.context import Context, Timer
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.given import Given, origin_of
 from pubsub.archive.protocol.messages import (
     BUSY,
     DEREGISTERED,
@@ -50,6 +50,10 @@ class Numbered:
     """Encoded, or its id alone."""
     doubtful: bool
     """The application may have been given it in an earlier life."""
+
+    @property
+    def origin(self) -> bytes:
+        return origin_of(self.stream, self.event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class Subscriber:
         """The archive said that another subscriber of this name is there."""
         self.sync = 0
         """Advanced by the archive's word alone."""
-        self.done = Frontier(position)
+        self.done = Given(position)
         """What the application is done with."""
         self._context = context
         self._config = config
@@ -162,7 +166,7 @@ class Subscriber:
             asked.interest,
             *self._since,
             self.ordered,
-            self.done.marks(),
+            self.done.streams(),
             self._leaving,
         )
         self._context.send(self.archive, register)

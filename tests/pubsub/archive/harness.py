@@ -111,7 +111,7 @@ class ArchiveActor:
             self.store,
             self.commit_class(context, self.store, self.sim.sync_seconds),
             lambda: 1e9 + stage.now + self.clock_ahead,
-            CONFIG,
+            self.sim.config,
             self.metrics,
         )
         self.core = ManagedTopic(world)
@@ -166,7 +166,7 @@ class Searching:
             (TOPIC,),
             self._publisher,
             self.sim.lookup,
-            CONFIG,
+            self.sim.config,
             found,
             self.failed,
         )
@@ -203,7 +203,7 @@ class PublisherActor:
             context,
             TOPIC,
             self.run,
-            CONFIG,
+            self.sim.config,
             on_progress=self._progress,
             on_silent=self._silent,
         )
@@ -300,7 +300,7 @@ class SubscriberActor:
         self.core = self.subscriber_classes[0 if self.ordered else 1](
             self.context,
             Subscribing(TOPIC, self.name, Interest(self.pattern).packed(), self.since),
-            CONFIG,
+            self.sim.config,
             deliver=self._deliver,
             on_gap=lambda first, last: self.gaps.append((first, last)),
             on_silent=lambda: self.search.search(self._found),
@@ -369,12 +369,14 @@ class Simulation:
         sync_seconds: float = 0.004,
         gossip_loss: float = 0.3,
         skew: float = 0.0,
+        config: DurableConfig = CONFIG,
     ) -> None:
         self.stage = Stage(seed, StageConfig(latency, loss, duplicate))
         self.chance = random.Random(f"{seed} script")
         self.history = History()
         self.sync_seconds = sync_seconds
         self.gossip_loss = gossip_loss
+        self.config = config
         self.skew = skew
         """The most seconds that two archives' clocks differ."""
         self.publishers: list[PublisherActor] = []

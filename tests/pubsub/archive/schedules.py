@@ -6,6 +6,7 @@ import random
 from typing import Protocol
 
 from overlay.contact import Contact
+from pubsub.archive.protocol.config import DurableConfig
 from tests.pubsub.archive.harness import CONFIG, PublisherActor, Simulation, SubscriberActor
 
 BUSY = 20.0
@@ -103,7 +104,12 @@ def break_things(sim: Simulation, faults: int, victims: list[Actor]) -> None:
 
 
 def run_schedule(
-    seed: int, *, archives: int = 1, copies: int = 1, newcomers: int = 0
+    seed: int,
+    *,
+    archives: int = 1,
+    copies: int = 1,
+    newcomers: int = 0,
+    config: DurableConfig = CONFIG,
 ) -> Simulation:
     """A whole run: what is wrong and how much of it follows from the seed."""
     sim = Simulation(
@@ -112,7 +118,8 @@ def run_schedule(
         loss=0.1 * (seed % 3),
         duplicate=0.1 * (seed % 2),
         latency=(0.001, 0.001 + 0.05 * (seed % 4)),
-        skew=CONFIG.skew,
+        skew=config.skew,
+        config=config,
     )
     fill(sim, copies)
     add_newcomers(sim, newcomers)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from overlay.contact import Contact
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.given import Given
 from pubsub.archive.protocol.messages import Companion
 from pubsub.archive.protocol.ordered import OrderedSubscriber
 from pubsub.archive.protocol.publisher import Publisher
@@ -65,7 +65,7 @@ class AmnesicSubscriber(OrderedSubscriber):
 
     def _forget_numbers(self) -> None:
         super()._forget_numbers()
-        self._given = Frontier()
+        self._given = Given()
 
 
 def test_an_archive_that_acknowledges_before_the_sync_loses_events(

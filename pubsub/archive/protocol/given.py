@@ -1,0 +1,82 @@
+"""Which events an application was given, or is done with: once each, whichever stream brought them.
+
+A publisher that cannot fill what an archive lacks goes on as another stream in mid-life (see
+`pubsub.archive.protocol.publisher`). An event keeps its id and its catenation number then, but may be in
+one stream at one replica and in another one at the next. What stays is its *origin*: the stream that the
+publisher's life began with, whose number begins the event's id. So events are told apart by origin and
+catenation number; and what was given in each stream is, as every archive keeps a stream in order, all from
+its first event to its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pubsub.archive.protocol.archived_event import id_of
+from pubsub.archive.protocol.frontier import RUN_BYTES, STREAM_BYTES, publisher_of, stream_of
+from pubsub.archive.protocol.messages import Marks
+
+NUMBER_BYTES = 8
+_FORKED_BYTES = STREAM_BYTES + RUN_BYTES + NUMBER_BYTES
+
+
+def origin_of(stream: bytes, event: bytes) -> bytes:
+    """The stream that an event's publisher began its life with; `event` is encoded, or its id alone."""
+    return stream_of(publisher_of(stream), id_of(event)[:RUN_BYTES])
+
+
+class Given:
+    """Events, as spans of catenation numbers by origin and stream; it only grows."""
+
+    __slots__ = ("_origins",)
+
+    def __init__(self, position: Iterable[tuple[bytes, int]] = ()) -> None:
+        """`position`: what `marks` gave."""
+        self._origins: dict[bytes, dict[bytes, tuple[int, int]]] = {}
+        for key, last in position:
+            stream, first = key[:STREAM_BYTES], 0
+            origin = stream
+            if len(key) == _FORKED_BYTES:
+                origin = stream_of(publisher_of(stream), key[STREAM_BYTES:-NUMBER_BYTES])
+                first = int.from_bytes(key[-NUMBER_BYTES:], "big")
+            self._origins.setdefault(origin, {})[stream] = (first, last)
+
+    def covers(self, origin: bytes, catenation: int) -> bool:
+        spans = self._origins.get(origin)
+        return spans is not None and any(
+            first <= catenation <= last for first, last in spans.values()
+        )
+
+    def add(self, origin: bytes, stream: bytes, catenation: int) -> bool:
+        """Whether this was news."""
+        if self.covers(origin, catenation):
+            return False
+        spans = self._origins.setdefault(origin, {})
+        begin = 0 if stream == origin else catenation
+        first, last = spans.get(stream, (begin, catenation))
+        spans[stream] = (min(first, catenation), max(last, catenation))
+        return True
+
+    def streams(self) -> Marks:
+        """The last number of each stream, as archives understand it."""
+        return tuple(
+            (stream, last)
+            for spans in self._origins.values()
+            for stream, (_, last) in spans.items()
+        )
+
+    def marks(self) -> Marks:
+        """All of it, to be kept by the application; a stream that is not its own origin has that, and where
+        it begins, in its key."""
+        return tuple(
+            (stream if stream == origin else _forked(origin, stream, first), last)
+            for origin, spans in self._origins.items()
+            for stream, (first, last) in spans.items()
+        )
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+
+def _forked(origin: bytes, stream: bytes, first: int) -> bytes:
+    return stream + origin[-RUN_BYTES:] + first.to_bytes(NUMBER_BYTES, "big")

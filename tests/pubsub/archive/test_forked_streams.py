@@ -1,0 +1,146 @@
+"""Publishers that go on as another stream in mid-life, as an archive lacks what they no longer keep: nothing
+is delivered twice, whichever replica has an event in which stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given as hypothesis_given
+from hypothesis import strategies as st
+
+from overlay.contact import Contact
+from pubsub.archive.protocol.frontier import stream_of
+from pubsub.archive.protocol.given import Given
+from tests.pubsub.archive.checkers import verdict
+from tests.pubsub.archive.harness import (
+    CONFIG,
+    ArchiveActor,
+    PublisherActor,
+    Simulation,
+    SubscriberActor,
+)
+from tests.pubsub.archive.schedules import run_schedule
+from tests.pubsub.archive.test_faults import assert_kept
+
+FORGETFUL = replace(CONFIG, spare=4)
+"""Publishers keep so little that they fork whenever replicas were out of touch."""
+
+
+def cut(sim: Simulation, one: ArchiveActor, other: ArchiveActor) -> None:
+    """Nothing passes between two archives, while both hear everybody else."""
+    for archive, silent in ((one, other), (other, one)):
+
+        def receive(
+            sender: Contact,
+            message: object,
+            archive: ArchiveActor = archive,
+            silent: ArchiveActor = silent,
+        ) -> None:
+            if sender.id != silent.contact.id:
+                archive._receive(sender, message)
+
+        sim.stage.attach(archive.contact, receive)
+
+
+def forked(sim: Simulation) -> tuple[ArchiveActor, ArchiveActor]:
+    """Twenty events that one archive has alone; it fails, and publisher and reader go to the other one."""
+    sim.stage.run(6)
+    reader = SubscriberActor(sim, 120, "exact", ordered=True, remembers=True)
+    publisher = PublisherActor(sim, 110)
+    sim.subscribers, sim.publishers = [reader], [publisher]
+    sim.stage.run_for(2)
+    assert publisher.core.archive is not None
+    one, other = sim.archives
+    if one.contact.id != publisher.core.archive.id:
+        one, other = other, one
+    reader.core.use(one.contact)
+    sim.stage.run_for(2)
+    cut(sim, one, other)
+    for number in range(20):
+        sim.stage.call_at(sim.stage.now + 1 + number * 0.02, publisher.publish)
+    sim.stage.run_for(8)
+    assert len(sim.history.acknowledged) == len(reader.deliveries) == 20
+    stream = publisher.core.stream
+    one.crash()
+    sim.stage.attach(other.contact, other._receive)
+    for number in range(5):
+        sim.stage.call_at(sim.stage.now + 1 + number * 0.02, publisher.publish)
+    sim.stage.run_for(30)
+    assert publisher.core.stream != stream
+    return one, other
+
+
+def assert_all_once(sim: Simulation) -> None:
+    assert len(sim.history.acknowledged) == 25
+    assert not verdict(sim.history, "exact", ordered=True)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_comes_again_in_another_stream_is_not_delivered_again(restarted: bool) -> None:
+    sim = Simulation(1, archives=2, config=FORGETFUL)
+    one, _ = forked(sim)
+    (reader,) = sim.subscribers
+    assert_all_once(sim)
+    if restarted:
+        reader.crash()
+        reader.start()
+    one.start()
+    sim.stage.run_for(40)
+    assert_all_once(sim)
+
+
+def test_the_archive_hears_that_the_application_is_done_though_streams_differ() -> None:
+    sim = Simulation(2, archives=2, config=FORGETFUL)
+    one, other = forked(sim)
+    one.start()
+    sim.stage.run_for(20)
+    (reader,) = sim.subscribers
+    for archive in (one, other):
+        reader.core.use(archive.contact)
+        sim.stage.run_for(10)
+        entity = archive.core.entities.all["exact"]
+        assert entity.done >= archive.core.inventory.highest
+    assert_all_once(sim)
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_schedules_in_which_publishers_fork_lose_and_double_nothing(replicas: int) -> None:
+    for seed in range(4):
+        assert_kept(run_schedule(seed, archives=replicas, config=FORGETFUL), in_order=False)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("replicas", [2, 3, 4])
+def test_forks_lose_and_double_nothing_whatever_the_seed(replicas: int) -> None:
+    for seed in range(200, 240):
+        assert_kept(run_schedule(seed, archives=replicas, config=FORGETFUL), in_order=False)
+
+
+STREAMS = [stream_of(b"p" * 20, run) for run in (b"origin..", b"fork 1..", b"fork 2..")]
+
+
+@hypothesis_given(
+    st.lists(st.tuples(st.sampled_from(STREAMS), st.integers(1, 30)), max_size=40),
+    st.integers(1, 30),
+)
+def test_a_position_is_the_same_after_it_was_kept(
+    events: list[tuple[bytes, int]], probe: int
+) -> None:
+    origin = STREAMS[0]
+    given = Given()
+    for stream, catenation in events:
+        news = not given.covers(origin, catenation)
+        assert given.add(origin, stream, catenation) == news
+        assert given.covers(origin, catenation)
+    again = Given(given.marks())
+    assert again.marks() == given.marks()
+    assert again.covers(origin, probe) == given.covers(origin, probe)
+    assert dict(given.streams()).keys() <= {stream for stream, _ in events}
+
+
+def test_a_position_kept_by_an_earlier_release_is_understood() -> None:
+    given = Given(((STREAMS[0], 7),))
+    assert given.covers(STREAMS[0], 7)
+    assert not given.covers(STREAMS[0], 8)
+    assert given.marks() == ((STREAMS[0], 7),)
