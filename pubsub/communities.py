@@ -44,6 +44,8 @@ class CommunityManager:
         community = self._communities.get(topic.name)
         if community is None:
             community = self._communities[topic.name] = CommunityOfNode(self.node, topic)
+        elif community.topic.by_path:
+            community.topic = topic  # a class tells more of its super-topics than its name
         return community
 
     def get_super_community(self, community: CommunityOfNode) -> CommunityOfNode:

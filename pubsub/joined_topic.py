@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.camcast.community import Community
 from pubsub.camcast.event_drops import EventDrops
 from pubsub.event import Event, NewEvent, unpack_data
 from pubsub.subscription import Subscription
+from pubsub.topic import Topic
 
 
 class JoinedTopic:
     """Gives the events of one community to the subscriptions on this node."""
 
-    def __init__(self, topic: str, drops: EventDrops, signed: bool) -> None:
+    def __init__(self, topic: Topic, drops: EventDrops, signed: bool) -> None:
         self.topic = topic
         self.community: Community
         self.subscriptions: list[Subscription] = []
@@ -36,6 +38,24 @@ class JoinedTopic:
         if not self.ready.done():
             self.ready.set_result(None)
 
+    def learn(self, topic: Topic) -> None:
+        """Take over what else `topic`, of the same name, says: super-topics that the name does not tell.
+
+        `UsageError` when others are known already. It has to become ready again, with links to them."""
+        known = self.topic
+        if topic.by_path or topic.lineage == known.lineage:
+            return
+        if not known.by_path:
+            raise UsageError(
+                f"this node is in {topic} with the super-topics {_names(known)}, and cannot be in it "
+                f"with {_names(topic)} at the same time"
+            )
+        self.topic = topic
+        self.community.learn(topic)
+        if self.ready.done():
+            self.ready = asyncio.get_running_loop().create_future()
+            self.community.when_ready(self.become_ready)
+
     def deliver(self, new: Sequence[NewEvent]) -> None:
         """Offer new events of the community to every subscription; none of them can hold them up."""
         if not self.subscriptions:
@@ -45,7 +65,7 @@ class JoinedTopic:
             try:
                 data = unpack_data(body.data)
             except WireError as error:
-                self._drops.add(error.reason, self.topic, (gossip.id,))
+                self._drops.add(error.reason, self.topic.name, (gossip.id,))
                 continue
             _, topic, _, publisher, sequence, _, _, _ = body
             events.append(
@@ -68,3 +88,7 @@ class JoinedTopic:
             "publishing": self.publishing,
             "ready": community.is_ready,
         }
+
+
+def _names(topic: Topic) -> str:
+    return ", ".join(parent.name for parent in topic.parents)

@@ -13,13 +13,12 @@ topic and super-topics that the members know, with the probability that the para
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from overlay.contact import Address, PeerId
 from overlay.entropy import entropy
-from overlay.errors import ClosedError, NetworkError, UsageError
+from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
 from pubsub.archive.durability import Durability, LocalArchive
 from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
@@ -37,11 +36,12 @@ from pubsub.deliveries import Deliveries
 from pubsub.event import RUN_BYTES, Gossip, pack_data
 from pubsub.event_link import EventLink
 from pubsub.joined_topic import JoinedTopic
+from pubsub.joined_topics import JoinedTopics
 from pubsub.own_events import OwnEvents
 from pubsub.receipt import Receipt
 from pubsub.signing import is_signed_by_publisher
 from pubsub.subscription import Order, Overflow, Subscription
-from pubsub.topic import Pattern, Topic, included
+from pubsub.topic import Pattern, Topic
 from pubsub.trace import Trace, trace_clock
 
 Wait = Literal["sent", "acked", "safe"]
@@ -60,10 +60,8 @@ class Node:
         except TypeError as error:
             raise UsageError(str(error).replace("NodeConfig.__init__()", "Node()")) from None
         self.metrics = Metrics()
-        self._topics: dict[str, JoinedTopic] = {}
         self._attachment: Attachment | None = None
         self._trace: Trace | None = None
-        self._has_blocking = False
         self._durability: Durability | None = None
         self._collections = NodeCollections(self)
         self.archive: LocalArchive | None = None
@@ -110,6 +108,7 @@ class Node:
             dissemination=LazyGossip,
         )
         self._process = Process(services, config.parameters)
+        self._topics = JoinedTopics(self._process, config, self._drops)
         attachment.serve(self._process)
         return self
 
@@ -129,12 +128,7 @@ class Node:
         await self._collections.close()
         if self._durability is not None:
             self._durability.close()
-        for joined in self._topics.values():
-            for subscription in joined.subscriptions:
-                subscription.end()
-            if not joined.ready.done():
-                joined.ready.cancel()
-        self._topics.clear()
+        self._topics.close()
         self._process.close()
         try:
             await attachment.close()
@@ -201,20 +195,10 @@ class Node:
         return Subscription(self, Pattern.of(topic), self._deliveries, order, overflow, queue)
 
     async def _open_subscription(self, subscription: Subscription) -> None:
-        joined = self._join(subscription.pattern.topic)
-        joined.subscriptions.append(subscription)
-        self._has_blocking = self._has_blocking or subscription.blocks
-        try:
-            await self._ready(joined)
-        except BaseException:
-            await self._close_subscription(subscription)
-            raise
+        await self._topics.open_subscription(subscription)
 
     async def _close_subscription(self, subscription: Subscription) -> None:
-        joined = self._topics.get(subscription.pattern.topic.name)
-        if joined is not None and subscription in joined.subscriptions:
-            joined.subscriptions.remove(subscription)
-            self._leave_if_unneeded(joined)
+        self._topics.close_subscription(subscription)
 
     def collection(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """The topic as a collection (see `pubsub.collections`), open inside `async with`."""
@@ -249,18 +233,18 @@ class Node:
         self._check_options(wait, durable, upward, dissemination)
         eager = self._is_eager if dissemination is None else dissemination == "eager"
         packed = pack_data(data)
-        topic = Topic.of(topic)
         attachment = self._attached()
+        topic = self._topics.as_known(Topic.of(topic))
         if self.config.links == "datagram":
             self._own_events.check_fits(topic, packed, attachment.runtime.endpoint.max_body)
         publishing: DurablePublishing | None = None
         if durable:
             publishing = await self._durable().publishers.open(topic, copies, deadline)
-        joined_now = () if topic.name in self._topics else (topic.name,)
-        joined = self._join(topic)
-        if not joined.publishing or not joined.ready.done() or self._has_blocking:
-            await self._wait_to_publish(joined, topic)
-        receipt, gossip = self._disseminate(joined, topic, packed, upward, eager, joined_now)
+        joined_now = () if self._topics.get(topic.name) is not None else (topic.name,)
+        joined = self._topics.join(topic)
+        if not self._topics.may_publish(joined):
+            await self._topics.wait_to_publish(joined)
+        receipt, gossip = self._disseminate(joined, packed, upward, eager, joined_now)
         if publishing is not None:
             receipt.durable = publishing.add(gossip.body, gossip.signature, copies)
         if self._link.is_pace_due:
@@ -291,51 +275,27 @@ class Node:
 
     async def stop_publishing(self, topic: str | type | Topic) -> None:
         """Leave a topic's community that this node is in for publishing only."""
-        joined = self._topics.get(Topic.of(topic).name)
+        joined = self._topics.get(Topic.of(topic).name) if self.is_running else None
         if joined is not None:
             joined.publishing = False
-            self._leave_if_unneeded(joined)
+            self._topics.leave_if_unneeded(joined)
 
     def _disseminate(
         self,
         joined: JoinedTopic,
-        topic: Topic,
         packed: bytes,
         upward: float | None,
         eager: bool,
         joined_now: tuple[str, ...],
     ) -> tuple[Receipt, Gossip]:
-        gossip, body = self._own_events.make(topic, packed, upward, eager)
-        receipt = Receipt(gossip.id, topic.name, body.sequence, joined_now)
+        gossip, body = self._own_events.make(joined.topic, packed, upward, eager)
+        receipt = Receipt(gossip.id, body.topic, body.sequence, joined_now)
         self._link.open(receipt)
         spread = joined.community.publish(gossip, body)
         self._link.completed(receipt)
         receipt.targets = len(spread.members)
         receipt.upward = len(spread.upward)
         return receipt, gossip
-
-    async def _wait_to_publish(self, joined: JoinedTopic, topic: Topic) -> None:
-        """Wait until the topic is joined, and for room; meanwhile nothing else makes this node leave it.
-
-        `ClosedError` when the node is closed meanwhile."""
-        joined.waiting_publishers += 1
-        try:
-            if not joined.ready.done():
-                await self._ready(joined)
-            if self._has_blocking:
-                await self._wait_for_local_space(topic)
-            self._attached()
-            joined.publishing = True
-        finally:
-            joined.waiting_publishers -= 1
-            self._leave_if_unneeded(joined)
-
-    async def _wait_for_local_space(self, topic: Topic) -> None:
-        """Wait for full subscriptions on this node that asked publishers to."""
-        for joined in list(self._topics.values()):
-            if included(joined.topic, topic.name, topic.lineage):
-                for subscription in list(joined.subscriptions):
-                    await subscription.wait_for_space()
 
     # Communities.
 
@@ -345,6 +305,7 @@ class Node:
         All members should raise `c`: with SCAMP, a node's table grows with that of the others."""
         if not isinstance(parameters, Parameters):
             raise UsageError(f"{parameters!r} are no Parameters: write Parameters(c=7)")
+        self._attached()
         joined = self._topics.get(Topic.of(topic).name)
         if joined is None:
             raise UsageError(f"this node is not in {Topic.of(topic)}: subscribe or publish first")
@@ -366,7 +327,7 @@ class Node:
             "address": str(contact.address),
             "mode": self.config.mode,
             "links": self.config.links,
-            "communities": {name: joined.describe() for name, joined in self._topics.items()},
+            "communities": self._topics.describe(),
             "counters": self.metrics.as_dict(),
             **({} if self.archive is None else {"archive": self.archive.status()}),
         }
@@ -379,34 +340,3 @@ class Node:
         if self._attachment is None:
             raise ClosedError("the node is not running: use it inside `async with`")
         return self._attachment
-
-    def _join(self, topic: Topic) -> JoinedTopic:
-        joined = self._topics.get(topic.name)
-        if joined is None:
-            self._attached()
-            joined = JoinedTopic(topic.name, self._drops, self.config.signatures)
-            self._topics[topic.name] = joined
-            joined.community = self._process.join(
-                topic, joined.deliver, self.config.parameters_of(topic.name)
-            )
-            joined.community.when_ready(joined.become_ready)
-        return joined
-
-    async def _ready(self, joined: JoinedTopic) -> None:
-        try:
-            async with asyncio.timeout(self.config.join_timeout):
-                await asyncio.shield(joined.ready)
-        except TimeoutError:
-            raise NetworkError(
-                f"joining {joined.topic} took more than {self.config.join_timeout:g} s: check that "
-                "the bootstrap nodes are reachable, or raise join_timeout"
-            ) from None
-        except asyncio.CancelledError:
-            if joined.ready.cancelled():
-                raise ClosedError(f"the node was closed while it joined {joined.topic}") from None
-            raise
-
-    def _leave_if_unneeded(self, joined: JoinedTopic) -> None:
-        if not joined.is_needed and self._topics.get(joined.topic) is joined:
-            del self._topics[joined.topic]
-            self._process.leave(joined.topic)

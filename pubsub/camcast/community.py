@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
@@ -192,6 +193,13 @@ class Community:
         self.membership.stop()
         self.record("leave")
 
+    def learn(self, topic: Topic) -> None:
+        """The topic has other super-topics than was known; it is not ready until they were looked for."""
+        self.topic = topic
+        self.super_tables.learn(topic)
+        self._searched = False
+        self._start_search()
+
     @property
     def is_ready(self) -> bool:
         """Joined, the topic table confirmed, and the first search for super-communities over."""
@@ -266,19 +274,11 @@ class Community:
                 for member in to:
                     self.record("announce", event=event_id, peer=member.id)
         for member in to:
-            self._tell(member, announcement)
+            self._leases.warm(member, self.name, partial(self._tell, member, announcement))
 
-    def _tell(self, member: Contact, message: object) -> None:
-        """Send a message that names events, as soon as the member is known to be one."""
-        if self._leases.holds(member.id, self.name):
-            self._context.send(member, message)
-            return
-
-        def confirmed(alive: bool) -> None:
-            if alive:
-                self._context.send(member, message)
-
-        self._leases.confirm(member, self.name, confirmed)
+    def _tell(self, member: Contact, announcement: Announce, is_member: bool) -> None:
+        if is_member:
+            self._context.send(member, announcement)
 
     def has_heard(self, event_id: bytes) -> bool:
         return event_id in self.heard

@@ -76,6 +76,11 @@ class SuperTables:
         self._tables: dict[str, SuperTable] = {}
         self._bridged: dict[str, None] = {}
 
+    def learn(self, topic: Topic) -> None:
+        """The topic has these super-topics, and not those that it had."""
+        self._parents = topic.parents
+        self.prune()
+
     def __len__(self) -> int:
         """How many entries are held, in all tables."""
         return sum(len(table) for table in self._tables.values())
