@@ -81,7 +81,8 @@ class Outbox:
         publishers = {gift[0] for gift in gifts}
 
         def concerned(participant: Participant) -> bool:
-            return participant.id in publishers or parse_wishes(participant.filter).takes
+            # One that does not ask any more must hear it too, or it would hand its copies on one day.
+            return participant.id in publishers or parse_wishes(participant.filter).shared
 
         with contextlib.suppress(ClosedError):
             for begin in range(0, len(gifts), GIFTS_A_MESSAGE):

@@ -139,6 +139,7 @@ class StrongHub:
             ordered=any(w.ordered for w in all_wishes),
             takes=bool(taking),
             take_filter=either([w.take_filter for w in taking]),
+            shared=self._wishes.shared or bool(taking),
             incarnation=self.incarnation,
         )
 

@@ -33,6 +33,8 @@ class Wishes:
     """It asks for one-of-n delivery of the topic's own elements..."""
     take_filter: Filter | None = None
     """...that this matches; None matches everything."""
+    shared: bool = False
+    """It has asked for one-of-n delivery since it started, so it may have spare copies."""
     incarnation: int = 0
     """Tells a participant that started again from the one that it was before."""
 
@@ -47,7 +49,7 @@ class Wishes:
     @property
     def text(self) -> str:
         """What travels; filters that are too long stay at home."""
-        flags = [self.own, self.below, self.ordered, self.takes]
+        flags = [self.own, self.below, self.ordered, self.takes, self.shared]
         filters = [
             None if wanted is None else wanted.text for wanted in (self.filter, self.take_filter)
         ]
@@ -63,13 +65,13 @@ def parse_wishes(text: str) -> Wishes:
     """The wishes that a participant's text tells; everything, when it tells none."""
     try:
         version, flags, incarnation, wanted, taken = json.loads(text)
-        own, below, ordered, takes = flags
+        own, below, ordered, takes, shared = flags
         if version != _FORMAT or not all(type(flag) is bool for flag in flags):
             return Wishes(below=True)
         if type(incarnation) is not int:
             return Wishes(below=True)
         filters = _filter(wanted), _filter(taken)
-        return Wishes(own, below, filters[0], ordered, takes, filters[1], incarnation)
+        return Wishes(own, below, filters[0], ordered, takes, filters[1], shared, incarnation)
     except (ValueError, TypeError, RecursionError):
         return Wishes(below=True)
 

@@ -87,7 +87,15 @@ filters = st.sampled_from([None, Filter.parse("a > 1"), Filter.parse("b IN ('x',
 
 
 @given(
-    st.builds(Wishes, *[st.booleans()] * 2, filters, *[st.booleans()] * 2, filters, st.integers(0))
+    st.builds(
+        Wishes,
+        *[st.booleans()] * 2,
+        filters,
+        *[st.booleans()] * 2,
+        filters,
+        st.booleans(),
+        st.integers(0),
+    )
 )
 def test_wishes_arrive_as_they_were_sent(wishes: Wishes) -> None:
     assert parse_wishes(wishes.text) == wishes

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pubsub.collections import DAStrongBag, Element
-from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, stage
+from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/tasks"
 
@@ -43,5 +43,60 @@ def test_what_a_publisher_had_to_give_that_returns_with_its_log_is_taken_once(
         await again.add("and one more")
         await asyncio.sleep(FAILURE_SECONDS + 5 * count)
         assert Counter(done) == Counter([*range(count), "and one more"])
+
+    stage(seed, main)
+
+
+def test_one_that_stopped_taking_does_not_hand_on_what_others_took(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, quitter, steady = await company.several(3, DAStrongBag, TOPIC, keep=0)
+        taken: list[Any] = []
+        again: list[Any] = []
+
+        async def slowly(element: Element) -> None:
+            await asyncio.sleep(5)
+            taken.append(element.data)
+
+        interest = await quitter.remove()
+        await steady.remove(slowly)
+        await asyncio.sleep(2)
+        for number in range(4):
+            await publisher.add(number)
+        await asyncio.sleep(1)
+        await quitter.clear(interest)
+        await asyncio.sleep(120)
+        assert sorted(taken) == list(range(4))
+        newcomer = await company.open(DAStrongBag, TOPIC, keep=0)
+        await newcomer.remove(into(again))
+        await asyncio.sleep(5)
+        company.crash(publisher)
+        await asyncio.sleep(FAILURE_SECONDS + 20)
+        assert not again
+        assert len(taken) == 4
+
+    stage(seed, main)
+
+
+def test_takers_who_stop_and_start_again_get_each_element_once(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, *takers = await company.several(4, DAStrongBag, TOPIC, keep=0)
+        done: list[Any] = []
+
+        async def work(element: Element) -> None:
+            await asyncio.sleep(0.1)
+            done.append(element.data)
+
+        interests = [await taker.remove(work) for taker in takers]
+        await asyncio.sleep(2)
+        for number in range(60):
+            await publisher.add(number)
+            if number % 5 == 0:
+                place = number // 5 % 3
+                await asyncio.sleep(0.05)
+                await takers[place].clear(interests[place])
+                await asyncio.sleep(0.5)
+                interests[place] = await takers[place].remove(work)
+        await asyncio.sleep(20)
+        assert Counter(done) == Counter(range(60))
 
     stage(seed, main)
