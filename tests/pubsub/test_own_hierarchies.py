@@ -54,7 +54,7 @@ def test_a_topic_cannot_have_two_kinds_of_super_topics_on_one_node() -> None:
         one = Topic("/x", (Topic.of("/a"),))
         other = Topic("/x", (Topic.of("/b"),))
         async with node.subscribe(one):
-            with pytest.raises(UsageError, match="in /x with the super-topics /a, .* /b"):
+            with pytest.raises(UsageError, match=r"in /x with the super-topics /a, .* /b"):
                 await node.publish(other)
             with pytest.raises(UsageError, match="/x"):
                 async with node.subscribe(other):

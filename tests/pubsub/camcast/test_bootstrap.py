@@ -78,8 +78,8 @@ def test_a_question_is_handed_on_only_as_far_as_its_time_to_live() -> None:
 def test_a_parent_that_is_empty_is_bridged_by_all_of_its_own_parents() -> None:
     troupe = Troupe(5)
     left, right = Topic("/left", (Topic.of("/"),)), Topic("/right", (Topic.of("/"),))
-    middle = Topic("/middle", (left, right), by_path=False)
-    bottom = Topic("/bottom", (middle,), by_path=False)
+    middle = Topic("/middle", (left, right))
+    bottom = Topic("/bottom", (middle,))
     troupe.add_many(2, left)
     troupe.add_many(2, right)
     publisher = troupe.add(bottom)
