@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+import struct
 
 from bench.spark.errors import SparkError
 
 LOCAL = "local[*]"
-ACCEPT_SECONDS = 10.0
-"""How long a master may take to accept a connection."""
+MASTER_SECONDS = 10.0
+"""How long a master may take to accept a connection, and then to answer."""
+LAST_PORT = 65535
+_STREAM_REQUEST = 6
+"""The type of a message of Spark's network protocol that asks for a stream by name."""
 
 
 def is_local(master: str) -> bool:
@@ -29,7 +33,7 @@ def places(master: str) -> list[tuple[str, int]]:
     found = []
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdigit() or int(port) > LAST_PORT:
             raise SparkError(f"{master} is no master: write spark://HOST:PORT")
         found.append((host.strip("[]"), int(port)))
     return found
@@ -38,18 +42,30 @@ def places(master: str) -> list[tuple[str, int]]:
 def check_master(master: str) -> None:
     """`SparkError` when no standalone master of that name is there: Spark itself would take a minute."""
     standalone = places(master)
-    if standalone and not any(_accepts(host, port) for host, port in standalone):
+    if standalone and not any(_answers(host, port) for host, port in standalone):
         raise SparkError(
             f"the master {master} does not answer: is it running, and reachable from here?"
         )
 
 
-def _accepts(host: str, port: int) -> bool:
+def _answers(host: str, port: int) -> bool:
+    """Whether something there answers, or at least hangs up, when asked for a stream that it has not."""
     try:
-        socket.create_connection((host, port), ACCEPT_SECONDS).close()
+        with socket.create_connection((host, port), MASTER_SECONDS) as connection:
+            connection.sendall(_question("/files/camcast"))
+            connection.recv(1)
+    except ConnectionResetError:
+        return True
     except OSError:
         return False
     return True
+
+
+def _question(stream: str) -> bytes:
+    """A frame: the length of the whole, the type of the message, the length of the name, the name."""
+    name = stream.encode()
+    body = struct.pack(">Bi", _STREAM_REQUEST, len(name)) + name
+    return struct.pack(">q", 8 + len(body)) + body
 
 
 def _is_loopback(host: str) -> bool:

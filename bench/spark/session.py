@@ -47,7 +47,7 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
             session = builder.getOrCreate()
         except Exception as error:
             raise SparkError(
-                f"no Spark session on {master}: {_first_line(error)} (see {workdir / 'spark.log'})"
+                f"no Spark session on {master}: {_reason(error)} (see {workdir / 'spark.log'})"
             ) from None
     try:
         if not local:
@@ -164,8 +164,11 @@ def _stop(session: SparkSession) -> None:
         SparkContext._gateway = SparkContext._jvm = None
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _reason(error: Exception) -> str:
+    """The first line that is not Py4J's own, which tells only what it called."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (told or [type(error).__name__])[0]
 
 
 _LOGGING = """rootLogger.level = warn
