@@ -95,8 +95,9 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore) -> bool:
     for failure in failures:
         last = failure.error.splitlines()[-1]
         print(f"failed: {last}\n  replay: {failure.experiment.as_json()}", file=sys.stderr)
-    if traced is not None and traced.exception() is not None:
-        print("failed: the events traced for the report", file=sys.stderr)
+    untraced = traced.exception() if traced is not None else None
+    if untraced is not None:
+        print(f"failed: tracing an event for the report: {untraced}", file=sys.stderr)
         return False
     return not failures
 

@@ -6,6 +6,7 @@ A small emulation a mode, in a setting where the picture is legible; the report 
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ SEED = 7
 
 
 class SpreadError(CamcastError):
-    """The file of traced events is damaged."""
+    """An event could not be traced, or the file of traced events is damaged."""
 
 
 def experiment(mode: str) -> Experiment:
@@ -43,12 +44,25 @@ def experiment(mode: str) -> Experiment:
 
 
 def write_spread(spark: SparkSession, directory: Path) -> None:
-    """Trace an event of each mode on the executors and keep them; nothing is done where that is kept."""
+    """Trace an event of each mode on the executors and keep them; nothing is done where that is kept.
+
+    `SpreadError` tells of the first mode that failed, with the experiment that replays it.
+    """
     path = directory / FILE
     if path.exists():
         return
-    traced = spark.sparkContext.parallelize(MODES, len(MODES)).map(trace).collect()
+    traced = spark.sparkContext.parallelize(MODES, len(MODES)).map(_trace_or_error).collect()
+    for found in traced:
+        if "error" in found:
+            raise SpreadError(f"{found['error']}\n  replay: {experiment(found['mode']).as_json()}")
     path.write_text(json.dumps(traced) + "\n")
+
+
+def _trace_or_error(mode: str) -> dict[str, Any]:
+    try:
+        return trace(mode)
+    except Exception as error:
+        return {"mode": mode, "error": "".join(traceback.format_exception_only(error)).strip()}
 
 
 def read_spread(directory: Path) -> list[dict[str, Any]]:
