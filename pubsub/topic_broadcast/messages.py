@@ -9,7 +9,12 @@ from functools import lru_cache
 from overlay.contact import PeerId
 from overlay.errors import UsageError
 from overlay.wire import message
-from pubsub.topic_membership.messages import FINGERPRINT_BYTES, NumbersOnWire, check_numbers
+from pubsub.topic_membership.messages import (
+    FINGERPRINT_BYTES,
+    NumbersOnWire,
+    check_counts,
+    check_numbers,
+)
 
 StatementOnWire = tuple[PeerId, int, int, bytes, NumbersOnWire]
 """Owner, its boot, the statement's version, the digest of the participants that the owner knew, and the
@@ -38,7 +43,8 @@ class Item:
     """None for those to whom the message is not addressed."""
 
     def __post_init__(self) -> None:
-        if self.number < 1 or self.life < 0:
+        check_counts(self.number, self.life)
+        if self.number < 1:
             raise UsageError("messages are numbered from 1")
 
     @property
@@ -84,7 +90,8 @@ class Received:
 
     def __post_init__(self) -> None:
         check_numbers(self.garbage)
-        for _, _, _, _, numbers in self.statements:
+        for _, boot, version, _, numbers in self.statements:
+            check_counts(boot, version)
             check_numbers(numbers)
 
 
@@ -100,9 +107,6 @@ class Aside:
     payload: bytes
 
     def __post_init__(self) -> None:
-        if (
-            self.kind not in ("best-effort", "stubborn", "direct")
-            or self.number < 0
-            or self.life < 0
-        ):
-            raise UsageError("a message aside is best-effort, stubborn or direct, and numbered")
+        check_counts(self.number, self.life)
+        if self.kind not in ("best-effort", "stubborn", "direct"):
+            raise UsageError("a message aside is best-effort, stubborn or direct")

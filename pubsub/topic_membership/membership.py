@@ -19,6 +19,7 @@ from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.knowledge import TopicKnowledge
 from pubsub.topic_membership.messages import (
+    LARGEST,
     Entry,
     Knowledge,
     NumbersOnWire,
@@ -30,6 +31,9 @@ from pubsub.topic_membership.roster import as_bytes
 from pubsub.topic_membership.spreading import Spreading
 from pubsub.topic_membership.stable_views import StableView, TopicView
 from pubsub.topic_membership.view_watch import ViewListener, ViewWatch
+
+FARTHEST_BOOT = LARGEST >> 1
+"""A boot that nobody reaches: a participant that is said to have come so far does not begin above it."""
 
 
 class MembershipListener(ViewListener, Protocol):
@@ -230,10 +234,10 @@ class TopicMembership:
         if not self.is_joined:
             return
         for row in message.rows:
-            if self._knowledge.merge_row(row):
+            if row.owner != self.me and self._knowledge.merge_row(row):
                 self._spreading.changed(Item(Kind.ROW, row.owner), sender.id)
         for status in message.statuses:
-            if self._knowledge.merge_status(status):
+            if status.owner != self.me and self._knowledge.merge_status(status):
                 self._spreading.changed(Item(Kind.STATUS, status.owner), sender.id)
         if now_joined:
             self._greet_all()
@@ -260,7 +264,8 @@ class TopicMembership:
         """Take others' entries, then look at what is said of this one; True when it was just announced."""
         said = next((entry for entry in entries if entry.id == self.me), None)
         if not self.is_joined and (said is None or said.boot != self.boot or said.left):
-            self.boot = max(self.boot, said.boot if said is not None else 0)
+            if said is not None and said.boot < FARTHEST_BOOT:
+                self.boot = max(self.boot, said.boot)
             return False
         for entry in entries:
             if entry.id != self.me:
@@ -274,6 +279,8 @@ class TopicMembership:
 
     def _correct(self, sender: Contact, said: Entry) -> None:
         """This participant was taken for gone, or a clock went back: announce it anew, if not yet done."""
+        if said.boot >= FARTHEST_BOOT:
+            return
         if said.boot > self.boot or (said.boot == self.boot and said.left):
             self.boot = said.boot
             self._announce_myself()

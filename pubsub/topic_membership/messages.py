@@ -13,7 +13,7 @@ MOST_FILTER = 4096
 """Characters of a participant's filter."""
 
 LARGEST = (1 << 62) - 1
-"""The largest boot, life, version or number of a message."""
+"""The largest boot, life, version or number that is believed; what is hashed or logged is within 64 bits."""
 
 NumbersOnWire = tuple[tuple[bytes, int, tuple[tuple[int, int], ...]], ...]
 """For each source: up to where every number is meant, and which ranges above, from the lowest."""
@@ -54,6 +54,7 @@ class Entry:
 
     def __post_init__(self) -> None:
         _check_person(self.boot, self.life, self.filter)
+        check_counts(self.revision)
         check_numbers(self.before)
 
     @property
@@ -77,6 +78,9 @@ class Row:
     """The logical timestamp: a later version replaces an earlier one of the same boot."""
     closed: tuple[PeerId, ...]
 
+    def __post_init__(self) -> None:
+        check_counts(self.boot, self.version)
+
 
 @message(0x63)
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,7 @@ class Status:
     sees: bytes
 
     def __post_init__(self) -> None:
+        check_counts(self.boot, self.serial)
         if len(self.sees) != FINGERPRINT_BYTES:
             raise UsageError("a fingerprint has 8 bytes")
 
@@ -107,6 +112,12 @@ class Knowledge:
     """The receiver is asked to answer if its own knowledge has another fingerprint."""
 
 
+def check_counts(*counts: int) -> None:
+    for count in counts:
+        if not 0 <= count <= LARGEST:
+            raise UsageError(f"{count} is not within 0 and {LARGEST}")
+
+
 def check_numbers(numbers: NumbersOnWire) -> None:
     for source, mark, ranges in numbers:
         wrong = len(source) != FINGERPRINT_BYTES or mark < 0
@@ -119,5 +130,6 @@ def check_numbers(numbers: NumbersOnWire) -> None:
 
 
 def _check_person(boot: int, life: int, filter: str) -> None:
-    if boot < 0 or life < 0 or len(filter) > MOST_FILTER:
-        raise UsageError("boot and life are not negative, and a filter is at most 4096 characters")
+    check_counts(boot, life)
+    if len(filter) > MOST_FILTER:
+        raise UsageError(f"a filter is at most {MOST_FILTER} characters")

@@ -450,7 +450,7 @@ class Troupe:
     def _look(self, actor: Actor, peer: PeerId) -> None:
         if not actor.alive or peer not in actor.watched:
             return
-        other = self.actors.get(self._numbers[peer])
+        other = self.actors.get(self._numbers.get(peer, -1))
         works = other is not None and other.alive and self.together(actor.number, other.number)
         if works and peer in actor.suspected:
             del actor.suspected[peer]
