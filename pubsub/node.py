@@ -244,6 +244,7 @@ class Node:
         joined = self._topics.join(topic)
         if not self._topics.may_publish(joined):
             await self._topics.wait_to_publish(joined)
+        upward = None if upward is None else float(upward)
         receipt, gossip = self._disseminate(joined, packed, upward, eager, joined_now)
         if publishing is not None:
             receipt.durable = publishing.add(gossip.body, gossip.signature, copies)
@@ -268,7 +269,8 @@ class Node:
             raise UsageError(f'wait is "sent", "acked", or with durable=True "safe", not {wait!r}')
         if wait == "acked" and self.config.links == "datagram":
             raise UsageError('wait="acked" needs links="channel": datagrams are not acknowledged')
-        if upward is not None and not 0 <= upward <= 1:
+        is_number = isinstance(upward, int | float) and not isinstance(upward, bool)
+        if upward is not None and not (is_number and 0 <= upward <= 1):
             raise UsageError(f"upward is a probability, 0 to 1, not {upward!r}")
         if dissemination not in (None, "eager", "lazy"):
             raise UsageError(f'dissemination is "eager" or "lazy", not {dissemination!r}')
