@@ -103,7 +103,8 @@ class Interest:
         await self.close()
 
     async def close(self) -> None:
-        """Unsubscribe. Elements in hand that the application is not done with go to other takers."""
+        """Unsubscribe. Elements in hand that the application is not done with go to other takers; a callback
+        that unsubscribes is done with its element when it has returned, and is called no more."""
         if not self._ended:
             self.end()
             await self.stopped()
@@ -112,9 +113,10 @@ class Interest:
     def end(self) -> None:
         """No element comes any more; for the collection, which tells others."""
         self._ended = True
-        if self._worker is not None and self._worker is not asyncio.current_task():
-            self._worker.cancel()
-        self._settle(False)
+        if self._worker is None or self._worker is not asyncio.current_task():
+            if self._worker is not None:
+                self._worker.cancel()
+            self._settle(False)
         if self.takes:
             for _, finish in self._queue:
                 if finish is not None:
@@ -214,11 +216,11 @@ class Interest:
         for calls in itertools.count(1):
             if calls % CALLS_A_TURN == 0:
                 await asyncio.sleep(0)
-            while not self._queue:
-                if self._ended:
-                    return
+            while not (self._queue or self._ended):
                 self._arrival.clear()
                 await self._arrival.wait()
+            if self._ended:
+                return
             element, self._finish = self._queue.popleft()
             self._is_busy = True
             self._settle(await self._call(notify, element))

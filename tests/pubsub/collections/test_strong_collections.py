@@ -190,6 +190,25 @@ def test_clear_unsubscribes_and_others_go_on(seed: int) -> None:
     stage(seed, main)
 
 
+def test_a_callback_that_unsubscribes_is_not_called_again(seed: int) -> None:
+    async def main(company: Company) -> None:
+        strong = await company.open(DAStrongSet, TOPIC)
+        got: list[Any] = []
+
+        async def once(element: Any) -> None:
+            await asyncio.sleep(1)
+            got.append(element.data)
+            await strong.clear(interest)
+
+        interest = await strong.contains(once)
+        await strong.add(1)
+        await strong.add(2)
+        await asyncio.sleep(5)
+        assert got == [1]
+
+    stage(seed, main)
+
+
 def test_callbacks_may_be_async_and_may_fail(seed: int) -> None:
     async def main(company: Company) -> None:
         strong = await company.open(DAStrongSet, TOPIC)

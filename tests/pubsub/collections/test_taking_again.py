@@ -96,7 +96,32 @@ def test_takers_who_stop_and_start_again_get_each_element_once(seed: int) -> Non
                 await takers[place].clear(interests[place])
                 await asyncio.sleep(0.5)
                 interests[place] = await takers[place].remove(work)
-        await asyncio.sleep(20)
+        await asyncio.sleep(100)
         assert Counter(done) == Counter(range(60))
+        company.crash(publisher)
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert Counter(done) == Counter(range(60))
+
+    stage(seed, main)
+
+
+def test_a_callback_that_unsubscribes_has_taken_its_element_when_it_returns(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, one, other = await company.several(3, DAStrongBag, TOPIC, keep=0)
+        worked: list[tuple[str, Any]] = []
+
+        async def once(element: Element) -> None:
+            worked.append(("one", element.data))
+            await one.clear(interest)
+            await asyncio.sleep(5)  # the others hear that it does not take any more
+
+        interest = await one.remove(once)
+        await asyncio.sleep(2)
+        for job in ("first", "second"):
+            await publisher.add(job)
+        await asyncio.sleep(2)
+        await other.remove(lambda element: worked.append(("other", element.data)))
+        await asyncio.sleep(20)
+        assert worked == [("one", "first"), ("other", "second")]
 
     stage(seed, main)
