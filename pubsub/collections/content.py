@@ -38,6 +38,11 @@ class Content:
             del self._known[next(iter(self._known))]
         return True
 
+    def forget(self, topic: str, data: Any) -> None:
+        """It was not delivered after all."""
+        if self._unique:
+            self._known.pop((topic, digest(data)), None)
+
     def add(self, data: Any) -> None:
         if not self._keep:
             return

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pubsub.collections.content import Content
 from pubsub.collections.dac import DAC, CollectionError
-from pubsub.collections.interest import Interest
+from pubsub.collections.element import Element
+from pubsub.collections.interest import Finish, Interest
 from pubsub.collections.wishes import Wishes, either
 from pubsub.filters import Filter
 from pubsub.strong_topic import Gap
@@ -42,6 +44,8 @@ class StrongCollection(DAC):
             raise CollectionError("a log does not go with total order: use a set, bag or sequence")
         self.log = log
         self.on_gap = on_gap
+        self._taken = Content(keep=0, unique=self.is_unique)
+        """By which a set knows what its interests have taken."""
         self._hub: StrongHub | None = None
 
     async def _open(self) -> None:
@@ -93,11 +97,20 @@ class StrongCollection(DAC):
             take_filter=either(taking),
         )
 
-    def take(self, element: Any, finish: Callable[[bool], None]) -> None:
-        """Give an element to one of the interests that take, each in turn."""
+    def take(self, element: Element, finish: Finish) -> None:
+        """Give an element to one of the interests that take, each in turn. A set is done at once with one
+        that is equal to another that it has taken or has in hand."""
         willing = [i for i in self.interests if i.takes and i.matches(element)]
         if not willing:
             finish(False)
-            return
-        self._next_remover += 1
-        willing[self._next_remover % len(willing)].offer(element, finish)
+        elif not self._taken.is_new(element.topic, element.data):
+            finish(True)
+        else:
+            self._next_remover += 1
+            taker = willing[self._next_remover % len(willing)]
+            taker.offer(element, lambda is_done: self._finish(element, finish, is_done))
+
+    def _finish(self, element: Element, finish: Finish, is_done: bool) -> None:
+        if not is_done:
+            self._taken.forget(element.topic, element.data)
+        finish(is_done)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pubsub.collections import DAStrongBag, Element
+from pubsub.collections import DAStrongBag, DAStrongSet, Element
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/tasks"
@@ -123,5 +123,41 @@ def test_a_callback_that_unsubscribes_has_taken_its_element_when_it_returns(seed
         await other.remove(lambda element: worked.append(("other", element.data)))
         await asyncio.sleep(20)
         assert worked == [("one", "first"), ("other", "second")]
+
+    stage(seed, main)
+
+
+def test_a_set_takes_of_equal_elements_one_and_a_bag_each(seed: int) -> None:
+    async def main(company: Company) -> None:
+        publisher, bag = await company.several(2, DAStrongBag, TOPIC, keep=0)
+        strong = await company.open(DAStrongSet, TOPIC)
+        attempts: list[Any] = []
+        done: list[Any] = []
+
+        async def fails_at_first(element: Element) -> None:
+            attempts.append(element.data)
+            await asyncio.sleep(1)
+            if len(attempts) == 1:
+                raise RuntimeError("on purpose")
+            done.append(element.data)
+
+        interest = await strong.remove(fails_at_first)
+        await asyncio.sleep(3)
+        for _ in range(3):
+            await publisher.add({"a": 1, "b": 2})
+            await publisher.add({"b": 2, "a": 1})
+        await asyncio.sleep(20)
+        assert len(attempts) == 2
+        assert done == [{"a": 1, "b": 2}]
+        assert publisher._hub is not None
+        assert not len(publisher._hub._sharing.giver)
+        await strong.clear(interest)
+        both: list[Any] = []
+        await bag.remove(into(both))
+        await asyncio.sleep(3)
+        for _ in range(2):
+            await publisher.add({"a": 1, "b": 2})
+        await asyncio.sleep(3)
+        assert both == [{"a": 1, "b": 2}] * 2
 
     stage(seed, main)
