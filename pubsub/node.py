@@ -188,11 +188,32 @@ class Node:
         It begins when it is entered with `async with`. `queue` is how many events may wait. With a `durable`
         name, an archive keeps for it what it misses; see `pubsub.archive.durable_subscription`."""
         self._attached()
+        self._check_subscribe_options(order, overflow, queue, durable, options)
         if durable is not None:
             return self._durable().subscribe(Pattern.of(topic), durable, options)
-        if options:
-            raise UsageError(f"{next(iter(options))} goes with durable: name the subscription")
         return Subscription(self, Pattern.of(topic), self._deliveries, order, overflow, queue)
+
+    def _check_subscribe_options(
+        self,
+        order: Order,
+        overflow: Overflow,
+        queue: int,
+        durable: str | None,
+        options: dict[str, Any],
+    ) -> None:
+        for name in options:
+            if name not in DurableOptions.__annotations__:
+                raise UsageError(f"there is no option {name!r} of a subscription")
+            if durable is None:
+                raise UsageError(f"{name} goes with durable: name the subscription")
+        if durable is not None:
+            plain = {
+                "order": order != "none",
+                "overflow": overflow != "drop_oldest",
+                "queue": queue != DEFAULT_QUEUE,
+            }
+            for name in [name for name, is_given in plain.items() if is_given]:
+                raise UsageError(f"{name} does not go with durable: the archive keeps the events")
 
     async def _open_subscription(self, subscription: Subscription) -> None:
         await self._topics.open_subscription(subscription)

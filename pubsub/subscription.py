@@ -57,7 +57,7 @@ class Subscription:
             raise SubscriptionError(
                 f'overflow is "drop_oldest", "drop_newest" or "block", not {overflow!r}'
             )
-        if not isinstance(queue, int) or queue < 1:
+        if type(queue) is not int or queue < 1:
             raise SubscriptionError(f"queue is a number of events, 1 or more, not {queue!r}")
         self.pattern = pattern
         self.dropped = 0

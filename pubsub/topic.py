@@ -58,7 +58,13 @@ class Topic:
         """The topic that a path or a class names; `TopicNameError` when it names none."""
         if isinstance(topic, Topic):
             return topic
-        return _of_class(topic) if isinstance(topic, type) else _of_path(topic)
+        if isinstance(topic, type):
+            return _of_class(topic)
+        if not isinstance(topic, str):
+            raise TopicNameError(
+                f"{topic!r} is no topic: name one by its path, as in /soccer/italy, or by a class"
+            )
+        return _of_path(topic)
 
     @property
     def level(self) -> int:

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Any
 
 from overlay.errors import UsageError
 
 
 class ParameterError(UsageError):
     """A parameter is outside the range in which the formulas mean anything."""
+
+
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "True or False"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+}
+"""By a field's type, as it is written: the types of its values, and what they are called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +90,13 @@ class Parameters:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            wanted = (bool,) if field.name == "sure_links" else (int, float)
-            if not isinstance(value, wanted) or not math.isfinite(value):
-                raise ParameterError(f"{field.name} must be a {wanted[-1].__name__}, not {value!r}")
+            kinds, named = _KINDS[field.type]
+            is_of_kind = isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+            if not is_of_kind or not math.isfinite(value):
+                raise ParameterError(f"{field.name} must be {named}, not {value!r}")
         self._require("c", self.c >= 0, "0 or more")
         self._require("g", self.g > 0, "more than 0")
-        self._require("z", self.z >= 1 and self.z == int(self.z), "a whole number of 1 or more")
+        self._require("z", self.z >= 1, "1 or more")
         self._require("a", 0 < self.a <= self.z, f"more than 0 and at most z = {self.z}")
         self._require("tau", 0 <= self.tau <= self.z, f"0 to z = {self.z}")
         self._require("search_ttl", 0 <= self.search_ttl <= 8, "0 to 8")

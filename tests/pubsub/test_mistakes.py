@@ -8,6 +8,7 @@ import pytest
 
 from overlay.errors import UsageError
 from pubsub import Parameters
+from pubsub.camcast.parameters import ParameterError
 from tests.pubsub.playground import Playground, play, received
 
 
@@ -31,3 +32,51 @@ def test_whole_numbers_are_probabilities_too() -> None:
         assert [event.data for event in await received(events, 1)] == ["yes"]
 
     play(72, main, mode="structured", parameters=Parameters(a=3))
+
+
+@pytest.mark.parametrize("topic", [["/a"], None, b"/a", 7, {"/a"}, list[int]])
+def test_what_names_no_topic_is_refused_by_name(topic: Any) -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        with pytest.raises(
+            UsageError, match=r"is no topic: name one by its path, .* or by a class"
+        ):
+            node.subscribe(topic)
+        with pytest.raises(UsageError, match="is no topic"):
+            await node.publish(topic)
+        with pytest.raises(UsageError, match="is no topic"):
+            await node.stop_publishing(topic)
+
+    play(73, main)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ordr": "fifo"}, "there is no option 'ordr'"),
+        ({"since": "now"}, "since goes with durable: name the subscription"),
+        ({"durable": "x", "ordr": "fifo"}, "there is no option 'ordr'"),
+        ({"durable": "x", "order": "fifo"}, "order does not go with durable"),
+        ({"durable": "x", "queue": 7}, "queue does not go with durable"),
+        ({"queue": True}, "queue is a number of events"),
+        ({"queue": 2.0}, "queue is a number of events"),
+    ],
+)
+def test_options_that_a_subscription_does_not_have_are_named(
+    options: dict[str, Any], words: str
+) -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        with pytest.raises(UsageError, match=words):
+            node.subscribe("/a", **options)
+
+    play(74, main)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"z": True}, {"z": 2.0}, {"c": True}, {"g": "5"}, {"sure_links": 1}, {"keep_bytes": 1.5}],
+)
+def test_parameters_of_another_kind_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"{next(iter(wrong))} must be"):
+        Parameters(**wrong)
