@@ -17,6 +17,7 @@ from overlay.errors import ClosedError
 from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
 from pubsub.collections.element import Element
+from pubsub.collections.interest import Interest
 from pubsub.collections.messages import (
     Addition,
     Announcement,
@@ -228,18 +229,19 @@ class StrongHub:
 
     def _is_ready(self) -> bool:
         """Whether the next element may come: there is room, and with a log, nothing is left undone."""
-        interests = (interest for member in self.members for interest in member.interests)
-        return all(i.is_idle if self.log is not None else i.has_room for i in interests)
+        return self._busy() is None
 
     async def _until_ready(self) -> None:
-        while not self._is_ready():
-            busy = [
-                interest
-                for member in self.members
-                for interest in member.interests
-                if not (interest.is_idle if self.log is not None else interest.has_room)
-            ]
-            await busy[0].changed()
+        while (busy := self._busy()) is not None:
+            await busy.changed()
+
+    def _busy(self) -> Interest | None:
+        """An interest that elements have to wait for; not one that takes, which is offered no more than it
+        may have in hand."""
+        for interest in (i for member in self.members for i in member.interests if not i.takes):
+            if not (interest.is_idle if self.log is not None else interest.has_room):
+                return interest
+        return None
 
     def _gap(self, gap: Gap) -> None:
         self._order.skip(gap.publisher, gap.life, gap.last)

@@ -161,3 +161,37 @@ def test_a_set_takes_of_equal_elements_one_and_a_bag_each(seed: int) -> None:
         assert both == [{"a": 1, "b": 2}] * 2
 
     stage(seed, main)
+
+
+def test_one_that_takes_with_a_log_holds_up_nothing_and_is_given_all_when_it_returns(
+    seed: int, tmp_path: Path
+) -> None:
+    async def main(company: Company) -> None:
+        publisher = await company.open(DAStrongBag, TOPIC, keep=0)
+        taker = await company.open(DAStrongBag, TOPIC, keep=0, log=tmp_path / "taker.db")
+        begun: list[Any] = []
+        seen: list[Any] = []
+
+        async def never(element: Element) -> None:
+            begun.append(element.data)
+            await asyncio.sleep(10_000)
+
+        await taker.remove(never)
+        await taker.contains(into(seen))
+        await asyncio.sleep(3)
+        for number in range(20):
+            await publisher.add(number)
+        await asyncio.sleep(5)
+        assert begun == [0]
+        assert seen == list(range(20))
+        number = company.crash(taker)
+        await asyncio.sleep(1)
+        node = await company.restart(number)
+        again = node.collection(DAStrongBag, TOPIC, keep=0, log=tmp_path / "taker.db")
+        done: list[Any] = []
+        await again.remove(into(done))
+        await company.playground.stack.enter_async_context(again)
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert Counter(done) == Counter(range(20))
+
+    stage(seed, main)
