@@ -63,7 +63,10 @@ class CommunityManager:
 
 
 class CommunityOfNode:
-    """One topic, to be subscribed to and published in. Subscriptions end with their node at the latest."""
+    """One topic, to be subscribed to and published in.
+
+    Subscriptions end with their node at the latest, which waits a moment for callbacks that are running, and
+    then cancels them."""
 
     def __init__(self, node: Node, topic: Topic) -> None:
         self.node = node
@@ -79,6 +82,7 @@ class CommunityOfNode:
         subscription = self.node.subscribe(self.topic, **options)
         await subscription.__aenter__()
         task = asyncio.create_task(self._call_back(subscription, callback))
+        self.node.callbacks.add(task)
         self._subscribers[callback] = (subscription, task)
 
     async def unsubscribe(self, callback: Callback) -> None:

@@ -25,6 +25,7 @@ from pubsub.archive.durable_subscription import DurableOptions, DurableSubscript
 from pubsub.archive.publishing import DEADLINE, DurablePublishing, wait_until_safe
 from pubsub.attach import attach
 from pubsub.attachment import Attachment
+from pubsub.callbacks import Callbacks
 from pubsub.camcast.community import Services
 from pubsub.camcast.event_drops import EventDrops
 from pubsub.camcast.lazy_gossip import LazyGossip
@@ -64,6 +65,8 @@ class Node:
         self._trace: Trace | None = None
         self._durability: Durability | None = None
         self._collections = NodeCollections(self)
+        self.callbacks = Callbacks()
+        """Tasks that end with this node."""
         self.archive: LocalArchive | None = None
         """The archive that runs on this node, if one does; it sets this itself."""
 
@@ -133,6 +136,7 @@ class Node:
         try:
             await attachment.close()
         finally:
+            await self.callbacks.end()
             if self._trace is not None:
                 self._trace.close()
 

@@ -91,3 +91,47 @@ def test_a_community_named_by_a_class_has_the_communities_of_its_bases_above_it(
         assert [(await anext(matches)).data, (await anext(italians)).data] == ["goal", "goal"]
 
     play(3, main)
+
+
+def test_closing_a_node_gives_callbacks_a_moment_and_then_ends_them() -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        community = CommunityManager(node).get_community("/a")
+        ended: list[str] = []
+
+        async def short(event: Event) -> None:
+            await asyncio.sleep(0.5)
+            ended.append("short")
+
+        async def endless(event: Event) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append("endless")
+
+        await community.subscribe(short)
+        await community.subscribe(endless)
+        await community.publish()
+        await asyncio.sleep(0)
+        await node.close()
+        assert ended == ["short", "endless"]
+
+    play(4, main)
+
+
+def test_a_callback_may_close_its_node() -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        community = CommunityManager(node).get_community("/a")
+        closed = asyncio.Event()
+
+        async def close(event: Event) -> None:
+            await node.close()
+            closed.set()
+
+        await community.subscribe(close)
+        await community.publish()
+        await closed.wait()
+        await asyncio.sleep(0)
+
+    play(5, main)
