@@ -92,7 +92,7 @@ class CommunityOfNode:
         subscription, task = self._subscribers.pop(callback)
         await subscription.close()
         if task is not asyncio.current_task():
-            await task
+            await asyncio.wait([task])  # it was cancelled if its node was closed
 
     async def publish(self, data: Any = None, **options: Any) -> Receipt:
         """Publish an event of this topic; the first one joins the community."""

@@ -115,6 +115,7 @@ def test_closing_a_node_gives_callbacks_a_moment_and_then_ends_them() -> None:
         await asyncio.sleep(0)
         await node.close()
         assert ended == ["short", "endless"]
+        await community.unsubscribe(endless)
 
     play(4, main)
 
