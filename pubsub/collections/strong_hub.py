@@ -78,7 +78,12 @@ class StrongHub:
             count=collections.drops.add,
         )
         self._order = TotalOrder(
-            me, self._outbox.send, call_later, self._ordered, on_settled=self._change.set
+            me,
+            self._outbox.send,
+            call_later,
+            self._ordered,
+            on_settled=self._change.set,
+            count=collections.drops.add,
         )
 
     @property

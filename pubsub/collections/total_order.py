@@ -18,14 +18,15 @@ for the first time. A partition splits the view; each side goes on with an order
 other side published meanwhile comes after the merge, in the order of the clocks, late: after all that was
 delivered before, and before all that is published in the merged view. Nothing is delivered while the view
 is not stable, and nothing waits for ever: additions that somebody has and that do not come are given up
-after `patience`. A core: it needs each publisher's additions in the order of their numbers.
+after `patience`. Of a peer's clock no more is believed than there may have been additions; what is beyond
+is counted, and an addition there dropped. A core: it needs each publisher's additions in their order.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from overlay.contact import PeerId
@@ -34,7 +35,14 @@ from pubsub.collections.messages import MOST_COUNTS, Announcement
 from pubsub.collections.order_config import OrderConfig
 
 FARTHEST_CLOCK = 1 << 62
-"""No clock is believed beyond it."""
+"""No addition is taken beyond it."""
+
+MOST_AHEAD = 1 << 44
+"""How far an addition's clock may be ahead of that of a member that takes it."""
+
+MOST_RAISED = 1 << 32
+"""By how much one announcement may raise a clock. It is less than `MOST_AHEAD`, or one whose clock a liar
+raises would run away from those who have not heard the liar."""
 
 MOST_WAITING = 64
 """Announcements of one member that are kept until they are caught up with."""
@@ -81,7 +89,9 @@ class TotalOrder:
         deliver: Callable[[Any], None],
         config: OrderConfig | None = None,
         on_settled: Callable[[], None] = lambda: None,
+        count: Callable[[str], None] = lambda reason: None,
     ) -> None:
+        """`count` is told why something is dropped or not believed."""
         self.orders = False
         """Whether this member delivers in order; the others need its announcements even if it does not."""
         self.clock = 0
@@ -93,6 +103,7 @@ class TotalOrder:
         self._deliver = deliver
         self._config = config or OrderConfig()
         self._on_settled = on_settled
+        self._count = count
         self._seen: dict[Source, int] = {}
         self._excused: dict[tuple[PeerId | None, int], int] = {}
         """Numbers up to which additions are not waited for: they were published before this member came."""
@@ -181,7 +192,9 @@ class TotalOrder:
 
     def receive(self, source: Source, number: int, clock: int, item: Any) -> None:
         """An addition has come, this member's own among them; one source's come in order."""
-        if clock > FARTHEST_CLOCK:
+        if clock > min(self.clock + MOST_AHEAD, FARTHEST_CLOCK):
+            self._count("addition_clock")
+            self.skip(*source, number)
             return
         if source[0] == self._me:
             self._publishing.pop(clock, None)
@@ -231,8 +244,12 @@ class TotalOrder:
 
     def announced(self, sender: PeerId, announcement: Announcement) -> None:
         """A member's announcement has come; in any order, perhaps again."""
-        if announcement.clock > FARTHEST_CLOCK or sender == self._me:
+        if sender == self._me:
             return
+        if announcement.clock > self.clock + MOST_RAISED:
+            self._count("announced_clock")
+            # To promise less than the sender does is safe.
+            announcement = replace(announcement, clock=self.clock + MOST_RAISED)
         self.clock = max(self.clock, announcement.clock)
         peer = self._peers.get(sender)
         if self._members is None or peer is None or announcement.view != self._view:

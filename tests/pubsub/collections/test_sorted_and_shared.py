@@ -10,7 +10,9 @@ import pytest
 
 from overlay.errors import ClosedError
 from overlay.virtual import Latency, Network, nth_host
+from overlay.wire import encode
 from pubsub.collections import DAC, DASortedBag, DASortedSet, DAStrongBag, DAStrongSet, Element
+from pubsub.collections.messages import Addition, Announcement
 from pubsub.collections.one_of_n import OneOfNConfig
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
@@ -105,6 +107,30 @@ def test_an_addition_that_waits_for_a_stable_view_ends_with_the_collection(seed:
         ended, waiting = await asyncio.wait(adding, timeout=FAILURE_SECONDS)
         assert not waiting
         assert all(isinstance(task.exception(), ClosedError) for task in ended)
+
+    stage(seed, main)
+
+
+def test_a_clock_that_cannot_be_does_not_stop_the_order(seed: int) -> None:
+    async def main(company: Company) -> None:
+        *bags, liar = await company.several(3, DASortedBag, TOPIC)
+        hub = liar._hub
+        assert hub is not None
+        assert hub._strong.stable_view is not None
+        view, stay = hub._strong.stable_view.id, hub._order._stay
+        for bag in bags:
+            forged = Announcement(view, stay, 0, 2**62, False, ())
+            await hub._strong.send(bag._collections.node.id, encode(forged))
+        for clock in (2**62, 2**62 + 1):
+            await hub._strong.broadcast(encode(Addition(TOPIC, clock, 1, b"\x01")))
+        await asyncio.sleep(2)
+        await asyncio.gather(*(add_all(bag, str(place), 10) for place, bag in enumerate(bags)))
+        await asyncio.sleep(20)
+        assert len(bags[0]) == 20
+        assert list(bags[0]) == list(bags[1])
+        for node in company.playground.nodes[:2]:
+            dropped = node.status()["counters"]["collection_dropped"]
+            assert dropped == {"addition_clock": 2, "announced_clock": 1}
 
     stage(seed, main)
 
