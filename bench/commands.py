@@ -25,6 +25,11 @@ def add_commands(commands: Any) -> None:
     run = _command(commands, "run", run_suite, "run a suite; finished rows are not run again")
     run.add_argument("suite", help="a built-in suite, or the path of a TOML file")
     run.add_argument("--master", default="local[*]", help="a Spark master (default: local[*])")
+    run.add_argument(
+        "--processes",
+        action="store_true",
+        help="keep what each process of real nodes did, too (docs/results.md)",
+    )
     run.add_argument("--report", action="store_true", help="write the report at the end, too")
     _out(run)
     for name, action, about in (
@@ -70,7 +75,7 @@ def run_suite(arguments: argparse.Namespace) -> int:
         store.writing(),
         spark_session(arguments.out / "spark", arguments.master) as spark,
     ):
-        is_complete = _run(spark, suite, store)
+        is_complete = _run(spark, suite, store, arguments.processes)
         if arguments.report:
             write_aggregates(spark, store)
     if arguments.report:
@@ -78,7 +83,7 @@ def run_suite(arguments: argparse.Namespace) -> int:
     return 0 if is_complete else 1
 
 
-def _run(spark: SparkSession, suite: Suite, store: ResultStore) -> bool:
+def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool) -> bool:
     """Run what is left of a suite, and trace the events of the report; what failed is printed."""
     from bench.progress import ProgressLine
     from bench.spark.execute import execute
@@ -89,7 +94,7 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore) -> bool:
     with ThreadPoolExecutor(1) as beside:
         traced = beside.submit(write_spread, spark, store.directory) if emulated else None
         try:
-            failures = execute(spark, suite.experiments, store, line)
+            failures = execute(spark, suite.experiments, store, line, processes=processes)
         finally:
             line.close()
     for failure in failures:

@@ -83,10 +83,10 @@ def trace(mode: str) -> dict[str, Any]:
     Processes are numbered within the whole; `sizes` are the communities, bottom first, and `missed` how
     many of each the event did not reach.
     """
-    from bench.tiers.emulate import emulate
+    from bench.tiers.emulate import observe
 
     asked = experiment(mode)
-    [[(history, members)]] = emulate(asked)
+    [[(history, members)]] = observe(asked)
     levels = {own.topic: level for level, own in enumerate(members)}
     numbers: dict[str, int] = {}
     had: list[list[int | None]] = [[levels[history.topic], 0, 0, None]]

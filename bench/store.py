@@ -32,6 +32,7 @@ class ResultStore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.results = directory / "results"
+        self.processes = directory / "processes"
         self._staging = directory / "staging"
         self._version = directory / "version.json"
 
@@ -107,25 +108,36 @@ class ResultStore:
                 "and run its suite again"
             ) from None
 
-    def append(self, results: DataFrame) -> list[tuple[str, str]]:
+    def stage(self) -> Path:
+        """A place for what `append` will add: executors may leave rows of processes in its `processes`."""
+        return (self._staging / uuid.uuid4().hex).resolve()
+
+    def append(self, results: DataFrame, staged: Path) -> list[tuple[str, str]]:
         """Add rows, each experiment's all or none; return (experiment id, error) of those that failed.
 
         Written apart and moved file by file: appending in place, Spark's jobs would commit and clear away
-        each other's files, and those of a run that was killed.
+        each other's files, and those of a run that was killed. Results move last: what has them is not run
+        again.
         """
         import pyarrow.parquet as parquet
 
-        staged = self._staging / uuid.uuid4().hex
-        results.write.partitionBy("suite", "tier").parquet(str(staged))
+        results.write.partitionBy("suite", "tier").parquet(str(staged / "results"))
         failed: list[tuple[str, str]] = []
-        for source in sorted(staged.rglob("*.parquet")):
+        for source in sorted((staged / "results").rglob("*.parquet")):
             read = parquet.ParquetFile(source).read(columns=["experiment_id", "error"])
             failed += [(r["experiment_id"], r["error"]) for r in read.to_pylist() if r["error"]]
-            target = self.results / source.relative_to(staged)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            source.rename(target)
+        _move(staged / "processes", self.processes)
+        _move(staged / "results", self.results)
         shutil.rmtree(staged)
         return failed
+
+
+def _move(staged: Path, place: Path) -> None:
+    """The Parquet files below one directory to the same places below another."""
+    for source in sorted(staged.rglob("*.parquet")):
+        target = place / source.relative_to(staged)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.rename(target)
 
 
 def _version_in(path: Path) -> object:

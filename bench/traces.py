@@ -55,9 +55,12 @@ class Copies:
     """By node: the hops after which it first had the event, 0 for its publisher."""
     upward: Counter[str] = field(default_factory=Counter)
     """By node: the copies that it sent to the super-community."""
-    inside: int = 0
-    useful: int = 0
-    duplicates: int = 0
+    inside: Counter[str] = field(default_factory=Counter)
+    """By node: the copies that it sent within the community."""
+    useful: Counter[str] = field(default_factory=Counter)
+    """By node: the copies that it received and did not have."""
+    duplicates: Counter[str] = field(default_factory=Counter)
+    """By node: the copies that it received and had."""
     last: float = float("-inf")
     """When the last node had it."""
 
@@ -162,13 +165,13 @@ def _note(history: EventHistory, row: Row) -> None:
     copies = history.communities.setdefault(row["topic"], Copies())
     kind = row["kind"]
     if kind == "send":
-        copies.inside += 1
+        copies.inside[row["node"]] += 1
     elif kind == "upward":
         copies.upward[row["node"]] += 1
     elif kind == "duplicate":
-        copies.duplicates += 1
+        copies.duplicates[row["node"]] += 1
     elif kind == "receive":
-        copies.useful += 1
+        copies.useful[row["node"]] += 1
         copies.had[row["node"]] = row["hops"]
         copies.last = max(copies.last, row["time"])
         history.hops.append((row["hops"], row["peer"], row["node"], row["topic"]))
@@ -184,8 +187,8 @@ class CommunityMembers:
     """The nodes that could receive."""
     ever: frozenset[str]
     """Every node that was in the community at any time: a reception elsewhere is a parasite."""
-    tables: tuple[int, ...] = ()
-    """How many contacts each of them keeps."""
+    tables: Mapping[str, int] = field(default_factory=dict)
+    """By node: how many contacts it keeps."""
 
 
 Observation = tuple[EventHistory, Sequence[CommunityMembers]]
@@ -235,6 +238,7 @@ def _community_result(
 ) -> CommunityResult:
     copies = history.communities.get(members.topic, Copies())
     reached = [node for node in copies.had if node in members.alive]
+    entries = members.tables.values()
     return CommunityResult(
         repetition=repetition,
         community=level,
@@ -242,14 +246,14 @@ def _community_result(
         alive=len(members.alive),
         reached=len(reached) if wanted else None,
         everyone=float(len(reached) == len(members.alive)) if wanted and members.alive else None,
-        messages_inside=copies.inside,
+        messages_inside=copies.inside.total(),
         messages_upward=copies.upward.total(),
-        useful=copies.useful,
-        duplicates=copies.duplicates,
+        useful=copies.useful.total(),
+        duplicates=copies.duplicates.total(),
         parasites=sum(node not in members.ever for node in copies.had),
         rounds=max((copies.had[node] for node in reached), default=None),
         seconds=copies.last - history.published if reached else None,
-        table_entries=fmean(members.tables) if members.tables else None,
-        largest_table=max(members.tables, default=None),
-        table_deviation=pstdev(members.tables) if members.tables else None,
+        table_entries=fmean(entries) if entries else None,
+        largest_table=max(entries, default=None),
+        table_deviation=pstdev(entries) if entries else None,
     )

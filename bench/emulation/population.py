@@ -112,14 +112,14 @@ class Population:
         found = []
         for level, topic in enumerate(self.topics):
             nodes = [r.node for r in self._residents.values() if r.level == level]
-            sizes = [len(tables_of(node, topic)) for node in nodes]
+            sizes = {node.id.hex(): len(tables_of(node, topic)) for node in nodes}
             found.append(
                 CommunityMembers(
                     topic,
                     self._experiment.sizes[level],
-                    frozenset(node.id.hex() for node in nodes),
+                    frozenset(sizes),
                     frozenset(self._ever[level]),
-                    tuple(sizes),
+                    sizes,
                 )
             )
         return found

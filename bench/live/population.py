@@ -115,14 +115,14 @@ class LivePopulation:
         found = []
         for level, topic in enumerate(self.topics):
             residents = [r for r in self._residents.values() if r.level == level]
-            sizes = [len(tables[resident.number]) for resident in residents]
+            sizes = {resident.id: len(tables[resident.number]) for resident in residents}
             found.append(
                 CommunityMembers(
                     topic,
                     self._experiment.sizes[level],
-                    frozenset(resident.id for resident in residents),
+                    frozenset(sizes),
                     frozenset(self._ever[level]),
-                    tuple(sizes),
+                    sizes,
                 )
             )
         return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench.cost import estimated_seconds
@@ -75,8 +76,13 @@ def execute(
     experiments: Sequence[Experiment],
     store: ResultStore,
     report: Callable[[Progress], None],
+    *,
+    processes: bool = False,
 ) -> list[Failure]:
-    """Run what the store does not have yet; return the rows that failed (they are tried again next time)."""
+    """Run what the store does not have yet; return the rows that failed (they are tried again next time).
+
+    With `processes`, what each process of real nodes did is kept, too.
+    """
     finished = store.finished_ids(spark)
     todo = [e for e in experiments if e.id not in finished]
     cores = max(1, spark.sparkContext.defaultParallelism)
@@ -84,7 +90,7 @@ def execute(
     watch.expect(sum(estimated_seconds(e) for e in todo))
     failures: list[Failure] = []
     with watch, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-        futures = [pool.submit(_run_job, spark, job, store) for job in plan(todo, cores)]
+        futures = [pool.submit(_run_job, spark, job, store, processes) for job in plan(todo, cores)]
         _collect(futures, watch, failures)
     return failures
 
@@ -103,12 +109,18 @@ def _collect(
         raise
 
 
-def _run_job(spark: SparkSession, job: Job, store: ResultStore) -> tuple[Job, list[Failure]]:
-    return job, _run(spark, job.experiments, job.tasks, store)
+def _run_job(
+    spark: SparkSession, job: Job, store: ResultStore, processes: bool
+) -> tuple[Job, list[Failure]]:
+    return job, _run(spark, job.experiments, job.tasks, store, processes)
 
 
 def _run(
-    spark: SparkSession, experiments: Sequence[Experiment], tasks: int, store: ResultStore
+    spark: SparkSession,
+    experiments: Sequence[Experiment],
+    tasks: int,
+    store: ResultStore,
+    processes: bool,
 ) -> list[Failure]:
     """Run experiments and keep their results, or keep for one whose process dies that it did.
 
@@ -118,9 +130,11 @@ def _run(
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    results = deal(spark, experiments, tasks).mapInArrow(run_rows, _spark_schema())
+    staged = store.stage()
+    run = partial(run_rows, processes=staged / "processes" if processes else None)
+    results = deal(spark, experiments, tasks).mapInArrow(run, _spark_schema())
     try:
-        failed = store.append(results)
+        failed = store.append(results, staged)
     except (Py4JJavaError, PySparkException) as error:
         if spark.sparkContext._jsc.sc().isStopped():
             raise
@@ -130,7 +144,7 @@ def _run(
         return [
             failure
             for part in (experiments[:half], experiments[half:])
-            for failure in _run(spark, part, min(tasks, len(part)), store)
+            for failure in _run(spark, part, min(tasks, len(part)), store, processes)
         ]
     by_id = {experiment.id: experiment for experiment in experiments}
     return [Failure(by_id[identifier], error) for identifier, error in failed]
@@ -153,7 +167,7 @@ def _give_up(
     import pyarrow as pa
 
     row = pa.Table.from_batches([error_batch(experiment, error)])
-    store.append(spark.createDataFrame(row, _spark_schema()))
+    store.append(spark.createDataFrame(row, _spark_schema()), store.stage())
     return Failure(experiment, error)
 
 

@@ -31,10 +31,10 @@ SPREAD_SECONDS = 2.0
 
 def run(experiment: Experiment) -> list[list[CommunityResult]]:
     """Emulate an experiment: the results of each of its points; the same seed gives the same result."""
-    return [results_of(events) for events in emulate(experiment)]
+    return [results_of(events) for events in observe(experiment)]
 
 
-def emulate(experiment: Experiment) -> list[list[Observation]]:
+def observe(experiment: Experiment) -> list[list[Observation]]:
     """For each point the events' histories, and who was there when each was published."""
     network = Network(experiment.seed, latency=Latency.uniform(0.005, 0.050), loss=experiment.loss)
     with tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory:

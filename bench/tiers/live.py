@@ -31,6 +31,11 @@ SILENT_SECONDS = 0.75
 
 def run(experiment: Experiment) -> list[list[CommunityResult]]:
     """Run an experiment on this machine; `ExperimentError` when loopback cannot do what it asks for."""
+    return [results_of(events) for events in observe(experiment)]
+
+
+def observe(experiment: Experiment) -> list[list[Observation]]:
+    """For each point the events' histories, and who was there when each was published."""
     if experiment.loss:
         raise ExperimentError(
             f"the live tier loses nothing, so loss must be 0, not {experiment.loss:g}: "
@@ -46,7 +51,7 @@ def run(experiment: Experiment) -> list[list[CommunityResult]]:
         rows = [row for path in population.close() for row in read_trace(path)]
     events: list[Observation] = list(zip(histories(rows).values(), members, strict=True))
     points = len(experiment.points())
-    return [results_of(events[point::points]) for point in range(points)]
+    return [events[point::points] for point in range(points)]
 
 
 def _events(

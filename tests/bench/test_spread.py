@@ -42,9 +42,9 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
         return {"mode": mode}
 
     monkeypatch.setattr("bench.spread.trace", trace)
-    monkeypatch.setattr("bench.spark.execute.execute", lambda *_: [])
+    monkeypatch.setattr("bench.spark.execute.execute", lambda *_, **__: [])
     suite = Suite("s", "", tuple(expand("s", "f", tier="emulate", mode="structured")))
-    assert not commands._run(Here(), suite, ResultStore(tmp_path))  # type: ignore[arg-type]
+    assert not commands._run(Here(), suite, ResultStore(tmp_path), False)  # type: ignore[arg-type]
     said, replay = capsys.readouterr().err.splitlines()
     assert said == "failed: tracing an event for the report: TimeoutError: nobody joined"
     replayed = Experiment.from_json(replay.removeprefix("  replay: "))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from bench.processes import ProcessResult, process_results
 from bench.traces import (
     CommunityMembers,
     TraceFileError,
@@ -86,11 +87,39 @@ def test_the_peak_of_upward_messages_is_over_all_events_of_a_setting() -> None:
         row(3.0, node, "upward", "/x", event="d" * 32, peer="r", hops=1) for node in ("b", "b", "c")
     ]
     [later] = histories([again, *upward]).values()
-    members = [dataclasses.replace(own, tables=(2, 4)) for own in MEMBERS]
+    members = [dataclasses.replace(own, tables={"b": 2, "c": 4}) for own in MEMBERS]
     _, own, above = results_of([(history, members), (later, members)])[:3]
     # b sent 3 of 4, and there are 4 processes in /x.
     assert (own.upward_peak, above.upward_peak) == (3.0, None)
     assert (own.table_entries, own.largest_table, own.table_deviation) == (3.0, 4, 1.0)
+
+
+def test_each_process_is_counted_over_the_events_during_which_it_was_up() -> None:
+    [history] = histories(ROWS).values()
+    members = [dataclasses.replace(own, tables={"b": 2, "c": 4}) for own in MEMBERS]
+    later = [dataclasses.replace(own, alive=own.alive - {"c"}) for own in members]
+    [again] = histories(
+        [
+            row(3.0, "b", "publish", "/x", event="d" * 32),
+            row(3.0, "b", "send", "/x", event="d" * 32, peer="a", hops=1),
+            row(3.1, "a", "receive", "/x", event="d" * 32, peer="b", hops=1),
+        ]
+    ).values()
+    found = {each.process: each for each in process_results([(history, members), (again, later)])}
+    assert found["a"] == ProcessResult(
+        community=1,
+        process="a",
+        events=2,
+        received=1,
+        duplicates=0,
+        sent_inside=2,
+        sent_upward=0,
+        table_entries=0.0,
+    )
+    assert (found["b"].sent_inside, found["b"].sent_upward, found["b"].table_entries) == (2, 1, 2.0)
+    assert (found["c"].events, found["c"].received, found["c"].duplicates) == (1, 1, 1)
+    assert (found["d"].events, found["d"].received) == (2, 0)
+    assert (found["r"].community, found["r"].received) == (2, 1)
 
 
 def test_where_nobody_is_alive_nobody_is_counted() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from bench.spark.execute import deal, execute
 from bench.spark.executor import run_one, run_rows
 from bench.spark.watch import Progress
 from bench.store import ResultStore, StoreError
+from bench.suites import expand
 from tests.bench.spark.grids import by_a_plain_loop, grid, stored
 
 if TYPE_CHECKING:
@@ -100,6 +102,44 @@ def test_a_row_that_fails_is_named_with_its_seed_and_does_not_sink_the_rest(
     assert len([row for row in stored(store.results) if not row["error"]]) == 36
 
 
+def test_what_each_process_did_is_kept_beside_the_results_if_asked_for(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = ResultStore(tmp_path / "out").open()
+    [network] = expand(
+        "of my own",
+        "test",
+        tier="emulate",
+        mode="unstructured",
+        sizes=[(6, 3)],
+        p_sel_series=(0.5, 1.0),
+        repetitions=2,
+    )
+    assert execute(spark, (network, *grid(3)), store, silent, processes=True) == []
+    frame = spark.read.parquet(str(store.processes))
+    kept = [row.asDict() for row in frame.collect()]
+    assert {(row["suite"], row["tier"], row["experiment_id"]) for row in kept} == {
+        ("of my own", "emulate", network.id)
+    }
+    results = [row for row in stored(store.results) if row["experiment_id"] == network.id]
+    for p_sel in network.p_sel_series:
+        for community, size in enumerate(network.sizes):
+            own = [r for r in kept if (r["p_sel"], r["community"]) == (p_sel, community)]
+            all_of = [r for r in results if (r["p_sel"], r["community"]) == (p_sel, community)]
+            assert len({row["process"] for row in own}) == len(own) == size
+            assert {row["events"] for row in own} == {2}
+            for each, together in (
+                ("received", "useful"),
+                ("duplicates", "duplicates"),
+                ("sent_inside", "messages_inside"),
+                ("sent_upward", "messages_upward"),
+            ):
+                assert sum(r[each] for r in own) == sum(r[together] for r in all_of)
+            assert fmean(r["table_entries"] for r in own) == pytest.approx(
+                fmean(r["table_entries"] for r in all_of)
+            )
+
+
 def test_a_result_that_does_not_fit_the_schema_fails_its_row_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -122,7 +162,9 @@ def test_a_row_whose_process_dies_is_named_with_its_seed_and_does_not_sink_the_r
 ) -> None:
     deadly = dataclasses.replace(grid()[0], seed=4711)
 
-    def run_or_die(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run_or_die(
+        batches: Iterable[pa.RecordBatch], processes: Path | None
+    ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if deadly.as_json() in batch.column(0).to_pylist():
                 os.kill(os.getpid(), signal.SIGKILL)
