@@ -96,6 +96,24 @@ def test_what_is_added_through_other_strong_classes_is_ordered_too(seed: int) ->
     stage(seed, main)
 
 
+def test_elements_of_subtopics_come_in_one_order_too(seed: int) -> None:
+    async def main(company: Company) -> None:
+        above = [await company.open(DASortedBag, "/EPFL") for _ in range(2)]
+        below = [await company.open(DAStrongBag, TOPIC, keep=0) for _ in range(2)]
+        orders: list[list[tuple[str, Any]]] = [[], []]
+        for bag, order in zip(above, orders, strict=True):
+            await bag.contains_all(lambda e, order=order: order.append((e.topic, e.data)))  # type: ignore[misc]
+        await asyncio.sleep(5)
+        everybody = enumerate([*above, *below])
+        await asyncio.gather(*(add_all(bag, str(place), 15) for place, bag in everybody))
+        await asyncio.sleep(FAILURE_SECONDS)
+        assert orders[0] == orders[1]
+        assert Counter(topic for topic, _ in orders[0]) == {"/EPFL": 30, TOPIC: 30}
+        assert list(above[0]) == [data for topic, data in orders[0] if topic == "/EPFL"]
+
+    stage(seed, main)
+
+
 def test_an_addition_that_waits_for_a_stable_view_ends_with_the_collection(seed: int) -> None:
     async def main(company: Company) -> None:
         bag, _ = await company.several(2, DASortedBag, TOPIC)

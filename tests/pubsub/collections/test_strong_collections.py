@@ -18,6 +18,7 @@ from pubsub.collections import (
     DAStrongSet,
 )
 from pubsub.filters import FilterError
+from pubsub.strong_topic import Gap
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/EPFL/DSC"
@@ -306,6 +307,35 @@ def test_one_that_crashed_goes_on_with_its_log_where_its_application_was(
         assert done == ["easy"]
         assert started == ["easy", "hard"]
         assert caught == ["hard", "while away"]
+
+    stage(seed, main)
+
+
+def test_one_that_closed_and_opens_again_with_its_log_is_told_its_gap(
+    seed: int, tmp_path: Path
+) -> None:
+    async def main(company: Company) -> None:
+        publisher = await company.open(DAStrongBag, TOPIC, keep=0)
+        node = await company.node()
+        got: list[Any] = []
+        gaps: list[Gap] = []
+        for data in (["before"], ["after"]):
+            collection = node.collection(
+                DAStrongBag, TOPIC, keep=0, log=tmp_path / "log.db", on_gap=gaps.append
+            )
+            await collection.contains(into(got))
+            async with collection:
+                await asyncio.sleep(5)
+                await publisher.add(data)
+                await asyncio.sleep(5)
+            assert not gaps or data == ["after"]
+            for number in range(3):
+                await publisher.add(number)
+            await asyncio.sleep(5)
+        assert got == [["before"], ["after"]]
+        assert [(gap.publisher, gap.first, gap.last) for gap in gaps] == [
+            (publisher._collections.node.id, 2, 4)
+        ]
 
     stage(seed, main)
 
