@@ -21,6 +21,10 @@ class DurableConfig:
     heartbeat: float = 1.0
     """A subscriber repeats its invoice, and a replica its sign of life, so often when nothing happens."""
 
+    absence: float = 600.0
+    """A replica that has not been heard of for so long, since this one was started, is not waited for any
+    more before a damaged event is given up."""
+
     skew: float = 1.0
     """The clocks of replicas differ by so much at most. A subscriber whose archive fails within a moment of
     its first registration begins so much earlier at another replica, so that nothing is missed."""
@@ -64,7 +68,7 @@ class DurableConfig:
     """The most bytes of events in one message, unless one event alone has more."""
 
     def __post_init__(self) -> None:
-        for name in ("retry", "patience", "heartbeat", "tombstones", "listen", "grace"):
+        for name in ("retry", "patience", "heartbeat", "absence", "tombstones", "listen", "grace"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
         for name in (

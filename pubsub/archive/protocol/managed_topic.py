@@ -25,7 +25,8 @@ from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
 from pubsub.archive.protocol.replica_table import is_line
-from pubsub.archive.protocol.replication import Replication, Row
+from pubsub.archive.protocol.replication import Replication
+from pubsub.archive.protocol.rows import Row
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
 from pubsub.archive.store.retention import Retention, plan_drop
@@ -100,6 +101,20 @@ class ManagedTopic:
     def farewell(self) -> None:
         """Send publishers and subscribers to another archive; nothing is acknowledged any more."""
         self.replication.is_ready = False
+        self._send_away()
+
+    def leave(self, left: Callable[[], None]) -> None:
+        """Send publishers and subscribers to another archive, and call `left` once one has everything."""
+        self.replication.leave(left)
+        if not self.replication.has_left:
+            self._send_away()
+
+    def stay(self) -> None:
+        """Do not leave after all: serve whoever comes."""
+        self.replication.leave(None)
+        self.entities.is_open = True
+
+    def _send_away(self) -> None:
         self.exchange.flush()
         self.entities.farewell()
         for stream, publisher in self._publishers.items():
@@ -140,7 +155,7 @@ class ManagedTopic:
         return self._load
 
     def receive_discover(self, sender: Contact, question: Discover) -> None:
-        if not self.replication.is_ready:
+        if not self.replication.serves:
             return
         offer = Offer(
             self.topic,

@@ -173,6 +173,8 @@ class StoredEvents:
     """Stream; base; catenation number; time of archiving; the event; its sequence number there."""
     repaired: bool
     """Asked for to repair damage: the sequence numbers are the receiver's own."""
+    lacking: Spans
+    """Numbers that were asked for to repair damage and lead to no event here."""
 
 
 @message(0x79)

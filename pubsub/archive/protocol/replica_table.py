@@ -34,6 +34,8 @@ class Peer:
     """What it was sent and may be about to store."""
     sent_at: float = 0.0
     heard_at: float | None = None
+    is_in_touch: bool = False
+    """It has been live ever since it was told the numbers of our newest events."""
     count: int = 0
     is_ready: bool = False
     updates: int = -1

@@ -17,18 +17,16 @@ from collections.abc import Callable, Iterable
 
 from overlay.contact import Contact
 from overlay.context import Timer
-from pubsub.archive.protocol.archived_event import id_of
 from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import Marks, ReplicaInfo, ReplicaInvoice, StoredEvents
+from pubsub.archive.protocol.repair import Repair
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
+from pubsub.archive.protocol.rows import Row, row_of
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import Append, ReplicaStored, StoredEvent
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
-from pubsub.event import ID_BYTES
-
-Row = tuple[bytes, int, int, float, bytes, int]
+from pubsub.archive.store.changes import ReplicaStored, StoredEvent
+from pubsub.archive.store.sequence_ranges import Span
 
 
 class Replication:
@@ -62,11 +60,12 @@ class Replication:
         self._on_ready = on_ready
         self._updates = updates
         self._on_info = on_info
-        self._destinations = destinations
-        self._on_hopeless = on_hopeless
         self._is_told = is_told
         self._on_left = on_left
         self.table = ReplicaTable(world)
+        self._repair = Repair(
+            world, inventory, self.table, destinations=destinations, on_hopeless=on_hopeless
+        )
         self.is_ready = False
         self.has_left = False
         self._leaving: Callable[[], None] | None = None
@@ -107,22 +106,36 @@ class Replication:
             world.store.count(world.topic),
             self._here.digest(),
             self._updates(),
-            self.is_ready and self._leaving is None,
+            self.serves,
             -1 if peer is None else peer.updates,
         )
 
-    def leave(self, left: Callable[[], None]) -> None:
-        """Leave once another replica has everything, events and entities; `left` is called then."""
+    @property
+    def serves(self) -> bool:
+        """Whether publishers and subscribers may come here."""
+        return self.is_ready and self._leaving is None
+
+    def leave(self, left: Callable[[], None] | None) -> None:
+        """Leave once another replica has everything, events and entities; `left` is called then. None: stay
+        after all."""
         self._leaving = left
         self._check_leaving()
+
+    def forget_replica(self, replica: bytes) -> bool:
+        """Another replica is gone for good: nothing is waited for from it any more. Whether it was known."""
+        is_known = replica in self.table.peers
+        self.table.forget(replica)
+        return is_known
 
     def _beat(self) -> None:
         self._timer = self._world.context.call_later(self._world.config.heartbeat, self._overdue)
 
     def _overdue(self) -> None:
+        live = dict.fromkeys(peer.id for peer in self.table.live())
         for peer in list(self.table.peers.values()):
+            peer.is_in_touch = peer.is_in_touch and peer.id in live
             self.greet(peer.contact)
-        self._ask_for_repair()
+        self._repair.ask(self.is_ready)
         self._check_ready()
         self._check_leaving()
         if not self.has_left:
@@ -184,6 +197,9 @@ class Replication:
         peer.count, peer.is_ready, peer.heard_updates = info.count, info.ready, info.heard
         if is_new:
             self.greet(sender)
+        if not peer.is_in_touch:
+            peer.is_in_touch = True
+            self._tell_numbers(peer)
         if info.digest != self._here.digest():
             self._want(peer)
         else:
@@ -192,6 +208,15 @@ class Replication:
                 self._become_ready()
         self._on_info(peer, info, is_new)
         self._check_leaving()
+
+    def _tell_numbers(self, peer: Peer) -> None:
+        """Of the newest events: while two replicas were out of touch, each may have got them from their
+        publishers, and could not repair them for the other."""
+        topic, store = self._world.topic, self._world.store
+        most = self._room()
+        newest = store.events(topic, max(store.last_sequence(topic) - most, 0), most)
+        if newest:
+            self._invoice(peer, (), stored=tuple((one.id, one.sequence) for one in newest))
 
     def _want(self, peer: Peer) -> None:
         """Tell a replica everything that is here, and ask for the rest; not more often than it can answer."""
@@ -227,13 +252,13 @@ class Replication:
         for peer in peers:
             if origin:
                 fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
-                self._send(peer, [_row(event, bases.get(event.publisher, 0)) for event in fresh])
+                self._send(peer, [row_of(event, bases.get(event.publisher, 0)) for event in fresh])
             self._invoice(peer, tuple(touched.items()), stored=lines)
 
     def _send(self, peer: Peer, rows: list[Row]) -> None:
         world = self._world
         for part in batches(rows, lambda row: len(row[4]), world.config):
-            message = StoredEvents(world.topic, world.replica, tuple(part), False)
+            message = StoredEvents(world.topic, world.replica, tuple(part), False, ())
             world.context.send(peer.contact, message)
             for stream, _, catenation, *_ in part:
                 peer.sent.raise_to(stream, catenation)
@@ -243,11 +268,12 @@ class Replication:
     # Events and invoices of others.
 
     def receive_events(self, sender: Contact, message: StoredEvents) -> None:
-        if message.replica not in self.table.peers or self.has_left:
+        peer = self.table.peers.get(message.replica)
+        if peer is None or self.has_left:
             self.greet(sender)
             return
         if message.repaired:
-            self._repair(message.events)
+            self._repair.receive(peer, message)
             return
         self._take(sender, message.replica, list(message.events))
 
@@ -282,7 +308,7 @@ class Replication:
         if invoice.want:
             self._fill(peer, invoice)
         if invoice.repair:
-            self._send_repairs(peer, invoice.repair)
+            self._repair.answer(peer, invoice.repair)
         self._check_ready()
         self._check_leaving()
 
@@ -331,70 +357,6 @@ class Replication:
             gap = event.catenation != before + 1
             if gap and self._inventory.damaged():
                 break
-            rows.append(_row(event, event.catenation - 1 if gap else have))
+            rows.append(row_of(event, event.catenation - 1 if gap else have))
             before = event.catenation
         return rows
-
-    # Repair.
-
-    def _ask_for_repair(self) -> None:
-        damaged = self._inventory.damaged()
-        if not damaged:
-            return
-        live = list(self.table.live())
-        if live:
-            peer = live[self._world.context.random.randrange(0, len(live))]
-            spans = tuple((span.first, span.last) for span in damaged)
-            self._invoice(peer, (), repair=spans)
-        elif not self.table.peers and self.is_ready:
-            self._on_hopeless(damaged)
-
-    def _send_repairs(self, peer: Peer, spans: Iterable[tuple[int, int]]) -> None:
-        """Find the events that a replica has under these numbers, as it told, and send them."""
-        topic, store = self._world.topic, self._world.store
-        numbers: dict[bytes, int] = {}
-        for first, last in spans:
-            for number, id in store.replica_ids(topic, peer.id, Span(first, last)).items():
-                numbers[id] = number
-        here = store.sequences(topic, numbers)
-        events = store.read(topic, sorted(here.values()))
-        rows = [_row(event, 0, numbers[event.id]) for event in events]
-        for part in batches(rows, lambda row: len(row[4]), self._world.config):
-            message = StoredEvents(topic, self._world.replica, tuple(part), True)
-            self._world.context.send(peer.contact, message)
-
-    def _repair(self, rows: Iterable[Row]) -> None:
-        damaged = SequenceRanges(self._inventory.damaged())
-        repairs = [
-            Append(
-                StoredEvent(
-                    self._world.topic,
-                    number,
-                    id_of(event),
-                    stream,
-                    catenation,
-                    time,
-                    event,
-                    self._destinations(event),
-                )
-            )
-            for stream, _, catenation, time, event, number in rows
-            if number in damaged
-            and len(id_of(event)) == ID_BYTES
-            and catenation > 0
-            and self._world.is_genuine(stream, event)
-        ]
-        if repairs:
-            repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")
-            self._world.commit(repairs, lambda: repaired.add(len(repairs)))
-
-
-def _row(event: StoredEvent, base: int, number: int | None = None) -> Row:
-    return (
-        event.publisher,
-        base,
-        event.catenation,
-        event.time,
-        event.body,
-        event.sequence if number is None else number,
-    )

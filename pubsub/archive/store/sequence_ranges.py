@@ -67,6 +67,13 @@ class SequenceRanges:
         if self._firsts and self._firsts[0] <= number:
             self._firsts[0] = number + 1
 
+    def without(self, other: SequenceRanges) -> SequenceRanges:
+        """The numbers that are not in the other set."""
+        rest = SequenceRanges(self.spans())
+        for first, last in other.spans():
+            rest.remove(first, last)
+        return rest
+
     def end_of_run(self, first: int) -> int:
         """The last number of the unbroken run from `first` on; `first - 1` when it is not in the set."""
         place = bisect_left(self._lasts, first)

@@ -63,7 +63,9 @@ def kill_when_registered(
         if victim is not None and victim.up:
             subscriber.core._on_registered = registered
             sim.stage.call_at(sim.stage.now + after, victim.crash)
-            sim.stage.call_at(sim.stage.now + after + down, lambda: victim.up or victim.start())
+            sim.stage.call_at(
+                sim.stage.now + after + down, lambda: None if victim.up else victim.start()
+            )
 
     subscriber.core._on_registered = killing
 
@@ -103,12 +105,35 @@ def break_things(sim: Simulation, faults: int, victims: list[Actor]) -> None:
     stage.call_at(BUSY + 10, stage.heal)
 
 
+def part_archives(sim: Simulation, times: int) -> None:
+    """Have archives out of touch, of which then one fails for a while: so publishers and subscribers go on at
+    another one that lacks what they had."""
+    chance, stage = random.Random(f"{sim.stage.seed} apart"), sim.stage
+
+    def part() -> None:
+        sim.apart = True
+        stage.call_at(stage.now + chance.uniform(2, 5), fail)
+
+    def fail() -> None:
+        sim.apart = False
+        victim = chance.choice(sim.archives)
+        if victim.up:
+            victim.crash()
+            stage.call_at(
+                stage.now + chance.uniform(5, 8), lambda: None if victim.up else victim.start()
+            )
+
+    for _ in range(times):
+        stage.call_at(chance.uniform(1, BUSY - 5), part)
+
+
 def run_schedule(
     seed: int,
     *,
     archives: int = 1,
     copies: int = 1,
     newcomers: int = 0,
+    quarrels: int = 0,
     config: DurableConfig = CONFIG,
 ) -> Simulation:
     """A whole run: what is wrong and how much of it follows from the seed."""
@@ -123,6 +148,7 @@ def run_schedule(
     )
     fill(sim, copies)
     add_newcomers(sim, newcomers)
+    part_archives(sim, quarrels)
     publish(sim, 60)
     victims: list[Actor] = [*sim.archives, *sim.publishers, *sim.subscribers]
     break_things(sim, 12, victims)

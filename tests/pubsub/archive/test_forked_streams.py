@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from overlay.contact import Contact
 from pubsub.archive.protocol.frontier import stream_of
 from pubsub.archive.protocol.given import Given
 from tests.pubsub.archive.checkers import verdict
@@ -27,22 +26,6 @@ FORGETFUL = replace(CONFIG, spare=4)
 """Publishers keep so little that they fork whenever replicas were out of touch."""
 
 
-def cut(sim: Simulation, one: ArchiveActor, other: ArchiveActor) -> None:
-    """Nothing passes between two archives, while both hear everybody else."""
-    for archive, silent in ((one, other), (other, one)):
-
-        def receive(
-            sender: Contact,
-            message: object,
-            archive: ArchiveActor = archive,
-            silent: ArchiveActor = silent,
-        ) -> None:
-            if sender.id != silent.contact.id:
-                archive._receive(sender, message)
-
-        sim.stage.attach(archive.contact, receive)
-
-
 def forked(sim: Simulation) -> tuple[ArchiveActor, ArchiveActor]:
     """Twenty events that one archive has alone; it fails, and publisher and reader go to the other one."""
     sim.stage.run(6)
@@ -56,14 +39,14 @@ def forked(sim: Simulation) -> tuple[ArchiveActor, ArchiveActor]:
         one, other = other, one
     reader.core.use(one.contact)
     sim.stage.run_for(2)
-    cut(sim, one, other)
+    sim.apart = True
     for number in range(20):
         sim.stage.call_at(sim.stage.now + 1 + number * 0.02, publisher.publish)
     sim.stage.run_for(8)
     assert len(sim.history.acknowledged) == len(reader.deliveries) == 20
     stream = publisher.core.stream
     one.crash()
-    sim.stage.attach(other.contact, other._receive)
+    sim.apart = False
     for number in range(5):
         sim.stage.call_at(sim.stage.now + 1 + number * 0.02, publisher.publish)
     sim.stage.run_for(30)
@@ -107,14 +90,18 @@ def test_the_archive_hears_that_the_application_is_done_though_streams_differ() 
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_schedules_in_which_publishers_fork_lose_and_double_nothing(replicas: int) -> None:
     for seed in range(4):
-        assert_kept(run_schedule(seed, archives=replicas, config=FORGETFUL), in_order=False)
+        assert_kept(
+            run_schedule(seed, archives=replicas, quarrels=2, config=FORGETFUL), in_order=False
+        )
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_forks_lose_and_double_nothing_whatever_the_seed(replicas: int) -> None:
     for seed in range(200, 240):
-        assert_kept(run_schedule(seed, archives=replicas, config=FORGETFUL), in_order=False)
+        assert_kept(
+            run_schedule(seed, archives=replicas, quarrels=2, config=FORGETFUL), in_order=False
+        )
 
 
 STREAMS = [stream_of(b"p" * 20, run) for run in (b"origin..", b"fork 1..", b"fork 2..")]

@@ -1,0 +1,144 @@
+"""Damaged events: fetched from whichever replica has them, and otherwise told as a gap, in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from pubsub.archive.store.retention import Retention
+from tests.pubsub.archive.checkers import lost, verdict
+from tests.pubsub.archive.harness import (
+    CONFIG,
+    TOPIC,
+    ArchiveActor,
+    PublisherActor,
+    Simulation,
+    SubscriberActor,
+)
+
+EVENTS = 20
+
+
+def damage(archive: ArchiveActor, id: bytes) -> None:
+    """Flip a bit of an event in the file of an archive that is down."""
+    stored = id + TOPIC.encode()
+    (place,) = [
+        (path, contents.index(stored))
+        for path, contents in archive.disk.image().items()
+        if stored in contents
+    ]
+    archive.disk.flip(place[0], 8 * place[1])
+
+
+def start(seed: int) -> tuple[Simulation, SubscriberActor, PublisherActor]:
+    """Two replicas with twenty events, and a reader that was registered before them and is away."""
+    sim = Simulation(seed, archives=2)
+    sim.stage.run(6)
+    reader = SubscriberActor(sim, 120, "exact", ordered=True, remembers=True)
+    sim.subscribers = [reader]
+    sim.stage.run_for(2)
+    reader.crash()
+    publisher = PublisherActor(sim, 110)
+    sim.publishers = [publisher]
+    sim.stage.run_for(2)
+    return sim, reader, publisher
+
+
+def publish(sim: Simulation) -> list[bytes]:
+    """The ids of the events, which are safe."""
+    for number in range(EVENTS):
+        sim.stage.call_at(sim.stage.now + number * 0.02, sim.publishers[0].publish)
+    sim.stage.run_for(5)
+    assert len(sim.history.acknowledged) == EVENTS
+    return list(sim.history.acknowledged)
+
+
+def assert_told(sim: Simulation, reader: SubscriberActor, id: bytes) -> None:
+    assert lost(sim.history, "exact") == [id]
+    assert len(reader.gaps) == 1
+    assert len(reader.deliveries) == EVENTS - 1
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_gap_is_told_though_another_replica_is_gone_for_good(forgotten: bool) -> None:
+    sim, reader, _ = start(5)
+    ids = publish(sim)
+    one, other = sim.archives
+    other.crash()
+    one.crash()
+    damage(one, ids[7])
+    one.start()
+    reader.start()
+    sim.stage.run_for(60)
+    assert len(reader.deliveries) == 7, "it may come back with the event"
+    assert not reader.gaps
+    if forgotten:
+        assert one.core.replication.forget_replica(other.replica)
+        assert not one.core.replication.forget_replica(other.replica)
+    else:
+        sim.stage.run_for(CONFIG.absence)
+    sim.stage.run_for(10)
+    assert_told(sim, reader, ids[7])
+
+
+def test_an_event_is_waited_for_while_its_replica_may_come_back() -> None:
+    sim, reader, _ = start(6)
+    ids = publish(sim)
+    one, other = sim.archives
+    other.crash()
+    one.crash()
+    damage(one, ids[7])
+    one.start()
+    reader.start()
+    sim.stage.run_for(CONFIG.absence / 2)
+    other.start()
+    sim.stage.run_for(60)
+    assert not reader.gaps
+    assert not verdict(sim.history, "exact", ordered=True)
+
+
+def test_a_gap_is_told_when_the_other_replica_has_removed_the_event() -> None:
+    sim, reader, _ = start(7)
+    ids = publish(sim)
+    one, other = sim.archives
+    one.crash()
+    other.core.forget_old(Retention(max_count=0, drop_unseen=True))
+    sim.stage.run_for(1)
+    assert not other.store.sequences(TOPIC, ids)
+    damage(one, ids[7])
+    one.start()
+    sim.stage.run_for(15)
+    other.crash()
+    reader.start()
+    sim.stage.run_for(30)
+    assert_told(sim, reader, ids[7])
+
+
+def test_what_both_replicas_got_from_the_publisher_is_repaired() -> None:
+    sim, reader, publisher = start(8)
+    sim.apart = True
+    for _ in range(EVENTS):
+        publisher.publish()
+        sim.stage.run_for(0.02)
+    sim.stage.run_for(2)
+    assert publisher.core.archive is not None
+    one, other = sim.archives
+    if one.contact.id != publisher.core.archive.id:
+        one, other = other, one
+    one.crash()
+    publisher.publish()  # which finds the other archive, and fills what that lacks
+    sim.stage.run_for(20)
+    ids = list(sim.history.acknowledged)
+    assert len(other.store.sequences(TOPIC, ids)) == EVENTS + 1
+    one.start()
+    sim.apart = False
+    sim.stage.run_for(10)
+    one.crash()
+    damage(one, ids[-3])
+    one.start()
+    sim.stage.run_for(10)
+    assert len(one.store.sequences(TOPIC, ids)) == EVENTS + 1
+    other.crash()
+    reader.start()
+    sim.stage.run_for(30)
+    assert not reader.gaps
+    assert not verdict(sim.history, "exact", ordered=True)
