@@ -10,7 +10,8 @@ a reason, whatever the bytes; sizes and nesting are checked before memory is spe
 `overlay.limited_msgpack`. Reasons: `malformed`, `oversized`, `unknown_type`, `wrong_fields`, `too_deep`.
 
 Codes are grouped: 0x00 DHT and directory, 0x20 channels and failure detection, 0x30 membership,
-0x40 CAMCAST, 0x50 broadcast, 0x60 topic membership and collections, 0x70 archive, 0x80 distributors.
+0x40 CAMCAST, 0x50 broadcast, 0x60 topic membership and collections, 0x70 archive, 0x80 distributors,
+0x90 hand-over of archives.
 """
 
 from __future__ import annotations

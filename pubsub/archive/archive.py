@@ -22,8 +22,12 @@ from overlay.contact import Address, Contact
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.topic_name import check_topic_name
+from pubsub.archive.acceptance import Acceptance
+from pubsub.archive.commits import Commits
+from pubsub.archive.departures import WITHIN, Departures
 from pubsub.archive.directory_names import archives_of
 from pubsub.archive.errors import ArchiveError, DurableUsageError
+from pubsub.archive.hand_over_messages import REFUSED, HandedOver
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.finder import MOST_ASKED
 from pubsub.archive.protocol.managed_topic import ManagedTopic
@@ -39,7 +43,6 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store import (
-    Change,
     ForgetTopic,
     GroupCommit,
     Note,
@@ -56,10 +59,6 @@ T = TypeVar("T")
 
 REPLICA = "replica"
 REPLICA_BYTES = 16
-ANY_TOPIC = ""
-"""Under which every archive is announced, whatever it manages."""
-
-READY_SECONDS = 0.25
 MEETING_SECONDS = 10.0
 """How often an archive looks for other replicas of its topics."""
 
@@ -77,11 +76,13 @@ class Archive:
         *,
         node: Node | None = None,
         retention: Retention | None = None,
+        accept: Sequence[str] = (),
         config: DurableConfig | None = None,
         **settings: Any,
     ) -> None:
         """`store`: a URL (`sqlite:///file`, `file:///directory`, `postgresql://...`) or an open store.
-        `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`."""
+        `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`.
+        `accept`: patterns of the topics that other archives may hand to this one."""
         if isinstance(topics, str):
             raise DurableUsageError(f"topics is a list of topics: write [{topics!r}]")
         if node is not None and settings:
@@ -93,6 +94,7 @@ class Archive:
         self._given = node
         self.node = node or Node(**settings)
         self._retention = retention or Retention()
+        self._acceptance = Acceptance(accept)
         self._config = config or DurableConfig()
         self._store: Store | None = None
         self._failure: asyncio.Future[StoreError] | None = None
@@ -115,11 +117,12 @@ class Archive:
             self._store = open_store(given) if isinstance(given, str) else given
             self._writer = GroupCommit(self._store)
             self._failure = asyncio.get_running_loop().create_future()
+            self._commits = Commits(self._writer, self._config.patience, self._fail)
+            self._departures = Departures(self._runtime, self._directory)
             self._serve()
             self.node.archive = self
             for name in (*self._names, *self._kept_topics()):
                 await self.manage(name)
-            self._directory.announce(archives_of(ANY_TOPIC))
             for work in (self._forget_old(), self._meet_others()):
                 self._tasks.append(asyncio.create_task(work))
         except BaseException:
@@ -149,10 +152,9 @@ class Archive:
             topic.close()
             self._directory.withdraw(archives_of(name))
         if self._store is not None:
-            self._directory.withdraw(archives_of(ANY_TOPIC))
             self.node.archive = None
-        if self._store is not None:
-            for kind in (*self._handlers(), ReplicaInfo):
+            self._commits.close()
+            for kind in (*self._handlers(), ReplicaInfo, HandedOver):
                 self._runtime.off(kind)
             await self._writer.close()
             if isinstance(self._store_given, str):
@@ -178,12 +180,15 @@ class Archive:
 
     async def manage(self, topic: str | type | Topic) -> None:
         """Manage one more topic from here on, as a replica of those who do already."""
-        async with self._managing:
-            name = Topic.of(topic).name
-            if name not in self.topics:
-                await self._manage(name)
+        await self._manage_once(Topic.of(topic).name, ())
 
-    async def _manage(self, name: str) -> None:
+    async def _manage_once(self, name: str, known: tuple[Contact, ...]) -> None:
+        async with self._managing:
+            if name not in self.topics:
+                await self._manage(name, known)
+
+    async def _manage(self, name: str, known: tuple[Contact, ...]) -> None:
+        """`known`: replicas that the directory need not tell of."""
         assert self._store is not None
         replica = self._store.notes(name, REPLICA).get(REPLICA)
         if replica is None:
@@ -194,13 +199,13 @@ class Archive:
             name,
             replica,
             self._store,
-            self._commit,
+            self._commits,
             _wall_clock(),
             self._config,
             self._runtime.metrics,
             is_signed_by_publisher if self.node.config.signatures else None,
         )
-        others = await self._others(name)
+        others = dict.fromkeys((*known, *await self._others(name)))
         ready = self._ready[name] = asyncio.Event()
 
         def on_ready() -> None:
@@ -216,38 +221,29 @@ class Archive:
         """Wait until this archive has caught up with the topic's other replicas, and serves it."""
         await self._ready[self._managed(topic).topic].wait()
 
-    async def remove(self, topic: str | type | Topic) -> None:
+    async def remove(self, topic: str | type | Topic, within: float = WITHIN) -> None:
         """Stop managing a topic for good, once another replica has everything; what is here is deleted.
 
-        `ArchiveError` when this archive is the only one of the topic."""
+        `ArchiveError`, and the topic is managed as before, when no other one is there and ready, or none has
+        everything within so many seconds."""
         core = self._managed(topic)
-        if not len(core.replication.table):
-            raise ArchiveError(f"this is the only archive of {core.topic}: add a replica first")
-        self._directory.withdraw(archives_of(core.topic))
-        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        core.replication.leave(partial(_settle, left, None))
-        await left
+        await self._departures.leave(core, within)
+        self.topics.pop(core.topic, None)
         core.farewell()
         core.close()
-        del self.topics[core.topic]
         await self._writer.commit([ForgetTopic(core.topic)])
 
-    async def hand_over(self, topic: str | type | Topic, to: str | tuple[str, int]) -> None:
-        """Hand a topic's management to the archive at this address, while publishers and subscribers go
-        on."""
+    async def hand_over(
+        self, topic: str | type | Topic, to: str | tuple[str, int], within: float = WITHIN
+    ) -> None:
+        """Hand a topic's management to the archive at this address, while publishers and subscribers go on.
+
+        `ArchiveError`, and the topic is managed as before, when that one does not answer, does not accept
+        the topic, or has not everything within so many seconds."""
         core = self._managed(topic)
-        address = Address.of(to)
-        archives = await self._contacts(ANY_TOPIC)
-        contact = next((one for one in archives if one.address == address), None)
-        if contact is None:
-            raise ArchiveError(f"there is no archive at {address}: start one there first")
-        while not any(
-            peer.contact.id == contact.id and peer.is_ready
-            for peer in core.replication.table.live()
-        ):
-            self._runtime.send(contact, core.replication.info("manage"))
-            await asyncio.sleep(READY_SECONDS)
-        await self.remove(topic)
+        deadline = asyncio.get_running_loop().time() + within
+        await self._departures.have_managed(core, Address.of(to), within)
+        await self.remove(topic, deadline - asyncio.get_running_loop().time())
 
     def _managed(self, topic: str | type | Topic) -> ManagedTopic:
         core = self.topics.get(Topic.of(topic).name)
@@ -314,55 +310,58 @@ class Archive:
         for kind, handler in self._handlers().items():
             self._runtime.on(kind, self._dispatch(handler))
         self._runtime.on(ReplicaInfo, self._receive_info)
+        self._runtime.on(HandedOver, self._departures.receive)
 
     def _receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
-        topic = self.topics.get(info.topic)
-        if self._closed or self._has_failed:
+        if self._closed:
             return
-        if topic is not None:
+        topic = self.topics.get(info.topic)
+        if info.kind == "manage" and (topic is None or self._has_failed):
+            self._asked_to_manage(sender, info.topic)
+        elif topic is not None and self._serves:
             topic.replication.receive_info(sender, info)
-        elif info.kind == "manage" and info.topic not in self._taking_over:
-            self._taking_over[info.topic] = asyncio.create_task(self._take_over(info.topic))
 
-    async def _take_over(self, topic: str) -> None:
+    def _asked_to_manage(self, sender: Contact, topic: str) -> None:
+        why = self._acceptance.refusal(topic, len(self.topics) + len(self._taking_over))
+        if self._has_failed:
+            why = "its store has failed"
+        if why:
+            self._count_drop("not_accepted")
+            self._runtime.send_datagram(sender, HandedOver(topic, 0, REFUSED, why))
+        elif topic not in self._taking_over:
+            self._taking_over[topic] = asyncio.create_task(self._take_over(sender, topic))
+
+    async def _take_over(self, sender: Contact, topic: str) -> None:
         try:
-            await self.manage(check_topic_name(topic))
+            await self._manage_once(check_topic_name(topic), (sender,))
         except UsageError:
-            self._runtime.metrics.family(
-                "archive_dropped", "reason", "Messages to the archive that were dropped, by reason."
-            ).add("no_topic")
+            self._count_drop("no_topic")
         finally:
             self._taking_over.pop(topic, None)
+
+    def _count_drop(self, reason: str) -> None:
+        self._runtime.metrics.family(
+            "archive_dropped", "reason", "Messages to the archive that were dropped, by reason."
+        ).add(reason)
 
     def _dispatch(
         self, handler: Callable[[ManagedTopic], Callable[[Contact, Any], None]]
     ) -> Callable[[Contact, Any], None]:
         def receive(sender: Contact, message: Any) -> None:
             topic = self.topics.get(message.topic)
-            if topic is not None and not self._closed and not self._has_failed:
+            if topic is not None and self._serves:
                 handler(topic)(sender, message)
 
         return receive
 
     @property
+    def _serves(self) -> bool:
+        """Whether it answers at all: one whose disk hangs is silent, so that others are sought instead."""
+        return not self._closed and not self._has_failed and not self._commits.is_stalled
+
+    @property
     def _has_failed(self) -> bool:
         return self._failure is not None and self._failure.done()
-
-    def _commit(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
-        try:
-            committed = self._writer.submit(changes)
-        except (StoreError, ClosedError) as error:
-            self._fail(error)
-            return
-
-        def settled(future: asyncio.Future[None]) -> None:
-            error = None if future.cancelled() else future.exception()
-            if error is not None:
-                self._fail(error)
-            elif not future.cancelled() and not self._closed:
-                then()
-
-        committed.add_done_callback(settled)
 
     def _fail(self, error: BaseException) -> None:
         """What the disk has is not known: serve nobody any more. The next start reads what it has."""

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from overlay.virtual import Latency
+from overlay.virtual import Latency, nth_host
 from pubsub.archive.errors import ArchiveError
+from pubsub.archive.store.append_files import AppendFileStore
 from tests.pubsub.archive.test_durable_nodes import World, play, take
 
 
@@ -60,7 +61,7 @@ def test_a_topic_is_handed_over_while_running() -> None:
     async def main(world: World) -> None:
         publisher, reader = await world.node(), await world.node()
         first = await world.archive("/soccer", "/rugby")
-        second = await world.archive("/tennis")
+        second = await world.archive("/tennis", accept=["/soccer/**"])
         await asyncio.sleep(1)
         async with reader.subscribe("/soccer", durable="scores") as events:
             for number in range(40):
@@ -92,5 +93,29 @@ def test_the_least_loaded_and_nearest_replica_is_chosen() -> None:
             assert near.status()["/soccer"]["subscribers"]["scores"]["here"]
             await asyncio.sleep(1)
             assert not far.status()["/soccer"]["subscribers"]["scores"]["here"]
+
+    play(main)
+
+
+def test_publishers_and_subscribers_leave_an_archive_whose_disk_hangs() -> None:
+    async def main(world: World) -> None:
+        publisher, reader = await world.node(), await world.node()
+        hanging = await world.archive("/soccer")
+        healthy = await world.archive("/soccer")
+        await healthy.ready("/soccer")
+        await asyncio.sleep(2)
+        for node in (nth_host(0), nth_host(1)):  # the other one is nearer to both
+            world.network.link(node, nth_host(3), latency=Latency.constant(0.2))
+        async with reader.subscribe("/soccer", durable="scores") as events:
+            await publisher.publish("/soccer", "before", durable=True)
+            assert hanging.status()["/soccer"]["subscribers"]["scores"]["here"]
+            assert isinstance(hanging._store, AppendFileStore)
+            hanging._store.sync_seconds = 1_000.0
+            await publisher.publish("/soccer", "meanwhile", durable=True, deadline=60)
+            assert healthy.status()["/soccer"]["events"] == 2
+            assert [event.data for event in await take(events, 2, 60)] == ["before", "meanwhile"]
+            assert healthy.status()["/soccer"]["subscribers"]["scores"]["here"]
+            async with reader.subscribe("/soccer", durable="newcomer"):
+                pass
 
     play(main)
