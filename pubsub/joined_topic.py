@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from pubsub.camcast.event_drops import EventDrops
 from pubsub.event import Event, NewEvent, unpack_data
 from pubsub.subscription import Subscription
 from pubsub.topic import Topic
+
+_log = logging.getLogger(__name__)
 
 
 class JoinedTopic:
@@ -37,6 +40,8 @@ class JoinedTopic:
     def become_ready(self) -> None:
         if not self.ready.done():
             self.ready.set_result(None)
+            if not self.community.table:
+                _log.info("nobody else was found in %s", self.topic)
 
     def learn(self, topic: Topic) -> None:
         """Take over what else `topic`, of the same name, says: super-topics that the name does not tell.
@@ -87,6 +92,7 @@ class JoinedTopic:
             "subscriptions": len(self.subscriptions),
             "publishing": self.publishing,
             "ready": community.is_ready,
+            "alone": not community.table,
         }
 
 

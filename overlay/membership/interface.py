@@ -15,6 +15,9 @@ from overlay.contact import Contact, PeerId
 Found = Callable[[tuple[Contact, ...]], None]
 """Called exactly once with the contacts that were found; with none when there are none."""
 
+FOUND_NOBODY = "Times that nobody else was found in a community."
+"""What `membership_alone` counts: right for its first member, and else the sign of contacts that are gone."""
+
 
 class TopicDirectory(Protocol):
     """Where members of a topic are found: configured gateways, or the DHT.

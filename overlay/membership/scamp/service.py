@@ -19,7 +19,7 @@ from typing import Any
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
-from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.interface import FOUND_NOBODY, MembershipListener, TopicDirectory
 from overlay.membership.scamp.config import MOST_LEASE_SECONDS, ScampConfig
 from overlay.membership.scamp.forwarding import Forwarding
 from overlay.membership.scamp.heartbeat import Heartbeats
@@ -65,7 +65,9 @@ class ScampMembership:
         self._directory = directory
         self._listener = listener
         self._config = config or ScampConfig()
-        community = Community(topic, context, listener, self._config, metrics or Metrics())
+        metrics = metrics or Metrics()
+        self._alone = metrics.counter("membership_alone", FOUND_NOBODY)
+        community = Community(topic, context, listener, self._config, metrics)
         self._community = community
         self._joining = Joining(community, directory, self._subscribed)
         self._heartbeats = Heartbeats(community)
@@ -198,6 +200,8 @@ class ScampMembership:
         self._retry_at = self._context.now() + self._retry_seconds
 
     def _subscribed(self) -> None:
+        if not len(self._community.view):
+            self._alone.add()
         if not self._has_joined:
             self._has_joined = True
             self._directory.announce(self.topic)

@@ -18,7 +18,7 @@ from typing import Any
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
-from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.interface import FOUND_NOBODY, MembershipListener, TopicDirectory
 from overlay.membership.structured.config import StructuredConfig
 from overlay.membership.structured.drawing import Drawing
 from overlay.membership.structured.messages import Confirm, Drawn, Farewell
@@ -49,7 +49,9 @@ class StructuredMembership:
         self._directory = directory
         self._listener = listener
         self._config = config or StructuredConfig()
-        self._dropped = (metrics or Metrics()).family(
+        metrics = metrics or Metrics()
+        self._alone = metrics.counter("membership_alone", FOUND_NOBODY)
+        self._dropped = metrics.family(
             "membership_dropped", "reason", "Membership messages that were not acted upon"
         )
         self._members: dict[PeerId, Contact] = {}
@@ -156,6 +158,8 @@ class StructuredMembership:
                 self._ask(member)
         old, self._members = self._members, new
         self._table = tuple(new.values())
+        if not new:
+            self._alone.add()
         for peer, member in old.items():
             if peer not in new:
                 self._listener.member_removed(member)
