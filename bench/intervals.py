@@ -53,8 +53,8 @@ def wilson(successes: float, trials: float) -> Interval:
 def grouped_proportion(values: Values, groups: Groups) -> Interval:
     """Wilson's interval of zeros and ones for as many trials as the groups are worth.
 
-    The more the groups' shares differ than independent draws would, the fewer trials, down to one a group; and
-    that many where all values are alike, which shows no spread at all.
+    The more the groups' shares differ than independent draws would, the fewer trials, down to one a group;
+    and that many where all values are alike, which shows no spread at all.
     """
     _, sizes = np.unique(groups, return_counts=True)
     share, trials, count = float(values.mean()), len(values), len(sizes)

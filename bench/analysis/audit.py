@@ -141,7 +141,7 @@ def _summaries(spark: SparkSession) -> list[dict[str, Any]]:
     )
     rows = [row.asDict() for row in found.orderBy("topic", "metric").collect()]
     for row in rows:
-        del row["community"]
+        del row["community"], row["networks"]
     return rows
 
 

@@ -19,8 +19,16 @@ class Verdict:
     """None when the results do not decide it: not measured, or the interval covers both answers."""
     ours: str
     """Our value with its interval, in the units of the claim."""
-    because: str
-    """Why it does not hold, or what was missing; empty when it holds."""
+    because: str = ""
+    """Why it does not hold or is not decided, or what is to be known of it where it holds."""
+    word: str = ""
+    """What the verdict is called where `holds` says too little, such as that a difference is explained."""
+
+    @property
+    def words(self) -> str:
+        """The verdict as a reader is told it."""
+        usual = {True: "holds", False: "does not hold", None: "undecided"}
+        return self.word or usual[self.holds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +50,6 @@ def decide(claims: Iterable[Claim], aggregates: Aggregates) -> list[tuple[Claim,
 
 
 NOT_MEASURED = Verdict(None, "not measured", "no suite with these experiments has been run")
+EXPLAINED = "explained"
+IN_PART = "in part"
+NOT_REFUTED = "not refuted"

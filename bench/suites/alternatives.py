@@ -24,9 +24,8 @@ def comparison(name: str, repetitions: int) -> list[Experiment]:
     for topology in TOPOLOGIES:
         for level in (0, len(topology) - 1):
             shared = {**SIMULATED, "sizes": topology, "publish_level": level}
-            found += expand(
-                name, "alternatives", tier="model", protocol=SIMULATED_PROTOCOLS, **shared
-            )
+            computed = [*SIMULATED_PROTOCOLS, "pmcast"]
+            found += expand(name, "alternatives", tier="model", protocol=computed, **shared)
             found += expand(
                 name,
                 "alternatives",

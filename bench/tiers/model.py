@@ -1,9 +1,9 @@
 """The model tier: an experiment answered by formulas, with every draw made.
 
 The paper's exp(-exp(-c)) is for large communities and gossip to ln N + c others that loses nothing, and its
-pit takes the number of upward messages at its mean. A run sends to floor(ln N + c) others, loses messages, and
-draws who sends upward; what stands here is what the same reasoning gives then. The paper's own values are in
-`bench.model.printed`.
+pit takes the number of upward messages at its mean. A run sends to floor(ln N + c) others, loses messages,
+and draws who sends upward; what stands here is what the same reasoning gives then. The paper's own values are
+in `bench.model.printed`.
 """
 
 from __future__ import annotations

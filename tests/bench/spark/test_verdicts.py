@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize(("links", "holds"), [(5.0, True), (1.0, False)])
-def test_with_fewer_links_no_event_goes_up_any_more(
-    links: float, holds: bool, spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize(("c", "holds"), [(5.0, True), (-3.5, False)])
+def test_gossip_to_too_few_is_not_of_the_order_of_n_log_n(
+    c: float, holds: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    crashed = {**SIMULATED, "g": links, "failed": 0.4}
-    rows = expand("flip", "figures-13-16", tier="simulate", repetitions=100, **crashed)
+    grown = {**SIMULATED, "c": c, "sizes": [(100, 10), (1000, 10), (10000, 10)]}
+    rows = expand("flip", "scale", tier="simulate", repetitions=30, **grown)
     store = ResultStore(tmp_path).open()
     assert execute(spark, rows, store, silent) == []
     write_aggregates(spark, store)
-    claim = next(claim for claim in CLAIMS if claim.name == "upward")
+    claim = next(claim for claim in CLAIMS if claim.name == "messages")
     assert claim.evidence(Aggregates.read(tmp_path)).holds is holds
