@@ -67,5 +67,7 @@ async def receive(arguments: argparse.Namespace) -> int:
 
 
 def _line(files: FileSharing, path: Path) -> str:
-    transfer = next(one for one in files.transfers if one.path == path)
+    transfer = next((one for one in files.transfers if one.path == path), None)
+    if transfer is None:  # many others have arrived since, and it is not given away any more
+        return f"{path}  {megabytes(path.stat().st_size)}"
     return f"{path}  {megabytes(transfer.size)}  sha256 {transfer.manifest.digest.hex()}"

@@ -14,12 +14,14 @@ from pathlib import Path
 import msgpack
 
 from overlay.errors import UsageError
-from pubsub.files.errors import disk_errors
+from pubsub.files.errors import FileError, disk_errors
 from pubsub.files.manifest import Manifest, is_file_name
 from pubsub.files.piece_file import PieceFile
 from pubsub.files.protocol.hash_list import HashList
 
 _PARTIAL = ".partial"
+_BLOCK_BYTES = 512
+"""In which `st_blocks` counts, whatever the disk's own blocks are."""
 _Kept = tuple[Manifest, HashList, str]
 """What is kept of a file; the name is empty until it is whole."""
 
@@ -34,14 +36,18 @@ class Arrivals:
             self._partial.mkdir(parents=True, exist_ok=True)
 
     def unfinished(self) -> list[Manifest]:
-        """The files that had begun to arrive."""
-        kept = (_read(path) for path in sorted(self._partial.glob("*.manifest")))
-        return [manifest for manifest, _, name in filter(None, kept) if not name]
+        """The files that had begun to arrive; one that was about to be given its name is among them."""
+        kept = filter(None, map(_read, sorted(self._partial.glob("*.manifest"))))
+        return [
+            manifest
+            for manifest, _, name in kept
+            if not name or self._path(manifest, "part").is_file()
+        ]
 
     def finished(self, manifest: Manifest) -> tuple[PieceFile, HashList] | None:
         """A file that has arrived before, if it is still there with its size."""
         kept = _read(self._path(manifest, "manifest"))
-        if kept is None or not kept[2]:
+        if kept is None or not kept[2] or self._path(manifest, "part").is_file():
             return None
         path = self._directory / kept[2]
         if not path.is_file() or path.stat().st_size != manifest.size:
@@ -57,27 +63,54 @@ class Arrivals:
 
     def keep(self, manifest: Manifest, hashes: HashList, name: str = "") -> None:
         """Remember what can be known of a file before its content; synced when this returns."""
-        known = hashes.packed() if hashes.is_complete else b""
         path = self._path(manifest, "manifest")
         draft = path.with_suffix(".draft")
         with disk_errors(path, "written"):
             with open(draft, "wb") as file:
-                file.write(msgpack.packb([*astuple(manifest), known, name]))
+                file.write(msgpack.packb([*astuple(manifest), hashes.packed(), name]))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, path)
             _sync_directory(self._partial)
 
     def finish(self, manifest: Manifest, hashes: HashList) -> Path:
-        """Give a whole and synced file its name; another name when a different file has it."""
-        path = self._directory / manifest.name
-        if path.exists():
-            path = path.with_stem(f"{path.stem}-{manifest.id.hex()[:8]}")
+        """Give a whole and synced file its name; another name when a different file has it.
+
+        The name is kept first: after a crash in between, the file goes on as one that is all there."""
+        path = self._free_name(manifest)
+        self.keep(manifest, hashes, path.name)
         with disk_errors(path, "written"):
             os.replace(self._path(manifest, "part"), path)
             _sync_directory(self._directory)
-        self.keep(manifest, hashes, path.name)
         return path
+
+    def _free_name(self, manifest: Manifest) -> Path:
+        path = wanted = self._directory / manifest.name
+        number = 0
+        while path.exists():
+            number += 1
+            more = f"-{number}" if number > 1 else ""
+            path = wanted.with_stem(f"{wanted.stem}-{manifest.id.hex()[:8]}{more}")
+        return path
+
+    def remove(self, manifest: Manifest) -> None:
+        """Forget a file that has not got its name, with what is there of it."""
+        for kind in ("part", "manifest"):
+            with disk_errors(self._path(manifest, kind), "removed"):
+                self._path(manifest, kind).unlink(missing_ok=True)
+
+    def check_room(self, manifest: Manifest) -> None:
+        """`FileError` when the disk has no room for what is missing of a file."""
+        part, missing = self._path(manifest, "part"), manifest.size
+        with disk_errors(self._directory, "used"):
+            if part.is_file():
+                missing -= min(part.stat().st_blocks * _BLOCK_BYTES, manifest.size)
+            free = self.free_bytes()
+        if missing > free:
+            raise FileError(
+                f"there is no room for {manifest.name}: {missing:,} bytes are missing, and "
+                f"{self._directory} has {free:,}"
+            )
 
     def free_bytes(self) -> int:
         with disk_errors(self._directory, "used"):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pubsub.files.manifest import Manifest
-from pubsub.files.protocol.exchange import Storage
+from pubsub.files.protocol.exchange import Storage, checked_piece
 from pubsub.files.protocol.hash_list import HASHES_A_MESSAGE, HashList
 from pubsub.files.protocol.messages import Piece, PieceHashes
 
@@ -17,14 +17,18 @@ _PIECE, _HASHES = "camcast-piece", "camcast-hashes"
 
 
 def fragments_of(
-    manifest: Manifest, hashes: HashList, storage: Storage, holder: bytes
+    manifest: Manifest, hashes: HashList, storage: Storage, holder: bytes, first_piece: int = 0
 ) -> Iterator[dict[str, Any]]:
-    """The data of all events that carry a file, in the order in which they are to be published."""
+    """The data of the events that carry a file, in the order in which they are to be published.
+
+    `first_piece`: the pieces before it are known to be safe. The manifest and the checksums are there all
+    the same, for a piece is of no use before them, and who goes on may be another publisher.
+    `FileError` when the file has changed meanwhile."""
     yield manifest.to_data(holder)
     for first in range(0, manifest.pieces, HASHES_A_MESSAGE):
         yield {_HASHES: [manifest.id, first, hashes.part(first)]}
-    for index in range(manifest.pieces):
-        yield {_PIECE: [manifest.id, index, storage.read(index)]}
+    for index in range(first_piece, manifest.pieces):
+        yield {_PIECE: [manifest.id, index, checked_piece(storage, manifest, hashes, index)]}
 
 
 def fragment_in(data: Any) -> Piece | PieceHashes | None:

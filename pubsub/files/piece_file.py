@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from overlay.errors import UsageError
@@ -14,34 +16,42 @@ from pubsub.files.protocol.piece_set import PieceSet
 
 
 class PieceFile:
-    """An open file; `FileError` when the disk fails. Calls block for as long as the disk takes."""
+    """A file, opened for each call, so that any number of them may be shared; `FileError` when the disk
+    fails. Calls block for as long as the disk takes."""
 
     def __init__(self, path: Path, manifest: Manifest, *, write: bool = False) -> None:
+        """`write`: make the file, with the size that it will have."""
         self.path = path
         self._manifest = manifest
-        with disk_errors(path, "opened"):
-            flags = os.O_RDWR | os.O_CREAT if write else os.O_RDONLY
-            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+        with self._opened("opened", os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) as descriptor:
             if write:
-                os.ftruncate(self._descriptor, manifest.size)
+                os.ftruncate(descriptor, manifest.size)
+
+    @contextmanager
+    def _opened(self, what: str, flags: int = os.O_RDONLY) -> Iterator[int]:
+        with disk_errors(self.path, what):
+            descriptor = os.open(self.path, flags | os.O_CLOEXEC, 0o666)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
 
     def read(self, index: int) -> bytes:
-        with disk_errors(self.path, "read"):
-            return os.pread(
-                self._descriptor, self._manifest.length(index), index * self._manifest.piece_size
-            )
+        with self._opened("read") as descriptor:
+            place = index * self._manifest.piece_size
+            return os.pread(descriptor, self._manifest.length(index), place)
 
     def write(self, index: int, data: bytes) -> None:
         rest, place = memoryview(data), index * self._manifest.piece_size
-        with disk_errors(self.path, "written"):
+        with self._opened("written", os.O_RDWR) as descriptor:
             while rest:
-                written = os.pwrite(self._descriptor, rest, place)
+                written = os.pwrite(descriptor, rest, place)
                 rest, place = rest[written:], place + written
 
     def sync(self) -> None:
         """Return when everything written is on stable storage."""
-        with disk_errors(self.path, "synced"):
-            os.fsync(self._descriptor)
+        with self._opened("synced") as descriptor:
+            os.fsync(descriptor)
 
     def scan(self, hashes: HashList) -> PieceSet:
         """The pieces that are there and agree with their checksums."""
@@ -58,9 +68,6 @@ class PieceFile:
         for index in range(self._manifest.pieces):
             whole.update(self.read(index))
         return whole.digest() == self._manifest.digest
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, HashList]:

@@ -34,9 +34,11 @@ class Receiving:
         self._arrivals = arrivals
         self.arrived: asyncio.Queue[Arrived] = asyncio.Queue()
         """Files that are there, or what went wrong with the disk."""
+        self._rejected: dict[bytes, None] = {}
+        """Files whose announcements were wrong: each arrived in full before that was seen."""
 
     def resume(self) -> None:
-        """Go on with what had begun to arrive."""
+        """Go on with what had begun to arrive; `FileError` when there is no room for it."""
         for manifest in self._arrivals.unfinished():
             self._expect(manifest, None)
 
@@ -67,10 +69,11 @@ class Receiving:
             if holder is not None and transfer.exchange is not None:
                 transfer.exchange.meet(holder)
             return
-        had = self._arrivals.finished(manifest)
-        if had is None and manifest.size > self._arrivals.free_bytes():
-            self._sharing.drop("no_space")
+        if manifest.id in self._rejected:
             return
+        had = self._arrivals.finished(manifest)
+        if had is None:
+            self._arrivals.check_room(manifest)
         file, hashes = had or self._arrivals.open(manifest)
         transfer = self._sharing.begin(manifest, file)
         if had is not None:
@@ -111,14 +114,24 @@ class Receiving:
                 await transfer.change(LOOK_SECONDS)
             if transfer.path is None:
                 await self._finish(transfer, hashes)
+            self._sharing.retire()
         except FileError as error:
             transfer.fail(error)
             self.arrived.put_nowait(error)
 
     async def _finish(self, transfer: Transfer, hashes: HashList) -> None:
-        if not await asyncio.to_thread(transfer.file.has_digest):
+        if await asyncio.to_thread(transfer.file.has_digest):
+            transfer.path = self._arrivals.finish(transfer.manifest, hashes)
+            transfer.file.path = transfer.path
+            self.arrived.put_nowait(transfer.path)
+            return
+        scanned = await asyncio.to_thread(transfer.file.scan, hashes)
+        if not scanned.is_full:
             raise FileError(
                 f"{transfer.name} arrived, and its checksum is wrong: the disk changed what was written"
             )
-        transfer.path = self._arrivals.finish(transfer.manifest, hashes)
-        self.arrived.put_nowait(transfer.path)
+        # Every piece is what its sender said: it is the announcement that contradicts itself.
+        self._sharing.drop("wrong_announcement")
+        self._rejected[transfer.manifest.id] = None
+        self._sharing.end(transfer)
+        self._arrivals.remove(transfer.manifest)

@@ -34,10 +34,11 @@ from pubsub.files.fragments import fragments_of
 from pubsub.files.manifest import Manifest
 from pubsub.files.piece_file import PieceFile, describe_file
 from pubsub.files.protocol.exchange import Exchange
-from pubsub.files.protocol.hash_list import HashList
+from pubsub.files.protocol.hash_list import HASHES_A_MESSAGE, HashList
 from pubsub.files.protocol.messages import Holds, Piece, PieceHashes, Wanted
 from pubsub.files.protocol.piece_set import PieceSet
 from pubsub.files.receiving import Receiving
+from pubsub.files.sending_record import SendingRecord
 from pubsub.files.transfer import Transfer
 from pubsub.node import Node
 from pubsub.receipt import Receipt
@@ -46,6 +47,8 @@ ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
 SEARCH_SECONDS = 10.0
 """Between two searches for others that have pieces of a file."""
+MOST_SHARED = 64
+"""Files that have arrived and are given away at one time; each is announced in the directory."""
 UNSAFE_PIECES = 12
 """Pieces on their way to an archive at one time."""
 _MESSAGES = (Holds, Wanted, Piece, PieceHashes)
@@ -80,16 +83,12 @@ class FileSharing:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for transfer in self._transfers.values():
-            if transfer.exchange is not None:
-                transfer.exchange.stop()
-                self._directory.withdraw(_holders_of(transfer.manifest))
-            transfer.file.close()
-        self._transfers.clear()
+        for transfer in self.transfers:
+            self.end(transfer)
 
     @property
     def transfers(self) -> tuple[Transfer, ...]:
-        """All files so far, in the order in which they began."""
+        """The files that are sent, received and given away, in the order in which they began."""
         return tuple(self._transfers.values())
 
     # -- sending --
@@ -102,6 +101,7 @@ class FileSharing:
         transfer = self._transfers.get(manifest.id)
         if transfer is None:
             transfer = self.begin(manifest, PieceFile(Path(path), manifest))
+        if transfer.exchange is None:
             self.share(transfer, hashes, PieceSet.full(manifest.pieces))
         announcement = manifest.to_data(self._runtime.contact.packed())
         while transfer.finished_peers < receivers or transfer.waiting_peers:
@@ -123,22 +123,52 @@ class FileSharing:
     async def archive(self, path: str | Path, topic: str, **publishing: Any) -> Transfer:
         """Send a file as durable events; returns when all of it is safe, or raises as `publish` does.
 
-        `publishing` goes to `Node.publish`, with each piece: `copies`, `deadline`."""
+        An interrupted one goes on where it was (see `SendingRecord`). `publishing` goes to `Node.publish`,
+        with each piece: `copies`, `deadline`."""
         manifest, hashes = await asyncio.to_thread(describe_file, Path(path))
         transfer = self._transfers.get(manifest.id)
         if transfer is None:
             transfer = self.begin(manifest, PieceFile(Path(path), manifest))
-        holder = self._runtime.contact.packed()
+        record = SendingRecord(Path(path), manifest, topic)
+        transfer.archived_pieces = record.safe
+        try:
+            await self._archive(transfer, hashes, topic, record, publishing)
+        except BaseException:
+            record.write()
+            raise
+        record.remove()
+        return transfer
+
+    async def _archive(
+        self,
+        transfer: Transfer,
+        hashes: HashList,
+        topic: str,
+        record: SendingRecord,
+        publishing: dict[str, Any],
+    ) -> None:
+        """Publish what is not safe yet, some of it at a time."""
+        manifest, holder = transfer.manifest, self._runtime.contact.packed()
         on_their_way: deque[Receipt] = deque()
-        for data in fragments_of(manifest, hashes, transfer.file, holder):
+        heads = 1 + -(-manifest.pieces // HASHES_A_MESSAGE)
+
+        async def one_is_safe() -> None:
+            nonlocal heads
+            await wait_until_safe(on_their_way.popleft(), publishing.get("deadline", DEADLINE))
+            if heads:
+                heads -= 1
+                return
+            transfer.archived_pieces += 1
+            record.advance(transfer.archived_pieces)
+
+        for data in fragments_of(manifest, hashes, transfer.file, holder, record.safe):
             if len(on_their_way) >= UNSAFE_PIECES:
-                await _until_safe(transfer, on_their_way.popleft(), publishing)
+                await one_is_safe()
             on_their_way.append(
                 await self._node.publish(topic, data, durable=True, wait="sent", **publishing)
             )
         while on_their_way:
-            await _until_safe(transfer, on_their_way.popleft(), publishing)
-        return transfer
+            await one_is_safe()
 
     # -- receiving --
 
@@ -166,6 +196,18 @@ class FileSharing:
     def begin(self, manifest: Manifest, file: PieceFile) -> Transfer:
         transfer = self._transfers[manifest.id] = Transfer(manifest, file)
         return transfer
+
+    def end(self, transfer: Transfer) -> None:
+        """Give nothing more of a file, and have nobody find it here."""
+        if self._transfers.pop(transfer.manifest.id, None) is not None and transfer.exchange:
+            transfer.exchange.stop()
+            self._directory.withdraw(_holders_of(transfer.manifest))
+
+    def retire(self) -> None:
+        """Of the files that have arrived give away the latest ones only."""
+        arrived = [one for one in self.transfers if one.path is not None and not one.waiting_peers]
+        for transfer in arrived[:-MOST_SHARED]:
+            self.end(transfer)
 
     def share(self, transfer: Transfer, hashes: HashList, pieces: PieceSet | None) -> Exchange:
         """Begin to exchange pieces with others, and let them find this node."""
@@ -216,11 +258,6 @@ class FileSharing:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-
-async def _until_safe(transfer: Transfer, receipt: Receipt, publishing: dict[str, Any]) -> None:
-    await wait_until_safe(receipt, publishing.get("deadline", DEADLINE))
-    transfer.archived = min(transfer.archived + transfer.manifest.piece_size, transfer.size)
 
 
 def _holders_of(manifest: Manifest) -> str:

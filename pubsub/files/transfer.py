@@ -24,8 +24,8 @@ class Transfer:
         """None while the file is read to see what is there of it."""
         self.path: Path | None = None
         """Where the file is once it has arrived and its checksum was right."""
-        self.archived = 0
-        """Bytes that are safe at an archive, to a piece."""
+        self.archived_pieces = 0
+        """Pieces that are safe at an archive, from the first on."""
         self._changed = asyncio.Event()
         self._failure: FileError | None = None
 
@@ -43,6 +43,11 @@ class Transfer:
         if self.exchange is None:
             return 0
         return min(self.exchange.pieces.count * self.manifest.piece_size, self.size)
+
+    @property
+    def archived(self) -> int:
+        """Bytes that are safe at an archive."""
+        return min(self.archived_pieces * self.manifest.piece_size, self.size)
 
     @property
     def given(self) -> int:

@@ -17,7 +17,9 @@ from typing import Protocol
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
+from pubsub.files.errors import FileError
 from pubsub.files.manifest import Manifest
+from pubsub.files.protocol.hash_fetch import HashFetch, Outcome
 from pubsub.files.protocol.hash_list import HashList
 from pubsub.files.protocol.messages import Holds, Piece, PieceHashes, Wanted
 from pubsub.files.protocol.peer import Peer
@@ -49,8 +51,18 @@ class Storage(Protocol):
     def write(self, index: int, data: bytes) -> None: ...
 
 
+def checked_piece(storage: Storage, manifest: Manifest, hashes: HashList, index: int) -> bytes:
+    """A piece to give away; `FileError` when it is not any more what was described, or arrived."""
+    data = storage.read(index)
+    if not hashes.agrees(index, data):
+        raise FileError(f"{manifest.name} has changed on the disk since its checksums were taken")
+    return data
+
+
 class Exchange:
-    """A core; its links should be channels. `on_change` is called whenever it has got or given something."""
+    """A core; its links should be channels. `on_change` is called whenever it has got or given something.
+
+    `FileError` from the storage, or for content that has changed there, goes through to the caller."""
 
     def __init__(
         self,
@@ -76,6 +88,7 @@ class Exchange:
         self._peers: dict[PeerId, Peer] = {}
         self._banned: dict[PeerId, None] = {}
         self._finished: dict[PeerId, None] = {}
+        self._hash_fetch = HashFetch(manifest, PATIENCE)
         self._asked: dict[int, PeerId] = {}
         self._missing: list[int] = []
         self._places: dict[int, int] = {}
@@ -162,8 +175,6 @@ class Exchange:
                 continue
             for index in [i for i, since in peer.asked.items() if now - since > PATIENCE]:
                 self._unask(peer, index)
-            if peer.hashes_asked_at is not None and now - peer.hashes_asked_at > PATIENCE:
-                peer.hashes_asked_at = None
             is_full = peer.pieces is not None and peer.pieces.is_full
             if not (is_full and self.is_complete):  # then there is nothing left to say
                 self._tell(peer.contact, answer=not is_full)
@@ -177,6 +188,7 @@ class Exchange:
         for index in list(peer.asked):
             self._unask(peer, index)
         del self._peers[peer.contact.id]
+        self._hash_fetch.forget(peer.contact.id)
 
     # -- telling --
 
@@ -209,9 +221,9 @@ class Exchange:
             return
         now = self._context.now()
         if not self.hashes.is_complete:
-            if peer.hashes_asked_at is None:
-                peer.hashes_asked_at = now
-                self._context.send(peer.contact, Wanted(self.file, (), self.hashes.known))
+            first = self._hash_fetch.next_part(peer.contact.id, now)
+            if first is not None:
+                self._context.send(peer.contact, Wanted(self.file, (), first))
             return
         chosen: list[int] = []
         while len(peer.asked) < ASKED_AT_ONCE:
@@ -272,12 +284,15 @@ class Exchange:
         self._on_change()
 
     def _receive_hashes(self, peer: Peer, part: PieceHashes) -> None:
-        peer.hashes_asked_at = None
-        if not self.hashes.add(part.first, part.hashes):
+        outcome = self._hash_fetch.receive(peer.contact.id, part)
+        if outcome is Outcome.UNASKED:
+            self._drop("unasked_hashes")
+        elif outcome is Outcome.WRONG:
             self._drop("wrong_hashes")
             self._ban(peer)
-            return
-        for other in self._peers.values():
+        elif outcome is Outcome.COMPLETE:
+            self.hashes.replace(self._hash_fetch.hashes)
+        for other in list(self._peers.values()):
             self._ask(other)
 
     def _ban(self, peer: Peer) -> None:
@@ -294,7 +309,7 @@ class Exchange:
             return
         for index in wanted.pieces[:MOST_WANTED]:
             if 0 <= index < self.manifest.pieces and index in self.pieces:
-                data = self._storage.read(index)
+                data = checked_piece(self._storage, self.manifest, self.hashes, index)
                 self.given += len(data)
                 self._context.send(peer.contact, Piece(self.file, index, data))
             else:

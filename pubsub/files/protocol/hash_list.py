@@ -27,8 +27,11 @@ class HashList:
         return len(self._hashes) // HASH_BYTES
 
     def add(self, first: int, hashes: bytes) -> bool:
-        """Append a part; False, and empty again, when the whole does not agree with the manifest."""
-        if first != self.known or len(hashes) % HASH_BYTES or self.is_complete:
+        """Append a part, unless it is not the next one; False when it cannot be one, or when the whole does
+        not agree with the manifest: the list is empty again then."""
+        if len(hashes) % HASH_BYTES or len(hashes) > HASH_BYTES * self._manifest.pieces:
+            return False
+        if first != self.known or self.is_complete:
             return True
         self._hashes += hashes
         if self.known < self._manifest.pieces:
@@ -37,6 +40,11 @@ class HashList:
         if not self.is_complete:
             self._hashes.clear()
         return self.is_complete
+
+    def replace(self, hashes: bytes) -> None:
+        """All of them, in place of what was known; they must agree with the manifest."""
+        self._hashes.clear()
+        self.add(0, hashes)
 
     def part(self, first: int) -> bytes:
         """As many checksums as a message takes, from the piece `first` on."""

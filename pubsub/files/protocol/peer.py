@@ -9,7 +9,7 @@ from pubsub.files.protocol.piece_set import PieceSet
 class Peer:
     """What it has, what it was asked for, and when it was last heard."""
 
-    __slots__ = ("asked", "bad", "contact", "hashes_asked_at", "heard_at", "pieces")
+    __slots__ = ("asked", "bad", "contact", "heard_at", "pieces")
 
     def __init__(self, contact: Contact, now: float) -> None:
         self.contact = contact
@@ -18,6 +18,5 @@ class Peer:
         """None until it has told."""
         self.asked: dict[int, float] = {}
         """Pieces asked of it and not come yet, and since when."""
-        self.hashes_asked_at: float | None = None
         self.bad = 0
         """Pieces from it whose checksum was wrong."""

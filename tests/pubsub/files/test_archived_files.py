@@ -105,7 +105,6 @@ def test_the_fragments_of_a_file_put_it_together_again(tmp_path: Path) -> None:
     manifest, hashes = describe_file(source, piece_size=100_000)
     file = PieceFile(source, manifest)
     first, *rest = fragments_of(manifest, hashes, file, b"holder")
-    file.close()
     assert Manifest.from_data(first) == (manifest, b"holder")
     found = [fragment_in(data) for data in rest]
     assert [one.hashes for one in found if isinstance(one, PieceHashes)] == [hashes.packed()]

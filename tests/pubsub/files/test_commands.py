@@ -51,8 +51,7 @@ def test_progress_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "match.mp4").write_bytes(b"x" * 1000)
     manifest = Manifest("match.mp4", 1000, 100, bytes(32), bytes(32))
     transfer = Transfer(manifest, PieceFile(tmp_path / "match.mp4", manifest))
-    transfer.archived = 500
+    transfer.archived_pieces = 5
     assert "0.0% of 1,000 B" in receiving(transfer, 1e6)
     assert "50.0% of 1,000 B safe" in sending(transfer, 0.0)
     assert megabytes(123_456_789) == "123.5 MB"
-    transfer.file.close()

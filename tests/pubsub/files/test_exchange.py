@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.files.protocol import exchange as exchange_module
+from pubsub.files.protocol import hash_list as hash_list_module
 from pubsub.files.protocol.hash_list import HashList
 from pubsub.files.protocol.messages import Holds, Piece, PieceHashes, Wanted
 from pubsub.files.protocol.piece_set import PieceSet
@@ -121,6 +122,42 @@ def test_a_liar_is_found_out_and_not_listened_to_any_more() -> None:
         reasons |= swarm.dropped
     assert "wrong_hashes" in reasons
     assert "wrong_checksum" in reasons
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_checksums_that_nobody_asked_for_spoil_nothing(seed: int) -> None:
+    swarm = Swarm(seed, receivers=2)
+    lie = PieceHashes(swarm.manifest.id, 0, bytes(32))
+    for number in (1, 2):
+        swarm.exchanges[number].receive(numbered_contact(500), lie)
+    swarm.run_until_complete()
+    assert swarm.dropped["unasked_hashes"] >= 2
+    assert "wrong_hashes" not in swarm.dropped
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_wrong_part_of_the_checksums_bans_its_sender_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A holder that lies in the first part and would go on honestly."""
+    monkeypatch.setattr(hash_list_module, "HASHES_A_MESSAGE", 4)
+
+    class HalfLiar(Liar):
+        def receive(self, sender: Contact, message: object) -> None:
+            if isinstance(message, Wanted) and message.hashes_from:
+                part = self.swarm.hashes[message.hashes_from * 32 :][: 4 * 32]
+                hashes = PieceHashes(self.swarm.manifest.id, message.hashes_from, part)
+                self.context.send(sender, hashes)
+            elif isinstance(message, Wanted) and message.hashes_from == 0:
+                self.context.send(sender, PieceHashes(self.swarm.manifest.id, 0, bytes(4 * 32)))
+            else:
+                super().receive(sender, message)
+
+    swarm = Swarm(seed, receivers=1)
+    liar = HalfLiar(swarm, 500)
+    swarm.exchanges[1].meet(liar.contact)
+    swarm.run_until_complete()
+    assert swarm.contacts[0].id not in swarm.exchanges[1]._banned
 
 
 def test_an_exchange_that_believes_every_piece_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

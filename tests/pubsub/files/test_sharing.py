@@ -178,15 +178,13 @@ def test_what_a_disk_changed_is_noticed_at_the_end(tmp_path: Path) -> None:
     file.write(3, b"x")
     assert not file.has_digest()
     assert list(file.scan(hashes).missing()) == [3]
-    file.close()
 
 
 def test_an_arrived_file_replaces_no_other_one(tmp_path: Path) -> None:
     (tmp_path / "match.mp4").write_text("mine")
     manifest = Manifest("match.mp4", 0, 100, bytes(32), bytes(32))
     arrivals = Arrivals(tmp_path)
-    file, hashes = arrivals.open(manifest)
-    file.close()
+    _, hashes = arrivals.open(manifest)
     path = arrivals.finish(manifest, hashes)
     assert path.name.startswith("match-")
     assert (tmp_path / "match.mp4").read_text() == "mine"
@@ -219,15 +217,13 @@ def test_unfinished_files_are_found_again_and_rubbish_is_left_alone(tmp_path: Pa
     source = make_file(tmp_path, 1000)
     manifest, hashes = describe_file(source, piece_size=100)
     arrivals = Arrivals(tmp_path / "in")
-    file, _ = arrivals.open(manifest)
+    arrivals.open(manifest)
     arrivals.keep(manifest, hashes)
-    file.close()
     (tmp_path / "in" / ".partial" / "rubbish.manifest").write_bytes(b"\xff")
     again = Arrivals(tmp_path / "in")
     assert again.unfinished() == [manifest]
-    file, known = again.open(manifest)
+    _, known = again.open(manifest)
     assert known.is_complete
-    file.close()
 
 
 @pytest.mark.parametrize(
