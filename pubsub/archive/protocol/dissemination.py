@@ -124,8 +124,8 @@ class Dissemination:
         self.told_done = done
         """Other replicas have been told all that lies up to this number."""
         self.session: Session | None = None
-        self.told_gaps = 0
-        """The present session was told of what retention removed up to this number."""
+        self.dropping = 0
+        """Removals of events that it had not had, and cannot have been told of as they are being written."""
         self.progress = Frontier()
         """What the application got done with since other replicas were told."""
 

@@ -7,6 +7,7 @@ it is matched for it. `pubsub.archive.protocol.notifier` sends the events.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import msgpack
@@ -16,6 +17,7 @@ from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.dissemination import Dissemination, Session
 from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.gaps import gaps_of_lost, gaps_of_unread
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import (
@@ -34,7 +36,6 @@ from pubsub.archive.store.changes import (
     Change,
     Deregister,
     Drop,
-    Gap,
     Note,
     PutProfile,
 )
@@ -135,8 +136,11 @@ class Entities:
             self._world.count_drop("no_entity_name")
             return
         if entity is None:
-            if len(self.all) >= MOST_ENTITIES:
-                self._refuse(sender, register, "this archive takes no more durable subscribers")
+            why = "this archive takes no more durable subscribers"
+            if len(self.all) < MOST_ENTITIES:
+                why = self._replay_refusal(sender, register)
+            if why:
+                self._refuse(sender, register, why)
             else:
                 self._register(sender, register, interest)
             return
@@ -155,6 +159,12 @@ class Entities:
         """Whether a session belongs to another node, which has been heard of lately."""
         silent = self._world.context.now() - session.heard_at
         return session.contact.id != sender.id and silent < self._world.config.patience
+
+    def _replay_refusal(self, sender: Contact, register: Register) -> str:
+        """Why a new name may not begin where it asks to; empty when it may."""
+        begin = self._beginning(register, self._inventory.highest)
+        age = self._world.clock() - self._time_of_beginning(register, begin)
+        return self._world.replay.refusal(register.entity, sender.id, age)
 
     def _register(self, sender: Contact, register: Register, interest: Interest) -> None:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""
@@ -331,14 +341,25 @@ class Entities:
 
     def give_up(self, spans: Sequence[Span]) -> None:
         """Events with these numbers are lost: whoever may have waited for them is told of the gap."""
-        topic = self._world.topic
-        gaps = tuple(
-            Gap(entity.name, span, span.last - span.first + 1)
-            for entity in self.all.values()
-            for span in spans
-            if span.last > entity.done
-        )
-        self._world.commit([Drop(topic, tuple(spans), gaps)], self.notify)
+        gaps = gaps_of_lost(self.all.values(), spans)
+        self._drop(Drop(self._world.topic, tuple(spans), gaps), self.notify)
+
+    def forget_old(self, drop: Drop, then: Callable[[], None]) -> None:
+        """Remove events that retention has chosen, and tell those too who have not read so far."""
+        unread = gaps_of_unread(self.all.values(), drop.spans)
+        self._drop(replace(drop, gaps=(*drop.gaps, *unread)), then)
+
+    def _drop(self, drop: Drop, then: Callable[[], None]) -> None:
+        waiting = [self.all[gap.entity] for gap in drop.gaps if gap.entity in self.all]
+        for entity in waiting:
+            entity.dropping += 1
+
+        def dropped() -> None:
+            for entity in waiting:
+                entity.dropping -= 1
+            then()
+
+        self._world.commit([drop], dropped)
 
     # Notifying.
 

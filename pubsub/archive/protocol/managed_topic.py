@@ -90,13 +90,13 @@ class ManagedTopic:
         self._settle()
 
     def forget_old(self, retention: Retention) -> None:
-        """Remove what the retention allows to. Nothing that a registered entity waits for, unless it says so;
-        nor while somebody still reads what was archived before it was registered."""
+        """Remove what the retention allows to. Nothing that a registered entity waits for, nor while somebody
+        still reads what was archived before it was registered; unless it says so, and then they are told."""
         if not (self.entities.all_matched or retention.drop_unseen):
             return
         drop = plan_drop(self.world.store, self.topic, retention, self.world.clock())
         if drop is not None:
-            self.world.commit([drop], lambda: self.inventory.forget(drop.spans))
+            self.entities.forget_old(drop, lambda: self.inventory.forget(drop.spans))
 
     def farewell(self) -> None:
         """Send publishers and subscribers to another archive; nothing is acknowledged any more."""

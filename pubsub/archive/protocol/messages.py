@@ -158,6 +158,8 @@ class Invoice:
     missing: Spans
     done: int
     """The application is done with everything up to this number."""
+    gaps: Spans
+    """Those that the last response told of: the archive need not tell them again."""
     leaving: bool
     """The session ends with this."""
 

@@ -14,7 +14,13 @@ from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.dissemination import Dissemination, Session
 from pubsub.archive.protocol.inventory import Inventory
-from pubsub.archive.protocol.messages import REGISTER_AGAIN, AckResponse, Invoice, Notice
+from pubsub.archive.protocol.messages import (
+    REGISTER_AGAIN,
+    AckResponse,
+    Invoice,
+    Notice,
+    Spans,
+)
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
 from pubsub.archive.store.sequence_ranges import SequenceRanges
@@ -142,7 +148,7 @@ class Notifier:
         done = entity.finish(invoice.done if session.ordered else session.sync)
         if done:
             self._on_change(entity)
-        self._tell_gaps(entity)
+        self._heard_of_gaps(entity, invoice)
         if invoice.leaving:
             entity.session = None
         if advanced or done:
@@ -181,11 +187,18 @@ class Notifier:
 
         self._world.commit(changes, safe)
 
-    def _tell_gaps(self, entity: Dissemination) -> None:
-        """The entity has answered a response that told it of its gaps."""
-        if entity.told_gaps:
-            told, entity.told_gaps = entity.told_gaps, 0
-            self._world.commit([GapsTold(self._world.topic, entity.name, told)], lambda: None)
+    def _heard_of_gaps(self, entity: Dissemination, invoice: Invoice) -> None:
+        """Forget the gaps of an entity once it has heard of all that there are."""
+        if not invoice.gaps or entity.dropping:
+            return
+        gaps = self._gaps(entity)
+        if gaps and all(gap in invoice.gaps for gap in gaps):
+            told = GapsTold(self._world.topic, entity.name, max(last for _, last in gaps))
+            self._world.commit([told], lambda: None)
+
+    def _gaps(self, entity: Dissemination) -> Spans:
+        known = self._world.store.entity(self._world.topic, entity.name)
+        return () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
 
     def respond(self, entity: Dissemination) -> None:
         """Tell a subscriber where it stands."""
@@ -193,9 +206,6 @@ class Notifier:
         if session is None:
             return
         world = self._world
-        known = world.store.entity(world.topic, entity.name)
-        gaps = () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
-        entity.told_gaps = gaps[-1][1] if gaps else 0
         is_quiet = world.context.now() - session.notified_at >= QUIET * world.config.grace
         response = AckResponse(
             world.topic,
@@ -206,7 +216,7 @@ class Notifier:
             entity.told_sync,
             session.previous,
             session.missing(session.previous if is_quiet else session.acknowledged_to),
-            gaps,
+            self._gaps(entity),
             entity.began,
             "",
         )

@@ -28,6 +28,7 @@ from pubsub.archive.protocol.messages import (
     Invoice,
     Notice,
     Register,
+    Spans,
 )
 from pubsub.archive.protocol.spans import spans_of
 from pubsub.archive.store.sequence_ranges import SequenceRanges
@@ -111,7 +112,10 @@ class Subscriber:
         self._session = b""
         self._leaving = False
         self._answered_at = 0.0
-        self._told_gaps = 0
+        self._told_gaps: dict[bytes, SequenceRanges] = {}
+        """By replica, whose numbers they are: gaps that the application was told of."""
+        self._heard_gaps: Spans = ()
+        """Those in the archive's last response."""
         self._unsent_done = 0
         self._wanted: dict[int, None] = {}
         """Numbers to be asked for, unless they come by themselves within a moment."""
@@ -151,6 +155,7 @@ class Subscriber:
         self.is_registered = False
         self._session = self._context.random.randbytes(SESSION_BYTES)
         self.sync = 0
+        self._heard_gaps = ()
         self._wanted.clear()
         self._forget_numbers()
         self._register()
@@ -226,10 +231,7 @@ class Subscriber:
             self.replica = response.replica
             self._begin_there_elsewhere(response.began)
             self._on_registered("")
-        for first, last in response.gaps:
-            if last > self._told_gaps:
-                self._told_gaps = last
-                self._on_gap(first, last)
+        self._hear_of_gaps(response)
         if response.sync > self.sync:
             self.sync = response.sync
             self._synced()
@@ -237,6 +239,14 @@ class Subscriber:
         if response.missing:
             above = [(max(first, self.sync + 1), last) for first, last in response.missing]
             self._ask_for(SequenceRanges(above))
+
+    def _hear_of_gaps(self, response: AckResponse) -> None:
+        self._heard_gaps = response.gaps
+        for first, last in response.gaps:
+            told = self._told_gaps.setdefault(response.replica, SequenceRanges())
+            if SequenceRanges([(first, last)]).without(told):
+                told.add(first, last)
+                self._on_gap(first, last)
 
     def _begin_there_elsewhere(self, began: float) -> None:
         """The archive may fail before it has told a replica of the registration. That replica's "now" and its
@@ -311,6 +321,7 @@ class Subscriber:
                 spans_of(self._received()),
                 () if self._asking is not None else spans_of(sorted(self._wanted)),
                 self._done_to(),
+                self._heard_gaps,
                 leaving,
             ),
         )
