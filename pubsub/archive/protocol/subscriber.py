@@ -11,6 +11,7 @@ an event.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -69,7 +70,7 @@ class Subscribing:
     value: float = 0.0
 
 
-class Subscriber:
+class Subscriber(ABC):
     """A core; made as one of its two kinds. `use` gives it an archive, at first and after `on_silent`."""
 
     ordered: bool
@@ -328,39 +329,39 @@ class Subscriber:
 
     # What the kinds of delivery do.
 
+    @abstractmethod
     def done_with_next(self) -> None:
         """The application is done with the oldest event that it was given and was not done with."""
-        raise NotImplementedError
 
     @property
     def is_settled(self) -> bool:
         """Whether the archive can know all that the application is done with."""
         return True
 
+    @abstractmethod
     def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
         """What the application will be done with when it is done with the oldest event in its hands."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _forget_numbers(self) -> None:
         """The numbers of another archive, or of an earlier session, mean nothing any more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _has(self, sequence: int) -> bool:
         """Whether nothing more is needed of this number, above the sync point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _numbered(self, numbered: Numbered) -> None:
         """An event, or the number of one, has come for the first time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _received(self) -> list[int]:
         """The numbers above the sync point to be acknowledged, in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _synced(self) -> None:
         """The archive has advanced the sync point."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _done_to(self) -> int:
         """The application is done with everything up to this number."""
-        raise NotImplementedError
