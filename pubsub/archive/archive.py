@@ -42,6 +42,7 @@ from pubsub.archive.protocol.messages import (
     StoredEvents,
 )
 from pubsub.archive.protocol.world import ArchiveWorld
+from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import (
     ForgetTopic,
     GroupCommit,
@@ -77,12 +78,14 @@ class Archive:
         node: Node | None = None,
         retention: Retention | None = None,
         accept: Sequence[str] = (),
+        replay: ReplayPolicy | None = None,
         config: DurableConfig | None = None,
         **settings: Any,
     ) -> None:
         """`store`: a URL (`sqlite:///file`, `file:///directory`, `postgresql://...`) or an open store.
         `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`.
-        `accept`: patterns of the topics that other archives may hand to this one."""
+        `accept`: patterns of the topics that other archives may hand to this one. `replay`: how far back new
+        durable names may begin; by default as far as they ask to."""
         if isinstance(topics, str):
             raise DurableUsageError(f"topics is a list of topics: write [{topics!r}]")
         if node is not None and settings:
@@ -95,6 +98,7 @@ class Archive:
         self.node = node or Node(**settings)
         self._retention = retention or Retention()
         self._acceptance = Acceptance(accept)
+        self._replay = replay or ReplayPolicy()
         self._config = config or DurableConfig()
         self._store: Store | None = None
         self._failure: asyncio.Future[StoreError] | None = None
@@ -204,6 +208,7 @@ class Archive:
             self._config,
             self._runtime.metrics,
             is_signed_by_publisher if self.node.config.signatures else None,
+            self._replay,
         )
         others = dict.fromkeys((*known, *await self._others(name)))
         ready = self._ready[name] = asyncio.Event()

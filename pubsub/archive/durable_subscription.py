@@ -114,6 +114,7 @@ class DurableSubscription:
         self._arrival: asyncio.Future[None] | None = None
         self._registered: asyncio.Future[str] | None = None
         self._moved = asyncio.Event()
+        self._refused = ""
         self._ended = False
 
     # Opening and closing.
@@ -237,6 +238,9 @@ class DurableSubscription:
     def _answered(self, refused: str) -> None:
         if self._registered is not None and not self._registered.done():
             self._registered.set_result(refused)
+        elif refused:
+            self._refused = refused
+            self._wake()
 
     def _gap(self, first: int, last: int) -> None:
         self.gaps.append((first, last))
@@ -288,6 +292,10 @@ class DurableSubscription:
                 self._done()
             if self._ended:
                 raise StopAsyncIteration
+            if self._refused:
+                raise ArchiveError(
+                    f"another archive did not register {self.name!r}: {self._refused}"
+                )
             self._running()
             if self._arrival is not None:
                 raise DurableUsageError("another task is waiting for this subscription's events")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from overlay.context import Context
 from overlay.metrics import Metrics
@@ -11,6 +11,7 @@ from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import publisher_of
+from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store
 from pubsub.event import EventBody, Gossip
@@ -39,6 +40,8 @@ class ArchiveWorld:
     metrics: Metrics
     verify: Callable[[Gossip, EventBody], bool] | None = None
     """Whether an event is its publisher's own; None where the network does not sign."""
+    replay: ReplayPolicy = field(default_factory=ReplayPolicy)
+    """How far back new durable names may begin."""
 
     def is_genuine(self, stream: bytes, encoded: bytes) -> bool:
         """Whether an event was signed by the publisher of its stream, where the network signs; counted
