@@ -22,6 +22,7 @@ from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Delivery, Gap, Participant, Semantics
+from pubsub.topic_broadcast.held_messages import NAME_BYTES
 from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received
 from pubsub.topic_broadcast.topic_log import TopicLog
 from pubsub.topic_membership.config import MembershipConfig
@@ -168,8 +169,8 @@ class StrongTopic:
         `stay_away_when_full` after somebody stopped to answer. Returns when the message is on its way, and
         on the disk if there is a log, however long that fails; `settled` tells when everybody has it.
         """
-        self._check_payload(payload, semantics)
         only, named = self._audience(to)
+        self._check_payload(payload, semantics, len(named))
         await self._wait_for_room(semantics)
         self._published += 1
         if self._published % PUBLISHED_A_TURN == 0:
@@ -218,7 +219,7 @@ class StrongTopic:
         if self.is_closed:
             raise ClosedError(f"this participant has left {self.topic}: join it again")
 
-    def _check_payload(self, payload: bytes, semantics: str) -> None:
+    def _check_payload(self, payload: bytes, semantics: str, named: int = 0) -> None:
         self._check_open()
         if semantics not in ("reliable", "stubborn", "best-effort"):
             raise UsageError(
@@ -226,7 +227,7 @@ class StrongTopic:
             )
         if not isinstance(payload, bytes):
             raise UsageError(f"a payload is bytes, not {type(payload).__name__}")
-        most = self._runtime.channels.config.max_message - HEADERS
+        most = self._runtime.channels.config.max_message - HEADERS - NAME_BYTES * named
         if semantics == "best-effort":
             most = self._runtime.endpoint.max_body - len(self.topic.encode()) - ASIDE_HEADERS
         if len(payload) > most:

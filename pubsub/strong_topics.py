@@ -250,7 +250,11 @@ class _TopicContext:
         return self.runtime.call_later(delay, action)
 
     def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
-        return self.runtime.send(to, message, outcome)
+        try:
+            return self.runtime.send(to, message, outcome)
+        except UsageError:  # it exceeds a limit of the channel or the wire
+            self.runtime.count_dropped("too_large")
+            return False
 
     def send_datagram(self, to: Contact, message: object) -> None:
         self.runtime.send_datagram(to, message)

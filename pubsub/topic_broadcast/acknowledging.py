@@ -6,7 +6,7 @@ the disk fails, nothing is stated; it is tried again, and what is due is said wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
@@ -14,9 +14,13 @@ from pubsub.topic_broadcast.messages import Item, Received, StatementOnWire
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import LogError, SourceNumbers
 from pubsub.topic_membership.messages import Entry
+from pubsub.topic_membership.parts import numbers_size, parts, pieces
 
 MOST_SOURCES = 64
 """Sources that one gossip speaks of."""
+
+STATEMENT_BYTES = 64
+"""Of a statement without its numbers, at most."""
 
 
 class Acknowledging:
@@ -183,13 +187,30 @@ class Acknowledging:
         asks: bool = False,
         again: bool = False,
     ) -> None:
+        """In as many messages as it takes; statements and garbage say the same in any pieces."""
         state = self._state
-        message = Received(
-            state.topic,
-            statements,
-            state.garbage_wire(garbage),
-            state.membership.digest,
-            asks,
-            again,
-        )
-        state.context.send(contact, message)
+        told = list(parts(_in_pieces(statements), _statement_size))
+        gone = list(parts(pieces(state.garbage_wire(garbage)), numbers_size))
+        count = max(1, len(told), len(gone))
+        for place in range(count):
+            is_last = place == count - 1
+            message = Received(
+                state.topic,
+                tuple(told[place]) if place < len(told) else (),
+                tuple(one for (one,) in gone[place]) if place < len(gone) else (),
+                state.membership.digest,
+                asks and is_last,
+                again and is_last,
+            )
+            state.context.send(contact, message)
+
+
+def _in_pieces(statements: tuple[StatementOnWire, ...]) -> Iterator[StatementOnWire]:
+    for owner, boot, version, digest, numbers in statements:
+        for part in list(parts(pieces(numbers), numbers_size)) or [[]]:
+            some = tuple(one for (one,) in part)
+            yield owner, boot, version, digest, some
+
+
+def _statement_size(statement: StatementOnWire) -> int:
+    return STATEMENT_BYTES + numbers_size(statement[4])

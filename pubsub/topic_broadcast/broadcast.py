@@ -377,15 +377,16 @@ class TopicBroadcast:
 
     # What the membership tells and asks.
 
-    def joined(self, me: Entry) -> None:
+    def joined(self, me: Entry, has: NumbersOnWire) -> None:
         state = self._state
         row = state.acknowledged.begin(me, state.context.now())
-        for source, mark, ranges in me.before:
+        row.add(has, state.context.now())
+        for source, mark, ranges in has:
             state.taken_of(source).update(mark, ranges)
         row.digest = self.membership.digest
         state.log.began(me.boot, me.life)
         self._acknowledging.know(me)
-        self._acknowledging.changed(source for source, _, _ in me.before)
+        self._acknowledging.changed(source for source, _, _ in has)
         self._acknowledging.sync()
         self._met.clear()
         self._application.joined()
@@ -441,3 +442,12 @@ class TopicBroadcast:
         if row is not None:
             return row.wire()
         return tuple((source, *numbers.wire()) for source, numbers in self._state.taken.items())
+
+    def still_needed(self, numbers: NumbersOnWire) -> NumbersOnWire:
+        """Without what is garbage here: if others hold that still, they will be told."""
+        known = self._state.garbage
+        needed = (
+            (source, Numbers(mark, ranges).without(known.get(source, Numbers())))
+            for source, mark, ranges in numbers
+        )
+        return tuple((source, *Numbers(0, ranges).wire()) for source, ranges in needed if ranges)

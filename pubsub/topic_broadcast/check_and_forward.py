@@ -8,7 +8,7 @@ channel reports it lost or the receiver begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from overlay.contact import Contact, PeerId
@@ -16,9 +16,13 @@ from pubsub.topic_broadcast.first_participant import is_first, publisher_reaches
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.messages import Cast, Item
 from pubsub.topic_broadcast.state import BroadcastState
+from pubsub.topic_membership.parts import parts
 
 BATCH_BYTES = 32 * 1024
 """Messages that are forwarded together."""
+
+FEW_RANGES = 16
+"""Of garbage that travel with a message: whatever is told beside it, the largest payload must fit."""
 
 WAITS_LONG = 5
 """Patiences: what a participant still lacks so long after it has spoken, though its publisher cannot send
@@ -58,7 +62,7 @@ class CheckAndForward:
         for peer, messages in waiting.items():
             entry = state.membership.participants.get(peer)
             if entry is not None and state.membership.can_talk_to(peer):
-                self._send_batch(entry.contact, messages)
+                self._send_batches(entry.contact, messages)
 
     # Held messages.
 
@@ -68,20 +72,7 @@ class CheckAndForward:
             return
         for contact in self._state.others():
             if contact.id in self.spoken:
-                self._bring_what_it_lacks(contact)
-
-    def _bring_what_it_lacks(self, contact: Contact) -> None:
-        batch: list[Held] = []
-        size = 0
-        for held in self._lacked_by(contact.id):
-            batch.append(held)
-            size += held.size
-            if size >= BATCH_BYTES:
-                if not self._send_batch(contact, batch):
-                    return
-                batch, size = [], 0
-        if batch:
-            self._send_batch(contact, batch)
+                self._send_batches(contact, self._lacked_by(contact.id))
 
     def _lacked_by(self, peer: PeerId) -> Iterator[Held]:
         """The held messages that a peer lacks and that this participant is to send it."""
@@ -131,17 +122,33 @@ class CheckAndForward:
             self._unstable_since = now
         return now - self._unstable_since > 2 * state.config.patience
 
+    def _send_batches(self, contact: Contact, messages: Iterable[Held]) -> None:
+        """Send messages until the channel is full; one that is too large for it keeps no other back."""
+
+        def size(held: Held) -> int:
+            return held.size if held.item.is_for(contact.id) else held.stub_size
+
+        for batch in parts(messages, size, BATCH_BYTES):
+            is_large = size(batch[0]) > BATCH_BYTES
+            if not self._send_batch(contact, batch) and not is_large:
+                return
+
     def _send_batch(self, contact: Contact, messages: list[Held]) -> bool:
         items = tuple(
             held.item if held.item.is_for(contact.id) else held.item.stub() for held in messages
         )
+        if not self._send(contact, self._cast(items), tuple(messages)):
+            return False
         self._state.counts["forwarded"] += len(items)
-        return self._send(contact, self._cast(items), tuple(messages))
+        return True
 
     def _cast(self, items: tuple[Item, ...]) -> Cast:
         state = self._state
         sources = dict.fromkeys(item.source for item in items)
-        garbage = state.garbage_wire(sources)
+        garbage = tuple(
+            (source, mark, ranges[:FEW_RANGES])
+            for source, mark, ranges in state.garbage_wire(sources)
+        )
         return Cast(state.topic, items, garbage, state.membership.digest)
 
     def _send(self, contact: Contact, cast: Cast, messages: tuple[Held, ...]) -> bool:

@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from overlay.contact import PeerId
+from overlay.contact import ID_BYTES, PeerId
 from pubsub.topic_broadcast.messages import Item
 
 OVERHEAD = 256
-"""Bytes that a held message is charged beyond its payload."""
+"""Bytes that a held message is charged beyond its payload and those whom it names."""
+
+NAME_BYTES = ID_BYTES + 2
 
 
 @dataclass(slots=True)
@@ -25,7 +27,12 @@ class Held:
 
     @property
     def size(self) -> int:
-        return OVERHEAD + len(self.item.payload or b"")
+        return self.stub_size + len(self.item.payload or b"")
+
+    @property
+    def stub_size(self) -> int:
+        """What it takes to tell those to whom it is not addressed."""
+        return OVERHEAD + NAME_BYTES * len(self.item.named)
 
 
 class HeldMessages:

@@ -14,19 +14,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.knowledge import TopicKnowledge
-from pubsub.topic_membership.messages import (
-    LARGEST,
-    Entry,
-    Knowledge,
-    NumbersOnWire,
-    Row,
-    Subscribe,
-)
+from pubsub.topic_membership.messages import LARGEST, Entry, Knowledge, NumbersOnWire, Subscribe
 from pubsub.topic_membership.news import Item, Kind
+from pubsub.topic_membership.own_row import OwnRow
 from pubsub.topic_membership.roster import as_bytes
 from pubsub.topic_membership.spreading import Spreading
 from pubsub.topic_membership.stable_views import StableView, TopicView
@@ -39,8 +32,9 @@ FARTHEST_BOOT = LARGEST >> 1
 class MembershipListener(ViewListener, Protocol):
     """What the protocol above is told, and asked."""
 
-    def joined(self, me: Entry) -> None:
-        """This participant's subscription, first or anew, has been announced, as `me` says."""
+    def joined(self, me: Entry, has: NumbersOnWire) -> None:
+        """This participant's subscription, first or anew, has been announced, as `me` says; it has, or does
+        not get, these messages."""
 
     def changed(self, before: Entry | None, now: Entry) -> None:
         """Another participant joined, changed, began anew or left."""
@@ -56,6 +50,9 @@ class MembershipListener(ViewListener, Protocol):
 
     def acknowledged_here(self) -> NumbersOnWire:
         """The messages that this participant has."""
+
+    def still_needed(self, numbers: NumbersOnWire) -> NumbersOnWire:
+        """Those of some messages that somebody may still hold."""
 
 
 class TopicMembership:
@@ -83,12 +80,10 @@ class TopicMembership:
         self._listener = listener
         self._knowledge = TopicKnowledge(config.most_participants)
         self._spreading = Spreading(topic, context, config, self._knowledge, self._open_peers)
-        self._suspected: dict[PeerId, None] = {}
-        self._unheard: dict[PeerId, None] = {}
-        """Those whom this participant has not heard since it began: their channels are not open yet."""
         self._views = ViewWatch(context, config, self._knowledge, self._spreading, listener)
-        self._renewing: Timer | None = None
-        self._version = 0
+        self._row = OwnRow(context, config, self._knowledge, self._spreading, self._row_is_due)
+        self._sponsored: dict[PeerId, tuple[int, NumbersOnWire]] = {}
+        """Those announced here of whom nothing was heard yet, their boots, and what they do not get."""
         self._left = False
 
     # What can be asked.
@@ -119,9 +114,7 @@ class TopicMembership:
 
     def can_talk_to(self, peer: PeerId) -> bool:
         """Whether a participant's own channel is not known to be closed."""
-        return (
-            peer in self.participants and peer not in self._suspected and peer not in self._unheard
-        )
+        return peer in self.participants and not self._row.is_closed(peer)
 
     def is_open(self, one: PeerId, other: PeerId) -> bool:
         """Whether two participants, others or not, have an open channel, as far as is known here."""
@@ -176,8 +169,7 @@ class TopicMembership:
         self.is_joined = False
         self._spreading.stop()
         self._views.stop()
-        if self._renewing is not None:
-            self._renewing.cancel()
+        self._row.stop()
         for entry in list(self.participants.values()):
             if entry.id != self.me:
                 self._context.unwatch(entry.contact)
@@ -193,20 +185,20 @@ class TopicMembership:
     # What the failure detector says of channels.
 
     def closed(self, peer: PeerId) -> None:
-        if peer in self.participants and peer not in self._suspected and self.is_joined:
-            self._suspected[peer] = None
+        if peer in self.participants and peer not in self._row.suspected and self.is_joined:
+            self._row.suspected[peer] = None
             self._listener.parted(peer)
-            self._renew_row_soon()
+            self._row.renew_soon()
 
     def opened(self, peer: PeerId) -> None:
-        was_closed = peer in self._suspected or peer in self._unheard
-        self._suspected.pop(peer, None)
-        self._unheard.pop(peer, None)
+        was_closed = self._row.is_closed(peer)
+        self._row.suspected.pop(peer, None)
+        self._row.unheard.pop(peer, None)
         entry = self.participants.get(peer)
         if was_closed and entry is not None and self.is_joined:
             self._spreading.tell(entry.contact, asks=True)
             self._listener.met(entry.contact)
-            self._renew_row_soon()
+            self._row.renew_soon()
 
     # Messages.
 
@@ -217,22 +209,26 @@ class TopicMembership:
             return
         known = self._knowledge.roster.get(newcomer.id)
         if known is None or known.boot < request.boot:
-            before = self._listener.acknowledged_by(newcomer.id)
-            if before is None:
-                before = self._listener.acknowledged_here()
+            has = self._listener.acknowledged_by(newcomer.id)
+            if has is None:
+                has = self._listener.acknowledged_here()
+            before = self._listener.still_needed(has)
             entry = Entry(newcomer, request.boot, False, 0, request.life, request.filter, before)
             self._take_entry(entry, None)
+            self._sponsored[newcomer.id] = (request.boot, has)
             self._tell_all(besides=newcomer.id)
             self._views.look_again()
-        self._spreading.tell_everything(newcomer)
+        boot, answer = self._sponsored.get(newcomer.id, (None, ()))
+        self._spreading.tell_everything(newcomer, has=answer if boot == request.boot else None)
 
     def receive_knowledge(self, sender: Contact, message: Knowledge) -> None:
         """Take what is newer than what is known here, and answer where it is asked for and needed."""
         if self._left:
             return
-        now_joined = self._take_entries(sender, message.entries)
+        now_joined = self._take_entries(sender, message)
         if not self.is_joined:
             return
+        self._sponsored.pop(sender.id, None)
         for row in message.rows:
             if row.owner != self.me and self._knowledge.merge_row(row):
                 self._spreading.changed(Item(Kind.ROW, row.owner), sender.id)
@@ -254,26 +250,28 @@ class TopicMembership:
 
     def heard(self, peer: PeerId) -> None:
         """A participant has sent something: to one that has just begun, its channel is open now."""
-        if self._unheard.pop(peer, self) is None and peer not in self._suspected:
+        if self._row.unheard.pop(peer, self) is None and peer not in self._row.suspected:
             entry = self.participants.get(peer)
             if entry is not None and self.is_joined:
                 self._listener.met(entry.contact)
-                self._renew_row_soon()
+                self._row.renew_soon()
 
-    def _take_entries(self, sender: Contact, entries: tuple[Entry, ...]) -> bool:
+    def _take_entries(self, sender: Contact, message: Knowledge) -> bool:
         """Take others' entries, then look at what is said of this one; True when it was just announced."""
-        said = next((entry for entry in entries if entry.id == self.me), None)
-        if not self.is_joined and (said is None or said.boot != self.boot or said.left):
+        has = message.has
+        said = next((entry for entry in message.entries if entry.id == self.me), None)
+        announced = said is not None and said.boot == self.boot and not said.left
+        if not self.is_joined and (not announced or has is None):
             if said is not None and said.boot < FARTHEST_BOOT:
                 self.boot = max(self.boot, said.boot)
             return False
-        for entry in entries:
+        for entry in message.entries:
             if entry.id != self.me:
                 self._take_entry(entry, sender.id)
         if said is not None and self.is_joined:
             self._correct(sender, said)
-        elif said is not None:
-            self._begin(said)
+        elif said is not None and has is not None:
+            self._begin(said, has)
             return True
         return False
 
@@ -290,38 +288,30 @@ class TopicMembership:
 
     def _announce_myself(self) -> None:
         self.boot += 1
-        self._begin(
-            Entry(
-                self._context.contact,
-                self.boot,
-                False,
-                0,
-                self.life,
-                self.filter,
-                self._listener.acknowledged_here(),
-            )
-        )
+        has = self._listener.acknowledged_here()
+        before = self._listener.still_needed(has)
+        contact = self._context.contact
+        self._begin(Entry(contact, self.boot, False, 0, self.life, self.filter, before), has)
 
-    def _begin(self, mine: Entry) -> None:
+    def _begin(self, mine: Entry, has: NumbersOnWire) -> None:
         first = not self.is_joined
         self.is_joined = True
         self._knowledge.merge_entry(mine, self._context.now())
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._version = 0
-        self._renew_row()
+        self._row.begin(self.boot)
         if first:
             self._spreading.start()
-        self._listener.joined(mine)
+        self._listener.joined(mine, has)
         self._views.look_again()
 
     def _greet_all(self) -> None:
         """Ask everybody to answer, who know each other already: tell them of this participant alone."""
         others = [entry.contact for peer, entry in self.participants.items() if peer != self.me]
         for contact in others:
-            self._unheard.setdefault(contact.id)
+            self._row.unheard.setdefault(contact.id)
             self._spreading.news.told(contact.id)
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._renew_row(anyway=True)
+        self._row.renew(self.boot, anyway=True)
         for contact in others:
             self._spreading.tell(contact, asks=True)
         self._views.look_again()
@@ -340,57 +330,40 @@ class TopicMembership:
         began = not entry.left and (before is None or before.boot != entry.boot)
         moved = before is None or before.contact != entry.contact
         said_by_others = entry.left and before is not None and learned_from not in (None, entry.id)
-        if said_by_others and entry.id not in self._suspected:
+        if said_by_others and entry.id not in self._row.suspected:
             self._spreading.tell(entry.contact)  # it may not have left, and announce itself anew
         if entry.left or moved:
-            self._suspected.pop(entry.id, None)  # the failure detector begins anew, too
+            self._row.suspected.pop(entry.id, None)  # the failure detector begins anew, too
         if entry.left or began:
-            self._unheard.pop(entry.id, None)
+            self._row.unheard.pop(entry.id, None)
         if entry.left:
+            self._sponsored.pop(entry.id, None)
             self._spreading.news.forget(entry.id)
         if moved and not entry.left:
             self._context.watch(entry.contact)
         if entry.left and self.is_joined:
-            self._renew_row(anyway=True)  # so that no fingerprint from before it came is seen again
+            self._row.renew(
+                self.boot, anyway=True
+            )  # so that no fingerprint from before it came is seen again
         self._listener.changed(before, entry)
         if began and self.is_joined:
-            self._renew_row()
+            self._row.renew(self.boot)
             if learned_from is not None and learned_from != entry.id:
                 self._spreading.news.told(entry.id)  # its sponsor tells it everything
             if self.can_talk_to(entry.id):
                 self._listener.met(entry.contact)
 
-    def _renew_row_soon(self) -> None:
-        """Channels close and open several at a time: state them together."""
-        if self._renewing is None:
-            wait = self._config.rumour_interval / 2
-            self._renewing = self._context.call_later(wait, self._renew_row_now)
-
-    def _renew_row_now(self) -> None:
-        self._renewing = None
+    def _row_is_due(self) -> None:
         self._forget_those_who_left()
         if self.is_joined:
-            self._renew_row()
+            self._row.renew(self.boot)
             self._views.look_again()
-
-    def _renew_row(self, anyway: bool = False) -> None:
-        """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""
-        closed = tuple(
-            sorted(p for p in {**self._suspected, **self._unheard} if p in self.participants)
-        )
-        known = self._knowledge.matrix.rows.get(self.me)
-        unchanged = known is not None and known.boot == self.boot and known.closed == closed
-        if unchanged and not anyway:
-            return
-        self._version += 1
-        self._knowledge.merge_row(Row(self.me, self.boot, self._version, closed))
-        self._spreading.changed(Item(Kind.ROW, self.me))
 
     def _open_peers(self) -> list[Contact]:
         return [
             entry.contact
             for peer, entry in self.participants.items()
-            if peer != self.me and peer not in self._suspected
+            if peer != self.me and peer not in self._row.suspected
         ]
 
     def _tell_all(self, besides: PeerId | None = None) -> None:

@@ -50,7 +50,8 @@ class Entry:
     """Which of its numberings its messages belong to: another one after a restart without a log."""
     filter: str
     before: NumbersOnWire
-    """The messages that it does not get because it has them, or subscribed after them."""
+    """The messages that it does not get because it has them, or subscribed after them, and that somebody may
+    still hold."""
 
     def __post_init__(self) -> None:
         _check_person(self.boot, self.life, self.filter)
@@ -110,6 +111,12 @@ class Knowledge:
     fingerprint: bytes
     asks: bool
     """The receiver is asked to answer if its own knowledge has another fingerprint."""
+    has: NumbersOnWire | None = None
+    """For one that its sponsor has just announced: all messages that it does not get."""
+
+    def __post_init__(self) -> None:
+        if self.has is not None:
+            check_numbers(self.has)
 
 
 def check_counts(*counts: int) -> None:

@@ -15,10 +15,17 @@ from overlay.context import Timer
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.knowledge import TopicKnowledge
-from pubsub.topic_membership.messages import Knowledge
+from pubsub.topic_membership.messages import Knowledge, NumbersOnWire
 from pubsub.topic_membership.news import Item, Kind, News
+from pubsub.topic_membership.parts import numbers_size, parts
 
 OpenPeers = Callable[[], list[Contact]]
+
+ITEM_BYTES = 96
+"""Of an entry without its filter and numbers, of a status, or of a row, at most."""
+
+ID_BYTES = 24
+"""Of one closed channel in a row."""
 
 
 class Spreading:
@@ -68,8 +75,11 @@ class Spreading:
         if untold or always:
             self._send(peer, untold, asks)
 
-    def tell_everything(self, peer: Contact, *, asks: bool = False) -> None:
-        self._send(peer, self._knowledge.items(), asks)
+    def tell_everything(
+        self, peer: Contact, *, asks: bool = False, has: NumbersOnWire | None = None
+    ) -> None:
+        """`has` is what a newcomer does not get; it begins with whatever part comes first."""
+        self._send(peer, self._knowledge.items(), asks, has)
 
     def tell_of(self, peer: Contact, participant: PeerId) -> None:
         """Tell a peer of one participant, whether or not it was told before, and all else that is new."""
@@ -89,22 +99,49 @@ class Spreading:
         """Whether no rumours can be on their way any more."""
         return self._context.now() - self._changed_at >= 2 * self._config.gossip_interval
 
-    def _send(self, peer: Contact, items: Sequence[Item], asks: bool) -> None:
+    def _send(
+        self,
+        peer: Contact,
+        items: Sequence[Item],
+        asks: bool,
+        has: NumbersOnWire | None = None,
+    ) -> None:
+        about_peer = [] if has is None else [Item(Kind.ENTRY, peer.id)]
+        whole = list(parts(items, self._size)) or [[]]
+        for place, part in enumerate(whole):
+            is_last = place == len(whole) - 1
+            told = list(dict.fromkeys([*about_peer, *part]))
+            message = self._knowledge_of(told, asks and is_last, has)
+            if not self._context.send(peer, message, partial(self._outcome, peer.id)):
+                return
+        if items:
+            self.news.told(peer.id)
+
+    def _knowledge_of(
+        self, items: Sequence[Item], asks: bool, has: NumbersOnWire | None
+    ) -> Knowledge:
         knowledge = self._knowledge
         chosen: dict[Kind, list[PeerId]] = {kind: [] for kind in Kind}
         for kind, of in items:
             chosen[kind].append(of)
-        entries = (knowledge.roster.get(peer_id) for peer_id in chosen[Kind.ENTRY])
-        message = Knowledge(
+        entries = map(knowledge.roster.get, chosen[Kind.ENTRY])
+        return Knowledge(
             self._topic,
             tuple(entry for entry in entries if entry is not None),
             tuple(r for r in map(knowledge.matrix.rows.get, chosen[Kind.ROW]) if r is not None),
             tuple(s for s in map(knowledge.statuses.get, chosen[Kind.STATUS]) if s is not None),
             knowledge.fingerprint,
             asks,
+            has,
         )
-        if self._context.send(peer, message, partial(self._outcome, peer.id)) and items:
-            self.news.told(peer.id)
+
+    def _size(self, item: Item) -> int:
+        """About how many bytes an item takes."""
+        entry = self._knowledge.roster.get(item.of) if item.kind is Kind.ENTRY else None
+        if entry is not None:
+            return ITEM_BYTES + len(entry.filter.encode()) + numbers_size(entry.before)
+        row = self._knowledge.matrix.rows.get(item.of) if item.kind is Kind.ROW else None
+        return ITEM_BYTES + ID_BYTES * len(row.closed) if row is not None else ITEM_BYTES
 
     def _outcome(self, peer: PeerId, arrived: bool) -> None:
         if not arrived:

@@ -165,7 +165,7 @@ class Actor:
 
     def joined(self) -> None:
         entry = self.core.membership.participants[self.core.membership.me]
-        self._note("joined", (entry.boot, entry.before))
+        self._note("joined", (entry.boot, self.core.acknowledged_here()))
 
     def deliver(self, item: Item) -> None:
         self.delivered.append(item)

@@ -1,0 +1,71 @@
+"""A participant's own channels, and its row of the matrix, which states them to all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from overlay.contact import PeerId
+from overlay.context import Timer
+from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topic_membership.context import TopicContext
+from pubsub.topic_membership.knowledge import TopicKnowledge
+from pubsub.topic_membership.messages import Row
+from pubsub.topic_membership.news import Item, Kind
+from pubsub.topic_membership.spreading import Spreading
+
+
+class OwnRow:
+    """What one participant says of its channels; `on_due` is called when it is time to say it anew."""
+
+    def __init__(
+        self,
+        context: TopicContext,
+        config: MembershipConfig,
+        knowledge: TopicKnowledge,
+        spreading: Spreading,
+        on_due: Callable[[], None],
+    ) -> None:
+        self.suspected: dict[PeerId, None] = {}
+        self.unheard: dict[PeerId, None] = {}
+        """Those whom this participant has not heard since it began: their channels are not open yet."""
+        self._me: PeerId = context.contact.id
+        self._context = context
+        self._config = config
+        self._knowledge = knowledge
+        self._spreading = spreading
+        self._on_due = on_due
+        self._timer: Timer | None = None
+        self._version = 0
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def is_closed(self, peer: PeerId) -> bool:
+        return peer in self.suspected or peer in self.unheard
+
+    def begin(self, boot: int) -> None:
+        """The first row of a boot."""
+        self._version = 0
+        self.renew(boot)
+
+    def renew_soon(self) -> None:
+        """Channels close and open several at a time: state them together."""
+        if self._timer is None:
+            self._timer = self._context.call_later(self._config.rumour_interval / 2, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._on_due()
+
+    def renew(self, boot: int, *, anyway: bool = False) -> None:
+        """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""
+        joined = self._knowledge.roster.joined
+        closed = tuple(sorted(p for p in {**self.suspected, **self.unheard} if p in joined))
+        known = self._knowledge.matrix.rows.get(self._me)
+        unchanged = known is not None and known.boot == boot and known.closed == closed
+        if unchanged and not anyway:
+            return
+        self._version += 1
+        self._knowledge.merge_row(Row(self._me, boot, self._version, closed))
+        self._spreading.changed(Item(Kind.ROW, self._me))
