@@ -9,6 +9,7 @@ from typing import Any
 
 from overlay.virtual import Network
 from pubsub.cli.options import add_command as add
+from pubsub.cli.runner import call
 from pubsub.config import Mode
 from pubsub.node import Node
 from pubsub.subscription import Subscription
@@ -48,7 +49,7 @@ def add_command(commands: Any) -> None:
         default="structured",
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same run")
-    parser.set_defaults(action=run_demo)
+    parser.set_defaults(action=lambda arguments: call(lambda: run_demo(arguments)))
 
 
 def run_demo(arguments: argparse.Namespace) -> int:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from overlay.seal import new_key
 from pubsub.cli.options import add_command as add
+from pubsub.cli.runner import call
 
 
 def add_command(commands: Any) -> None:
     parser = add(commands, "key", "network keys", "camcast key new > network.key")
     inner = parser.add_subparsers(dest="key_command", metavar="COMMAND", required=True)
     new = add(inner, "new", "print a new network key", "camcast key new > network.key")
-    new.set_defaults(action=print_new_key)
+    new.set_defaults(action=lambda arguments: call(print_new_key))
 
 
-def print_new_key(arguments: argparse.Namespace) -> int:
+def print_new_key() -> int:
     print(new_key().hex())
     return 0

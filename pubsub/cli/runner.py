@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from overlay import loops
@@ -16,14 +17,25 @@ INTERRUPTED = 130
 
 
 def run(main: Coroutine[Any, Any, int]) -> int:
-    """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network.
-
-    Who reads the output may stop reading: that ends the command too, and is no error.
-    """
+    """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network."""
     try:
-        return loops.run(_stoppable(main))
+        return call(lambda: loops.run(_stoppable(main)))
     except (KeyboardInterrupt, asyncio.CancelledError):
         return INTERRUPTED
+
+
+def call(main: Callable[[], int]) -> int:
+    """The function's exit code; it may print whatever it likes.
+
+    What the output's encoding lacks is escaped. Who reads the output may stop reading: that ends the command,
+    and is no error.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
         # What is still in the buffer would be written when the interpreter ends, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

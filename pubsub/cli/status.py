@@ -12,6 +12,7 @@ from overlay.contact import Address
 from overlay.errors import NetworkError
 from pubsub.cli.options import add_command as add
 from pubsub.cli.output import visible
+from pubsub.cli.runner import call
 
 
 def add_command(commands: Any) -> None:
@@ -23,7 +24,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("address", metavar="HOST:PORT", help="what the node was given as --metrics")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object")
-    parser.set_defaults(action=show_status)
+    parser.set_defaults(action=lambda arguments: call(lambda: show_status(arguments)))
 
 
 def show_status(arguments: argparse.Namespace) -> int:
@@ -33,7 +34,7 @@ def show_status(arguments: argparse.Namespace) -> int:
         text = _plain(status)
     except (AttributeError, KeyError, TypeError, ValueError):
         raise NetworkError(f"what answers at {address} is no node: it has no status") from None
-    print(json.dumps(status) if arguments.json else text, flush=True)
+    print(json.dumps(status) if arguments.json else text)
     return 0
 
 
