@@ -4,19 +4,37 @@ An event travels and is stored as `pubsub.archive.protocol.archived_event` says.
 topic that the archive manages, which may be a super-topic of the event's own. A *stream* is a publisher's
 id (20 bytes) and a number of one of its lives (8 bytes); *catenation* numbers count a stream's events in
 one managed topic.
+
+Messages check themselves, so that no number arrives that a store could not keep.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
-from overlay.wire import message
+from overlay.wire import WireError, message
+from pubsub.archive.protocol.world import LARGEST_NUMBER
 
 Spans = tuple[tuple[int, int], ...]
 """Numbers as first and last, both included."""
 
 Marks = tuple[tuple[bytes, int], ...]
 """Catenation numbers by stream (see `pubsub.archive.protocol.frontier`)."""
+
+
+def _check(numbers: Iterable[int]) -> None:
+    if not all(0 <= number < LARGEST_NUMBER for number in numbers):
+        raise WireError("number_out_of_range")
+
+
+def _check_spans(*spans: Spans) -> None:
+    _check(number for span in chain(*spans) for number in span)
+
+
+def _check_marks(*marks: Marks) -> None:
+    _check(mark for _, mark in chain(*marks))
 
 
 REGISTER_AGAIN = "register again"
@@ -71,6 +89,9 @@ class Companion:
     """The catenation number of the first event here; the others follow."""
     events: tuple[bytes, ...]
 
+    def __post_init__(self) -> None:
+        _check((self.base, self.first))
+
 
 @message(0x73)
 @dataclass(frozen=True, slots=True)
@@ -108,6 +129,9 @@ class Register:
     leave: bool
     """Forget the entity instead: nothing is kept for it any more."""
 
+    def __post_init__(self) -> None:
+        _check_marks(self.position)
+
 
 @message(0x75)
 @dataclass(frozen=True, slots=True)
@@ -131,6 +155,10 @@ class AckResponse:
     refused: str
     """Why there is no registration; empty otherwise. See the words above."""
 
+    def __post_init__(self) -> None:
+        _check((self.epoch, self.sync, self.highest))
+        _check_spans(self.missing, self.gaps)
+
 
 @message(0x76)
 @dataclass(frozen=True, slots=True)
@@ -144,6 +172,9 @@ class Notice:
     items: tuple[tuple[int, int, int, int, bytes, bool], ...]
     """Sequence number; that of the previous event for this entity; place of its stream above; catenation
     number; the event, or its id alone; whether the subscriber may have been given it in an earlier life."""
+
+    def __post_init__(self) -> None:
+        _check(chain.from_iterable((item[0], item[1], item[3]) for item in self.items))
 
 
 @message(0x77)
@@ -163,6 +194,10 @@ class Invoice:
     leaving: bool
     """The session ends with this."""
 
+    def __post_init__(self) -> None:
+        _check((self.done,))
+        _check_spans(self.received, self.missing, self.gaps)
+
 
 @message(0x78)
 @dataclass(frozen=True, slots=True)
@@ -177,6 +212,10 @@ class StoredEvents:
     """Asked for to repair damage: the sequence numbers are the receiver's own."""
     lacking: Spans
     """Numbers that were asked for to repair damage and lead to no event here."""
+
+    def __post_init__(self) -> None:
+        _check(chain.from_iterable((row[1], row[2], row[5]) for row in self.events))
+        _check_spans(self.lacking)
 
 
 @message(0x79)
@@ -196,6 +235,10 @@ class ReplicaInvoice:
     """Send what is missing."""
     repair: Spans
     """Its own sequence numbers of events that were damaged and are wanted again."""
+
+    def __post_init__(self) -> None:
+        _check_marks(self.have, self.stored)
+        _check_spans(self.repair)
 
 
 @message(0x7A)
@@ -236,3 +279,6 @@ class EntityUpdates:
     """Everything that the replica knows of these entities."""
     wanted: bool
     """Send me all of yours."""
+
+    def __post_init__(self) -> None:
+        _check_marks(*(update[3] for update in self.updates))

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable
 
 from pubsub.archive.protocol.archived_event import id_of
 from pubsub.archive.protocol.batches import batches
+from pubsub.archive.protocol.frontier import STREAM_BYTES
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.rows import Row, row_of
-from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
+from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, StoredEvent
 from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
 
@@ -96,8 +97,7 @@ class Repair:
         if peer.is_ready:
             denied = self._denied.setdefault(peer.id, SequenceRanges())
             for first, last in message.lacking:
-                if 0 < first <= last < LARGEST_NUMBER:
-                    denied.add(first, last)
+                denied.add(first, last)
 
     def _write(self, rows: Iterable[Row]) -> None:
         damaged = SequenceRanges(self._inventory.damaged())
@@ -115,7 +115,10 @@ class Repair:
                 )
             )
             for stream, _, catenation, time, event, number in rows
-            if number in damaged and is_line(id_of(event), number) and catenation > 0
+            if number in damaged
+            and is_line(id_of(event), number)
+            and len(stream) == STREAM_BYTES
+            and catenation > 0
         ]
         if repairs:
             repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")
@@ -150,7 +153,7 @@ class Repair:
         numbers: dict[bytes, int] = {}
         room = NUMBERS_AT_ONCE
         for first, last in spans[:MOST_SPANS]:
-            if not 0 < first <= last < LARGEST_NUMBER or not room:
+            if first > last or not room:
                 continue
             span = Span(first, min(last, first + room - 1))
             room -= span.last - span.first + 1

@@ -21,7 +21,8 @@ while the next is written."""
 class GroupCommit:
     """Writes to one store; used from one event loop. Use it as `async with`, or call `close`.
 
-    After a `StoreError` every waiting and every later call raises it: nothing of theirs may be acknowledged.
+    After a failure of the store every waiting and every later call raises a `StoreError`: nothing of theirs
+    may be acknowledged.
     """
 
     def __init__(self, store: Store, *, max_batch: int = MAX_BATCH) -> None:
@@ -80,7 +81,7 @@ class GroupCommit:
                 self._store.write(changes)
                 await asyncio.sleep(self._store.sync_seconds)
                 self._store.sync()
-        except StoreError as error:
+        except Exception as error:  # whatever it is, what the disk has is not known
             self._fail(error, taken)
             return
         self.syncs += 1
@@ -108,11 +109,15 @@ class GroupCommit:
         self._store.sync()
 
     def _fail(
-        self, error: StoreError, taken: list[tuple[Sequence[Change], asyncio.Future[None]]]
+        self, error: Exception, taken: list[tuple[Sequence[Change], asyncio.Future[None]]]
     ) -> None:
-        self._failure = error
+        failure = error
+        if not isinstance(failure, StoreError):
+            failure = StoreError(f"the store cannot be written: {error!r}")
+            failure.__cause__ = error
+        self._failure = failure
         for _, done in taken + self._waiting:
             if not done.done():
-                done.set_exception(error)
+                done.set_exception(failure)
                 done.exception()  # a caller that went away need not hear of it
         self._waiting = []

@@ -103,7 +103,7 @@ class ArchiveActor:
         stage = self.sim.stage
         stage.restart(self.contact)
         context = stage.context(self.contact)
-        self.store = AppendFileStore(self.disk, "/archive")
+        self.store = self.open_store()
         self.metrics = Metrics()
         world = ArchiveWorld(
             context,
@@ -131,6 +131,9 @@ class ArchiveActor:
         self.core.start(alone=not self.sim.archives)
         self._context = context
         self._meet()
+
+    def open_store(self) -> Any:
+        return AppendFileStore(self.disk, "/archive")
 
     def _meet(self) -> None:
         """What the directory is for: find the others now and then."""

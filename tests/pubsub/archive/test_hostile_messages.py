@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import random
 import typing
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from overlay import wire
 from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol import messages
+from pubsub.archive.store.sqlite import SqliteStore
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     TOPIC,
+    ArchiveActor,
     PublisherActor,
     Simulation,
     SubscriberActor,
@@ -39,7 +43,22 @@ def value(chance: random.Random, hint: Any) -> Any:
     if hint is bool:
         return chance.random() < 0.5
     if hint is int:
-        return chance.choice([0, 1, 2, 5, -1, -(2**40), 2**62, chance.randrange(100)])
+        return chance.choice(
+            [
+                0,
+                1,
+                2,
+                5,
+                -1,
+                -(2**63),
+                2**40,
+                2**53 - 1,
+                2**53,
+                2**63,
+                2**64 - 1,
+                chance.randrange(99),
+            ]
+        )
     if hint is float:
         return chance.choice([0.0, -1.0, 1e300, chance.random()])
     if hint is str:
@@ -53,14 +72,34 @@ def value(chance: random.Random, hint: Any) -> Any:
 
 
 def hostile(chance: random.Random) -> object:
-    kind = chance.choice(KINDS)
-    hints = typing.get_type_hints(kind)
-    fields = {f.name: value(chance, hints[f.name]) for f in dataclasses.fields(kind)}
-    return kind(**{**fields, "topic": TOPIC})
+    """A message that could have been decoded: those that say themselves that they are none are not."""
+    while True:
+        kind = chance.choice(KINDS)
+        hints = typing.get_type_hints(kind)
+        fields = {f.name: value(chance, hints[f.name]) for f in dataclasses.fields(kind)}
+        try:
+            made: object = kind(**{**fields, "topic": TOPIC})
+            return wire.decode(wire.encode(made))
+        except wire.WireError:
+            continue
 
 
+class SqliteArchive(ArchiveActor):
+    """An archive on a real file."""
+
+    directory: Path
+
+    def open_store(self) -> SqliteStore:
+        return SqliteStore(self.directory / f"{self.replica.hex()}.db")
+
+
+@pytest.mark.parametrize("kind", [ArchiveActor, SqliteArchive])
 @pytest.mark.parametrize("seed", range(2))
-def test_nothing_that_a_peer_sends_raises_or_stops_the_others(seed: int) -> None:
+def test_nothing_that_a_peer_sends_raises_or_stops_the_others(
+    seed: int, kind: type[ArchiveActor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteArchive, "directory", tmp_path, raising=False)
+    monkeypatch.setattr(Simulation, "make_archive_class", kind)
     sim = Simulation(seed, archives=2)
     sim.stage.run(6)
     reader = SubscriberActor(sim, 120, "exact", ordered=True, remembers=True)
@@ -69,12 +108,46 @@ def test_nothing_that_a_peer_sends_raises_or_stops_the_others(seed: int) -> None
     chance = random.Random(seed)
     stranger = sim.stage.context(numbered_contact(66))
     targets = [reader.contact, publisher.contact, *(one.contact for one in sim.archives)]
-    for number in range(400):
+    for number in range(1200):
         sim.stage.call_at(
-            7 + number * 0.01, lambda: stranger.send(chance.choice(targets), hostile(chance))
+            7 + number * 0.003, lambda: stranger.send(chance.choice(targets), hostile(chance))
         )
     for number in range(40):
         sim.stage.call_at(8 + number * 0.05, publisher.publish)
     sim.stage.run(60)
     assert len(sim.history.acknowledged) == 40
     assert not verdict(sim.history, "exact", ordered=True)
+
+
+@pytest.mark.parametrize("kind", [ArchiveActor, SqliteArchive])
+def test_a_question_for_every_number_there_is_is_answered(
+    kind: type[ArchiveActor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteArchive, "directory", tmp_path, raising=False)
+    monkeypatch.setattr(Simulation, "make_archive_class", kind)
+    sim = Simulation(1)
+    publisher = PublisherActor(sim, 110)
+    sim.publishers = [publisher]
+    sim.stage.run(6)
+    answers: list[object] = []
+    contact = numbered_contact(66)
+    stranger = sim.stage.context(contact)
+    sim.stage.attach(contact, lambda sender, message: answers.append(message))
+    to = sim.archives[0].contact
+    stranger.send(to, messages.ReplicaInfo(TOPIC, b"other", "alive", 0, b"", 0, False, -1))
+    sim.stage.run_for(1)
+    spans = ((0, 2**53 - 1), (5, 2), (1, 2**53 - 1))
+    stranger.send(to, messages.ReplicaInvoice(TOPIC, b"other", (), (), False, False, spans))
+    sim.stage.run_for(1)
+    publisher.publish()
+    sim.stage.run_for(2)
+    assert len(sim.history.acknowledged) == 1
+    assert any(isinstance(one, messages.StoredEvents) and one.lacking for one in answers)
+
+
+@pytest.mark.parametrize("number", [-1, 2**53, 2**63, 2**64 - 1])
+def test_a_number_that_no_store_could_keep_makes_no_message(number: int) -> None:
+    made = messages.ReplicaInvoice(TOPIC, b"other", (), (), False, False, ((1, 9),))
+    object.__setattr__(made, "repair", ((1, number),))
+    with pytest.raises(wire.WireError):
+        wire.decode(wire.encode(made))

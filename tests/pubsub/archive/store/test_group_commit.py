@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from overlay.errors import ClosedError
 from overlay.virtual import Network
 from overlay.virtual.disk import VirtualDisk
-from pubsub.archive.store import Append, GroupCommit, StoreError, open_store
+from pubsub.archive.store import Append, Change, GroupCommit, StoreError, open_store
 from pubsub.archive.store.append_files import AppendFileStore
 from tests.pubsub.archive.store.schedules import event
 
@@ -140,3 +141,23 @@ def test_on_a_real_disk_many_callers_share_few_syncs(tmp_path: Path) -> None:
     count, syncs = asyncio.run(main())
     assert count == 500
     assert syncs < 50
+
+
+class RaisingStore(AppendFileStore):
+    """Raises what no store should."""
+
+    def write(self, changes: Sequence[Change]) -> None:
+        raise OverflowError("too large to convert")
+
+
+def test_whatever_a_store_raises_is_a_failure_that_everybody_hears_of() -> None:
+    async def main() -> None:
+        async with GroupCommit(RaisingStore(VirtualDisk(), "/archive")) as writer:
+            both = [writer.submit([Append(event(number))]) for number in (1, 2)]
+            for one in both:
+                with pytest.raises(StoreError, match="too large"):
+                    await one
+            with pytest.raises(StoreError, match="too large"):
+                writer.submit([Append(event(3))])
+
+    Network(seed=1).run(main())
