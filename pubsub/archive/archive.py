@@ -27,7 +27,8 @@ from pubsub.archive.commits import Commits
 from pubsub.archive.departures import WITHIN, Departures
 from pubsub.archive.directory_names import archives_of
 from pubsub.archive.errors import ArchiveError, DurableUsageError
-from pubsub.archive.hand_over_messages import REFUSED, HandedOver
+from pubsub.archive.hand_over_desk import HandOverDesk, operator_ids
+from pubsub.archive.hand_over_messages import REFUSED, HandedOver, HandOver
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.finder import MOST_ASKED
 from pubsub.archive.protocol.managed_topic import ManagedTopic
@@ -43,6 +44,7 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.replay_policy import ReplayPolicy
+from pubsub.archive.status import describe
 from pubsub.archive.store import (
     ForgetTopic,
     GroupCommit,
@@ -79,13 +81,15 @@ class Archive:
         retention: Retention | None = None,
         accept: Sequence[str] = (),
         replay: ReplayPolicy | None = None,
+        operators: Sequence[str] = (),
         config: DurableConfig | None = None,
         **settings: Any,
     ) -> None:
         """`store`: a URL (`sqlite:///file`, `file:///directory`, `postgresql://...`) or an open store.
         `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`.
         `accept`: patterns of the topics that other archives may hand to this one. `replay`: how far back new
-        durable names may begin; by default as far as they ask to."""
+        durable names may begin; by default as far as they ask to. `operators`: ids of nodes that may have it
+        hand topics over, besides those of this machine."""
         if isinstance(topics, str):
             raise DurableUsageError(f"topics is a list of topics: write [{topics!r}]")
         if node is not None and settings:
@@ -99,6 +103,7 @@ class Archive:
         self._retention = retention or Retention()
         self._acceptance = Acceptance(accept)
         self._replay = replay or ReplayPolicy()
+        self._operators = operator_ids(operators)
         self._config = config or DurableConfig()
         self._store: Store | None = None
         self._failure: asyncio.Future[StoreError] | None = None
@@ -123,6 +128,7 @@ class Archive:
             self._failure = asyncio.get_running_loop().create_future()
             self._commits = Commits(self._writer, self._config.patience, self._fail)
             self._departures = Departures(self._runtime, self._directory)
+            self._desk = HandOverDesk(self._runtime, self._operators, self.hand_over)
             self._serve()
             self.node.archive = self
             for name in (*self._names, *self._kept_topics()):
@@ -151,6 +157,8 @@ class Archive:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._store is not None:
+            await self._desk.close()
         for name, topic in self.topics.items():
             topic.farewell()
             topic.close()
@@ -158,7 +166,7 @@ class Archive:
         if self._store is not None:
             self.node.archive = None
             self._commits.close()
-            for kind in (*self._handlers(), ReplicaInfo, HandedOver):
+            for kind in (*self._handlers(), ReplicaInfo, HandedOver, HandOver):
                 self._runtime.off(kind)
             await self._writer.close()
             if isinstance(self._store_given, str):
@@ -276,27 +284,7 @@ class Archive:
     def status(self) -> dict[str, Any]:
         """By topic: events, bytes, durable subscribers and how far they are."""
         assert self._store is not None
-        store = self._store
-        return {
-            name: {
-                "events": store.count(name),
-                "bytes": store.size(name),
-                "first": store.first_sequence(name),
-                "last": store.last_sequence(name),
-                "load": topic.load,
-                "ready": topic.replication.is_ready,
-                "replicas": [str(peer.contact) for peer in topic.replication.table.live()],
-                "subscribers": {
-                    entity.name: {
-                        "sync": entity.sync,
-                        "done": entity.done,
-                        "here": entity.session is not None,
-                    }
-                    for entity in topic.entities.all.values()
-                },
-            }
-            for name, topic in self.topics.items()
-        }
+        return {name: describe(self._store, topic) for name, topic in self.topics.items()}
 
     # Messages and commits.
 
@@ -316,6 +304,7 @@ class Archive:
             self._runtime.on(kind, self._dispatch(handler))
         self._runtime.on(ReplicaInfo, self._receive_info)
         self._runtime.on(HandedOver, self._departures.receive)
+        self._runtime.on(HandOver, self._desk.receive)
 
     def _receive_info(self, sender: Contact, info: ReplicaInfo) -> None:
         if self._closed:

@@ -9,6 +9,7 @@ from pubsub.cli import (
     demo,
     distributor,
     group,
+    hand_over,
     key,
     node,
     publish,
@@ -24,6 +25,7 @@ def add_commands(commands: Any) -> None:
     for command in (
         node,
         archive,
+        hand_over,
         distributor,
         publish,
         subscribe,

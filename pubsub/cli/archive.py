@@ -7,7 +7,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from overlay.contact import Address
+from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
+from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import Retention
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
@@ -31,7 +33,25 @@ def add_command(commands: Any) -> None:
         nargs="+",
         many=True,
         default=[],
-        help="topics to manage, each with its subtopics; none: wait to be handed some",
+        help="topics to manage, each with its subtopics, besides those of the store",
+    )
+    add_option(
+        parser,
+        "--accept",
+        metavar="PATTERN",
+        nargs="+",
+        many=True,
+        default=[],
+        help="topics that other archives may hand to this one, such as '/soccer/**' (default: none)",
+    )
+    add_option(
+        parser,
+        "--operator",
+        metavar="PEER_ID",
+        nargs="+",
+        many=True,
+        default=[],
+        help="nodes that may have it hand topics over, besides those of this machine",
     )
     add_option(
         parser,
@@ -50,6 +70,17 @@ def add_command(commands: Any) -> None:
     )
     add_option(
         parser,
+        "--replay",
+        metavar="NAME[=SECONDS]",
+        nargs="+",
+        many=True,
+        default=[],
+        help="new durable names, such as 'audit-*', that may begin in the past, or so far back; no others "
+        "may then (default: all may)",
+    )
+    add_flag(parser, "--no-replay", help="no new durable name may begin in the past")
+    add_option(
+        parser,
         "--metrics",
         metavar="HOST:PORT",
         help="serve /metrics (Prometheus) and /status (JSON)",
@@ -63,11 +94,25 @@ async def keep(arguments: argparse.Namespace) -> int:
     retention = Retention(
         arguments.max_age, arguments.max_count, arguments.max_bytes, arguments.drop_unseen
     )
+    replay = _replay(arguments)
     metrics = Address.parse(arguments.metrics) if arguments.metrics else None
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
-        archive = Archive(arguments.topic, arguments.store, node=node, retention=retention)
+        archive = Archive(
+            arguments.topic,
+            arguments.store,
+            node=node,
+            retention=retention,
+            accept=arguments.accept,
+            replay=replay,
+            operators=arguments.operator,
+        )
         await stack.enter_async_context(archive)
+        if not archive.topics and not arguments.accept:
+            raise UsageError(
+                "the archive has nothing to manage: name a --topic, or with --accept which topics may be "
+                "handed to it, such as --accept '/**'"
+            )
         say(arguments, f"listening on {node.address}", listening=str(node.address))
         if metrics is not None:
             server = await stack.enter_async_context(StatusServer(node, metrics))
@@ -75,3 +120,11 @@ async def keep(arguments: argparse.Namespace) -> int:
             say(arguments, f"status on {url}", status=url)
         await archive.failed()
     return 1
+
+
+def _replay(arguments: argparse.Namespace) -> ReplayPolicy | None:
+    if arguments.no_replay and arguments.replay:
+        raise UsageError("--replay and --no-replay exclude each other: give one of them")
+    if arguments.no_replay or arguments.replay:
+        return ReplayPolicy.parse(arguments.replay)
+    return None
