@@ -1,14 +1,16 @@
-"""Options of commands that subscribe durably."""
+"""Options of commands that subscribe durably, and what they print."""
 
 from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from overlay.errors import UsageError
+from pubsub.archive.durable_event import DurableEvent
 from pubsub.archive.durable_subscription import Begin, DurableSubscription
 from pubsub.cli.file_options import add_option
+from pubsub.event import Event
 from pubsub.node import Node
 
 
@@ -47,6 +49,18 @@ def durable_subscription(node: Node, arguments: argparse.Namespace) -> DurableSu
         delivery=arguments.delivery,
         where=arguments.where,
     )
+
+
+def durable_fields(event: Event) -> dict[str, Any]:
+    """What a durable subscription says of an event besides the event itself."""
+    if not isinstance(event, DurableEvent):
+        return {}
+    return {
+        "archived": event.archived,
+        "catenation": event.catenation,
+        "redelivered": event.redelivered,
+        "missed": event.missed,
+    }
 
 
 def begin(text: str) -> Begin:

@@ -23,7 +23,8 @@ def plain(event: Event) -> str:
     return plain_line(event.topic, event.data)
 
 
-def as_json(event: Event) -> str:
+def as_json(event: Event, **more: Any) -> str:
+    """The event, and what else there is to say of it."""
     return json_line(
         {
             "topic": event.topic,
@@ -32,6 +33,7 @@ def as_json(event: Event) -> str:
             "sequence": event.sequence,
             "hops": event.hops,
             "id": event.id,
+            **more,
         }
     )
 

@@ -7,6 +7,7 @@ import json
 import sys
 from typing import Any
 
+from overlay.errors import UsageError
 from pubsub.archive.publishing import DEADLINE
 from pubsub.cli import standard_input
 from pubsub.cli.file_options import add_flag, add_option, with_file
@@ -53,6 +54,9 @@ def add_command(commands: Any) -> None:
 
 
 async def publish(arguments: argparse.Namespace) -> int:
+    useless = sorted(arguments.given & {"copies", "deadline"})
+    if useless and not arguments.durable:
+        raise UsageError(f"--{useless[0]} goes with --durable")
     if arguments.via == "distributors":
         return await publish_messages(arguments, _data)
     async with make_node(arguments) as node:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pubsub.cli.durable import add_durable_options, durable_subscription
+from pubsub.cli.durable import add_durable_options, durable_fields, durable_subscription
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
@@ -52,7 +52,8 @@ async def print_events(arguments: argparse.Namespace) -> int:
 async def _print(events: AsyncIterator[Event], arguments: argparse.Namespace) -> None:
     left = arguments.count
     async for event in events:
-        print(as_json(event) if arguments.json else plain(event), flush=True)
+        text = as_json(event, **durable_fields(event)) if arguments.json else plain(event)
+        print(text, flush=True)
         if left is not None:
             left -= 1
             if left <= 0:

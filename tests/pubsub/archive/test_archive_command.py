@@ -27,6 +27,16 @@ def test_the_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]
         (["archive", "--topic", "t", "--store", "memory:"], "begin with a slash"),
         (["subscribe", "/t", "--durable", "me", "--since", "yesterday"], "is neither now nor"),
         (["publish", "/t", "x", "--durable", "--deadline", "0.5"], "no archive of /t"),
+        (["publish", "/t", "x", "--copies", "1"], "--copies goes with --durable"),
+        (["publish", "/t", "x", "--deadline", "9"], "--deadline goes with --durable"),
+        (["subscribe", "/t", "--where", "x = 1"], "--where goes with --durable"),
+        (["subscribe", "/t", "--since", "now"], "--since goes with --durable"),
+        (["subscribe", "/t", "--delivery", "ordered"], "--delivery goes with --durable"),
+        (["archive", "--store", "memory:"], "nothing to manage"),
+        (["archive", "--store", "memory:", "--accept", "t"], "begin with a slash"),
+        (["archive", "--topic", "/t", "--operator", "me"], "40 hexadecimal digits"),
+        (["archive", "--topic", "/t", "--replay", "x=soon"], "NAME or NAME=SECONDS"),
+        (["archive", "--topic", "/t", "--replay", "x", "--no-replay"], "exclude each other"),
     ],
 )
 def test_what_goes_wrong_is_one_sentence_on_stderr(
@@ -71,3 +81,19 @@ def test_an_event_outlives_its_publisher_and_waits_for_its_subscriber(tmp_path: 
             event = json.loads(line(subscriber))
             assert subscriber.wait(60) == 0
         assert (event["id"], event["data"]) == (receipt["id"], "1-0")
+        assert event["catenation"] == 1
+        assert event["archived"] > 0
+        assert (event["redelivered"], event["missed"]) == (False, 0)
+
+
+def test_an_archive_takes_several_topics_and_says_who_may_replay(tmp_path: Path) -> None:
+    store = f"sqlite:////{tmp_path}/events.db"
+    words = ("--topic", "/a", "--topic", "/b", "/c", "--no-replay", "--store", store)
+    with camcast("archive", *words) as archive:
+        address = line(archive).removeprefix("listening on ")
+        for topic in ("/a", "/b", "/c"):
+            with camcast("publish", topic, "1", "--durable", "--bootstrap", address) as publisher:
+                assert line(publisher).endswith(f"safe as number 1 of {topic}")
+        asking = ("--durable", "me", "--since", "1", "--bootstrap", address)
+        with camcast("subscribe", "/a", *asking, "--count", "1") as subscriber:
+            assert line(subscriber) == "/a  1"  # a minute back is no replay
