@@ -12,7 +12,7 @@ from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, node_config
+from pubsub.cli.options import add_node_options, node_config, positive
 from pubsub.cli.output import say
 from pubsub.cli.runner import run
 from pubsub.distributors import ArchiveHistory, Distributor, DistributorConfig
@@ -59,7 +59,7 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
         parser,
         "--buffer",
         metavar="MIB",
-        type=int,
+        type=positive,
         default=64,
         help="memory for each service's messages",
     )
@@ -73,7 +73,7 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
         parser,
         "--archive-size",
         metavar="MIB",
-        type=int,
+        type=positive,
         default=1024,
         help="of each service there",
     )
@@ -84,7 +84,7 @@ async def serve(arguments: argparse.Namespace) -> int:
     buffer = arguments.buffer * 1024 * 1024
     async with AsyncExitStack() as stack:
         history = None
-        if arguments.archive:
+        if arguments.archive is not None:
             retention = Retention(max_bytes=arguments.archive_size * 1024 * 1024)
             history = ArchiveHistory(open_store(arguments.archive), retention)
             await stack.enter_async_context(history)

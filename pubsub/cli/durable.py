@@ -13,6 +13,9 @@ from pubsub.cli.file_options import add_option
 from pubsub.event import Event
 from pubsub.node import Node
 
+LONGEST_NUMBER = 18
+"""Digits of a sequence number, which has 64 bits."""
+
 
 def add_durable_options(parser: argparse.ArgumentParser) -> None:
     add_option(
@@ -51,6 +54,13 @@ def durable_subscription(node: Node, arguments: argparse.Namespace) -> DurableSu
     )
 
 
+def check_durable_options(arguments: argparse.Namespace) -> None:
+    """`UsageError` for an option that would do nothing because the subscription has no name."""
+    useless = sorted(arguments.given & {"since", "delivery", "where"})
+    if arguments.durable is None and useless:
+        raise UsageError(f"--{useless[0]} goes with --durable NAME")
+
+
 def durable_fields(event: Event) -> dict[str, Any]:
     """What a durable subscription says of an event besides the event itself."""
     if not isinstance(event, DurableEvent):
@@ -68,11 +78,13 @@ def begin(text: str) -> Begin:
     named: dict[str, Literal["now", "beginning"]] = {"now": "now", "beginning": "beginning"}
     if text in named:
         return named[text]
-    if text.isdigit():
+    if text.isascii() and text.isdecimal() and len(text) <= LONGEST_NUMBER:
         return int(text)
     try:
-        return datetime.fromisoformat(text)
-    except ValueError:
+        time = datetime.fromisoformat(text)
+        time.timestamp()  # the first and the last years have none
+        return time
+    except (ValueError, OverflowError):
         raise UsageError(
             f"--since {text!r} is neither now nor beginning, nor a sequence number, nor a time such as "
             "2026-01-31T12:00"

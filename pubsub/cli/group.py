@@ -48,10 +48,10 @@ def add_command(commands: Any) -> None:
 def read_members(path: str) -> list[str]:
     """The addresses in a file of processes, in the order of their ranks."""
     try:
-        members = tomllib.loads(Path(path).read_text()).get("members")
+        members = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("members")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
     if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
         raise UsageError(f'{path} must say members = ["host:port", ...], in the order of the ranks')

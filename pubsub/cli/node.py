@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 
 async def run_node(arguments: argparse.Namespace) -> int:
     patterns = [Pattern.of(topic) for topic in arguments.subscribe]
-    metrics = Address.parse(arguments.metrics) if arguments.metrics else None
+    metrics = Address.parse(arguments.metrics) if arguments.metrics is not None else None
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         say(arguments, f"listening on {node.address}", listening=str(node.address))

@@ -32,6 +32,13 @@ def add_command(commands: Any, name: str, about: str, example: str) -> argparse.
     return parser
 
 
+def positive(text: str) -> int:
+    """The type of an option that is a whole number of 1 or more."""
+    if not (text.isascii() and text.isdecimal() and 0 < len(text) <= 18 and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+    return int(text)
+
+
 def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = False) -> None:
     """What any command that runs a node takes; all of it may stand in the file of --config too.
 

@@ -12,7 +12,7 @@ from pubsub.archive.publishing import DEADLINE
 from pubsub.cli import standard_input
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.options import add_node_options, make_node, positive
 from pubsub.cli.runner import run
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node, Wait
@@ -36,7 +36,7 @@ def add_command(commands: Any) -> None:
     add_option(
         parser,
         "--copies",
-        type=int,
+        type=positive,
         default=1,
         metavar="K",
         help="durable: on K replicas (default: 1)",
@@ -99,6 +99,8 @@ def _data(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+    except RecursionError:
+        raise UsageError("the data cannot be published: it is nested too deeply") from None
 
 
 def _plain(receipt: Receipt) -> str:

@@ -8,9 +8,10 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+from pubsub.cli.durable import check_durable_options
 from pubsub.cli.file_options import add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.options import add_node_options, make_node, positive
 from pubsub.cli.progress_bar import ProgressBar, megabytes, receiving
 from pubsub.cli.runner import run
 from pubsub.files import FileSharing
@@ -25,7 +26,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("topic")
     parser.add_argument("directory")
-    add_option(parser, "--count", type=int, metavar="N", help="end after N files")
+    add_option(parser, "--count", type=positive, metavar="N", help="end after N files")
     add_option(
         parser,
         "--durable",
@@ -44,9 +45,10 @@ def add_command(commands: Any) -> None:
 
 
 async def receive(arguments: argparse.Namespace) -> int:
+    check_durable_options(arguments)
     left = arguments.count
     subscribing: dict[str, Any] = {}
-    if arguments.durable:
+    if arguments.durable is not None:
         subscribing = {"durable": arguments.durable, "since": arguments.since}
     async with make_node(arguments) as node, FileSharing(node) as files:
         bar = ProgressBar(files, receiving)
@@ -58,7 +60,7 @@ async def receive(arguments: argparse.Namespace) -> int:
                     bar.clear()
                     print(_line(files, path), flush=True)
                     left = None if left is None else left - 1
-                    if left is not None and left <= 0:
+                    if left == 0:
                         break
         finally:
             drawing.cancel()

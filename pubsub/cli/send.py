@@ -9,7 +9,7 @@ from typing import Any
 
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.options import add_node_options, make_node, positive
 from pubsub.cli.progress_bar import ProgressBar, megabytes, sending
 from pubsub.cli.runner import run
 from pubsub.files import FileSharing
@@ -27,7 +27,7 @@ def add_command(commands: Any) -> None:
     add_option(
         parser,
         "--receivers",
-        type=int,
+        type=positive,
         default=1,
         metavar="N",
         help="end when N have it (default: 1)",

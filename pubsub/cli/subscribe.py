@@ -6,10 +6,15 @@ import argparse
 from collections.abc import AsyncIterator
 from typing import Any
 
-from pubsub.cli.durable import add_durable_options, durable_fields, durable_subscription
+from pubsub.cli.durable import (
+    add_durable_options,
+    check_durable_options,
+    durable_fields,
+    durable_subscription,
+)
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
+from pubsub.cli.options import add_node_options, make_node, positive
 from pubsub.cli.output import as_json, plain
 from pubsub.cli.runner import run
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
@@ -29,7 +34,7 @@ def add_command(commands: Any) -> None:
     add_node_options(parser)
     add_flag(parser, "--json", help="print JSON lines")
     add_option(parser, "--order", choices=("none", "fifo"), default="none", help="by publisher")
-    add_option(parser, "--count", type=int, metavar="N", help="end after N events")
+    add_option(parser, "--count", type=positive, metavar="N", help="end after N events")
     add_durable_options(parser)
     add_distributor_options(parser)
     add_flag(parser, "--no-gap", help="via distributors: miss nothing")
@@ -39,8 +44,9 @@ def add_command(commands: Any) -> None:
 async def print_events(arguments: argparse.Namespace) -> int:
     if arguments.via == "distributors":
         return await print_messages(arguments)
+    check_durable_options(arguments)
     async with make_node(arguments) as node:
-        if arguments.durable:
+        if arguments.durable is not None:
             async with durable_subscription(node, arguments) as durable_events:
                 await _print(durable_events, arguments)
         else:
@@ -54,7 +60,6 @@ async def _print(events: AsyncIterator[Event], arguments: argparse.Namespace) ->
     async for event in events:
         text = as_json(event, **durable_fields(event)) if arguments.json else plain(event)
         print(text, flush=True)
-        if left is not None:
-            left -= 1
-            if left <= 0:
-                break
+        left = None if left is None else left - 1
+        if left == 0:
+            break

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,19 @@ import pytest
 from bench.cli import main
 from pubsub.config_file import config_from
 
-COMMANDS = ["node", "publish", "subscribe", "status", "demo", "key"]
+COMMANDS = [
+    "node",
+    "archive",
+    "distributor",
+    "publish",
+    "subscribe",
+    "send",
+    "receive",
+    "status",
+    "group",
+    "demo",
+    "key",
+]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "key new", "bench"])
@@ -31,6 +45,17 @@ def test_every_command_has_help_with_an_example(
         (["node", "--listen", "192.0.2.1:4000"], "camcast key new"),
         (["node", "--config", "/does/not/exist.toml"], "cannot be read"),
         (["node", "--key-file", "/does/not/exist"], "cannot be read"),
+        (["node", "--metrics", ""], "is no address"),
+        (["distributor", "--archive", ""], "is no store"),
+        (["publish", "/a", "[" * 5000], "nested too deeply"),
+        (["subscribe", "/a", "--durable", ""], "is no name"),
+        (["subscribe", "/a", "--durable", "n", "--since", "²"], "is neither now nor"),
+        (["subscribe", "/a", "--durable", "n", "--since", "9" * 20], "is neither now nor"),
+        (["subscribe", "/a", "--durable", "n", "--since", "0001-01-01"], "is neither now nor"),
+        (["subscribe", "/a", "--where", "x = 1"], "--where goes with --durable"),
+        (["receive", "/a", "downloads", "--since", "beginning"], "--since goes with --durable"),
+        (["group", "-f", os.devnull, "-n", "0"], "must say members"),
+        (["group", "-f", sys.executable, "-n", "0"], "is not TOML"),
         (["status", "127.0.0.1:9"], "no node answers"),
     ],
 )
@@ -42,6 +67,26 @@ def test_what_goes_wrong_is_one_sentence_on_stderr_and_a_non_zero_exit(
     assert words in captured.err
     assert len(captured.err.strip().splitlines()) == 1
     assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["subscribe", "/a", "--count", "0"],
+        ["receive", "/a", "downloads", "--count", "-1"],
+        ["send", "file", "/a", "--receivers", "x"],
+        ["publish", "/a", "1", "--copies", "²"],
+        ["distributor", "--buffer", "0"],
+        ["distributor", "--archive-size", "9" * 30],
+    ],
+)
+def test_a_number_that_counts_something_is_1_or_more(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(words)
+    assert leaving.value.code == 2
+    assert f"'{words[-1]}' is no whole number of 1 or more" in capsys.readouterr().err
 
 
 def test_a_topic_that_cannot_be_joined_in_time_is_one_sentence_on_stderr(
