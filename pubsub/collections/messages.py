@@ -69,6 +69,9 @@ class Offer:
     gift: Gift
     topic: str
     data: bytes
+    to: int
+    """The receiver's incarnation, as its giver knows it: what is meant for an earlier one does not count, for
+    the giver will hear that this one is gone."""
 
 
 @message(0x6D)

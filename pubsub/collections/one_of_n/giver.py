@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from overlay.contact import PeerId
@@ -103,7 +103,7 @@ class Giver:
         if gift in self._items:
             return
         self._places += 1
-        self._items[gift] = _Item(self._places, Offer(gift, topic, packed), data)
+        self._items[gift] = _Item(self._places, Offer(gift, topic, packed, 0), data)
         self._waiting.append((self._places, gift))
         self._give()
 
@@ -172,6 +172,7 @@ class Giver:
             if taker is not None:
                 self._waiting.remove((place, gift))
                 item.holder = taker
+                item.offer = replace(item.offer, to=self._present[taker])
                 self._in_hand[taker] = self._in_hand.get(taker, 0) + 1
                 self._takers[taker] = self._takers.pop(taker)
                 self._send(taker, item.offer)

@@ -100,7 +100,7 @@ class Sharing:
     def received(self, gift: Gift, topic: str, packed: bytes) -> None:
         """An element has come to a participant that takes: a spare copy."""
         if gift[:2] != self._mine and not self.hands.knows_taken(gift):
-            self.heirs.keep(Offer(gift, topic, packed))
+            self.heirs.keep(Offer(gift, topic, packed, 0))
 
     def taken(self, gift: Gift) -> None:
         """A broadcast tells that a gift was taken."""
@@ -131,7 +131,8 @@ class Sharing:
 
     def direct(self, sender: PeerId, message: Sent) -> None:
         if isinstance(message, Offer):
-            self.hands.offered(sender, message)
+            if message.to == self._mine[1]:
+                self.hands.offered(sender, message)
         elif isinstance(message, Answer):
             self._answered(sender, message)
         else:

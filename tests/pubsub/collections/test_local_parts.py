@@ -128,7 +128,7 @@ def test_either_matches_what_one_of_them_matches() -> None:
     [
         Addition("/t", 5, 3, b"\x01"),
         Announcement(b"view", 1, 2, 3, True, ((A, 1, 5), (B, 2, 6))),
-        Offer(GIFT, "/t", b"\x01"),
+        Offer(GIFT, "/t", b"\x01", 9),
         Answer(GIFT, True),
         Estate(b"view", 1, 0, 2, (GIFT,), ()),
         Taken((GIFT, GIFT)),
@@ -176,6 +176,8 @@ def test_what_strangers_send_into_a_topic_is_counted_and_dropped(seed: int) -> N
         hub = other._hub
         assert hub is not None
         me = bag._collections.node.id
+        assert bag._hub is not None
+        to = bag._hub.incarnation
         for payload in (
             b"",
             b"\xc1",
@@ -186,8 +188,8 @@ def test_what_strangers_send_into_a_topic_is_counted_and_dropped(seed: int) -> N
         ):
             await hub._strong.broadcast(payload)
         for message in (
-            Offer(GIFT, "/a", b"\xc1"),
-            Offer(GIFT, "/a", b"\x01"),
+            Offer(GIFT, "/a", b"\xc1", to),
+            Offer(GIFT, "/a", b"\x01", to),
             Answer(GIFT, False),
             Announcement(b"nowhere", 9, 9, 9, True, ((A, 1, 5),)),
             Estate(b"nowhere", 1, 0, 1, (GIFT,), (GIFT,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from unittest.mock import Mock
 
 import pytest
@@ -23,7 +23,7 @@ from tests.pubsub.collections.taking import TakingRun
 A, B, C, P = (numbered_contact(number).id for number in range(4))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(6), 73])
 def test_each_is_taken_once_while_takers_crash_and_come(seed: int) -> None:
     run = TakingRun(seed)
     run.check_all_taken()
@@ -115,18 +115,18 @@ def is_caught(check: Callable[[], None]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "seeds"),
     [
-        ForgetsTheFallen,
-        HandsOnTooEarly,
-        NeverForgivesAReturn,
-        LeavesNoHeirs,
-        InheritsWhatOthersHold,
-        HeirsAllInherit,
+        (ForgetsTheFallen, range(4)),
+        (HandsOnTooEarly, range(4)),
+        (NeverForgivesAReturn, range(4)),
+        (LeavesNoHeirs, range(4)),
+        (InheritsWhatOthersHold, (8,)),
+        (HeirsAllInherit, range(4)),
     ],
 )
-def test_broken_sharing_is_caught(broken: type[Sharing]) -> None:
-    runs = (TakingRun(seed, broken) for seed in range(4))
+def test_broken_sharing_is_caught(broken: type[Sharing], seeds: Iterable[int]) -> None:
+    runs = (TakingRun(seed, broken) for seed in seeds)
     assert any(is_caught(run.check_all_taken) or is_caught(run.check_taken_once) for run in runs)
 
 
@@ -248,6 +248,18 @@ def test_one_that_stopped_asking_keeps_what_it_has_in_hand_unless_it_starts_agai
     assert desk.receivers() == [A, B]
 
 
+def test_an_offer_to_an_earlier_incarnation_is_not_taken() -> None:
+    desk = Desk()
+    desk.giver.takers_are([Taker(P)], {P: 1})
+    desk.add()
+    desk.giver.takers_are([Taker(P)], {P: 2})
+    taker = Whole()
+    taker.sharing.participants_are({A: 1, P: 2}, [], True)
+    for _, offer in desk.sent:
+        taker.sharing.direct(A, offer)
+        assert len(taker.sharing.hands) == offer.to - 1
+
+
 def test_a_giver_is_full_until_one_is_taken_and_drops_nothing() -> None:
     desk = Desk(most_waiting=3, in_hand=1)
     desk.takers(Taker(A))
@@ -346,7 +358,7 @@ class Bench:
 
 def test_an_element_offered_again_is_answered_again_and_not_worked_on_again() -> None:
     bench = Bench()
-    offer = Offer(gift(1), "/t", b"")
+    offer = Offer(gift(1), "/t", b"", 1)
     bench.hands.offered(P, offer)
     bench.hands.offered(A, offer)
     assert bench.worked == [gift(1)]
@@ -363,7 +375,7 @@ def test_an_element_offered_again_is_answered_again_and_not_worked_on_again() ->
 
 def test_all_are_told_what_was_taken_when_its_giver_cannot_be() -> None:
     bench = Bench()
-    bench.hands.offered(P, Offer(gift(1), "/t", b""))
+    bench.hands.offered(P, Offer(gift(1), "/t", b"", 1))
     bench.hands.done(gift(1))
     bench.hands.undelivered(P, bench.answers[0])
     assert bench.told == [gift(1)]
@@ -372,7 +384,7 @@ def test_all_are_told_what_was_taken_when_its_giver_cannot_be() -> None:
 def test_what_is_given_back_to_one_who_is_gone_is_for_heirs() -> None:
     bench = Bench()
     for number in (1, 2):
-        bench.hands.offered(P, Offer(gift(number), "/t", b""))
+        bench.hands.offered(P, Offer(gift(number), "/t", b"", 1))
     bench.hands.give_back(gift(1))
     bench.hands.undelivered(P, bench.answers[0])
     assert bench.answers == [Answer(gift(1), False)] * 2
@@ -385,7 +397,7 @@ def test_what_is_given_back_to_one_who_is_gone_is_for_heirs() -> None:
 def test_what_is_given_back_to_one_who_returned_without_it_is_for_heirs() -> None:
     bench = Bench()
     for number in (1, 2):
-        bench.hands.offered(P, Offer(gift(number), "/t", b""))
+        bench.hands.offered(P, Offer(gift(number), "/t", b"", 1))
     bench.hands.give_back(gift(1))
     bench.hands.present_are({A: 1, P: 2})
     bench.hands.give_back(gift(2))
@@ -396,7 +408,7 @@ def test_what_is_given_back_to_one_who_returned_without_it_is_for_heirs() -> Non
 def test_an_offer_of_one_who_is_gone_is_not_taken() -> None:
     bench = Bench()
     bench.hands.present_are({A: 1})
-    bench.hands.offered(P, Offer(gift(1), "/t", b""))
+    bench.hands.offered(P, Offer(gift(1), "/t", b"", 1))
     assert not bench.worked
     assert bench.answers == [Answer(gift(1), False)]
 
