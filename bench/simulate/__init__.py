@@ -6,7 +6,7 @@ crashed processes, weakly consistent views and lossy channels (sections 3.5, 4.2
 
 from bench.simulate.result import CommunityResult, SimulationResult
 from bench.simulate.settings import Failure, Protocol, SimulationSettings, Tables
-from bench.simulate.simulator import simulate, simulate_independently, simulate_together
+from bench.simulate.simulator import simulate, simulate_independently
 
 __all__ = [
     "CommunityResult",
@@ -17,5 +17,4 @@ __all__ = [
     "Tables",
     "simulate",
     "simulate_independently",
-    "simulate_together",
 ]

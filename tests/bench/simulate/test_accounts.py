@@ -19,7 +19,6 @@ from bench.simulate import (
     Tables,
     simulate,
     simulate_independently,
-    simulate_together,
 )
 
 SETTINGS = st.fixed_dictionaries(
@@ -70,13 +69,6 @@ def test_the_books_balance_whatever_the_settings(
     balance(simulate(SimulationSettings(protocol=protocol, publish_level=level, **fields)))
 
 
-@given(SETTINGS)
-@hypothesis_settings(max_examples=15, deadline=None)
-def test_the_books_of_64_at_once_balance(fields: dict[str, Any]) -> None:
-    for result in simulate_together(SimulationSettings(**fields), 64):
-        balance(result)
-
-
 def test_without_loss_and_failures_all_that_is_sent_arrives() -> None:
     for protocol in Protocol:
         result = simulate(SimulationSettings(protocol=protocol, loss=0, c=9, p_sel=0.5))
@@ -94,8 +86,6 @@ def test_the_publisher_is_alive_even_if_all_crash() -> None:
         result = simulate(SimulationSettings(protocol=protocol, failed=1, publish_level=1))
         assert [c.alive for c in result.communities] == [0, 1, 0]
         assert [c.reached for c in result.communities] == [0, 1, 0]
-    for result in simulate_together(SimulationSettings(failed=1, publish_level=1), 64):
-        assert [c.alive for c in result.communities] == [0, 1, 0]
 
 
 def test_what_climbs_is_what_comes_from_below() -> None:
@@ -146,9 +136,6 @@ def test_the_same_settings_give_the_same_result() -> None:
         settings = SimulationSettings(protocol=protocol, failed=0.2, seed=11)
         assert simulate(settings) == simulate(settings)
         assert simulate(settings) != simulate(dataclasses.replace(settings, seed=12))
-    assert simulate_together(SimulationSettings(seed=3), 70) == simulate_together(
-        SimulationSettings(seed=3), 70
-    )
 
 
 def test_results_do_not_depend_on_threads() -> None:

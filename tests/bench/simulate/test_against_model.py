@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -22,13 +21,10 @@ from bench.simulate import (
     SimulationResult,
     SimulationSettings,
     simulate_independently,
-    simulate_together,
 )
 from tests.bench.simulate.statistics import (
     assert_mean,
-    assert_same_mean,
     assert_share,
-    mean_and_error,
 )
 
 
@@ -144,28 +140,3 @@ def test_upward_messages_received_are_g_times_a_times_success() -> None:
     results = simulate_independently(SimulationSettings(), 800)
     received = [float(result.communities[1].received_from_below) for result in results]
     assert_mean(received, 5 * 0.85)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        SimulationSettings(),
-        SimulationSettings(failed=0.3),
-        SimulationSettings(failed=0.3, failure=Failure.WEAK, community_sizes=(300, 40)),
-        SimulationSettings(community_sizes=(50, 50), publish_level=1, c=1),
-    ],
-    ids=["plain", "stillborn", "weak", "root"],
-)
-def test_64_at_once_are_as_64_apart(settings: SimulationSettings) -> None:
-    together = [simulate_together(replace(settings, seed=seed), 64) for seed in range(12)]
-    apart = simulate_independently(settings, 500)
-    for level in range(len(settings.community_sizes)):
-        for field in ("alive", "reached", "received", "sent_inside", "sent_upward", "duplicates"):
-            # Repetitions that share tables are not independent: compare the means of each batch.
-            batches = [
-                mean_and_error([getattr(r.communities[level], field) for r in batch])[0]
-                for batch in together
-            ]
-            assert_same_mean(batches, [getattr(r.communities[level], field) for r in apart])
-    batches = [mean_and_error([r.rounds for r in batch])[0] for batch in together]
-    assert_same_mean(batches, [r.rounds for r in apart])

@@ -12,7 +12,6 @@ from bench.simulate import (
     Protocol,
     SimulationSettings,
     simulate_independently,
-    simulate_together,
 )
 from overlay.errors import UsageError
 
@@ -80,5 +79,3 @@ def test_there_cannot_be_more_clusters_than_processes() -> None:
 def test_repetitions_are_checked() -> None:
     with pytest.raises(UsageError, match="repetitions"):
         simulate_independently(SimulationSettings(), 0)
-    with pytest.raises(UsageError, match="broadcast cannot be repeated together"):
-        simulate_together(SimulationSettings(protocol=Protocol.BROADCAST), 64)
