@@ -33,7 +33,7 @@ from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.live_feed import LiveFeed
 from pubsub.archive.profiles import Profile
-from pubsub.archive.protocol.entities import MOST_NAME_BYTES, is_entity_name
+from pubsub.archive.protocol.entity_name import MOST_NAME_BYTES, is_entity_name
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
@@ -86,7 +86,7 @@ class DurableSubscription:
     ) -> None:
         if not is_entity_name(name):
             raise DurableUsageError(
-                f"durable={name!r} is no name: it has 1 to {MOST_NAME_BYTES} bytes"
+                f"durable={name!r} is no name: it is printable, and has 1 to {MOST_NAME_BYTES} bytes"
             )
         if delivery not in ("ordered", "optimistic"):
             raise DurableUsageError(f'delivery is "ordered" or "optimistic", not {delivery!r}')

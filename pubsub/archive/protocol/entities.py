@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-import msgpack
-
 from overlay.contact import Contact
+from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.dissemination import Dissemination, Session
+from pubsub.archive.protocol.entity_name import is_entity_name
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.gaps import gaps_of_lost, gaps_of_unread
 from pubsub.archive.protocol.interest import Interest
@@ -49,8 +49,8 @@ COVERED = "covered/"
 """Notes of what entities are done with according to other replicas."""
 REGISTERED = "registered/"
 """Notes of when entities were registered, and from which archiving time on they have events."""
+UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
 MOST_ENTITIES = 100_000
-MOST_NAME_BYTES = 255
 
 
 class Entities:
@@ -86,12 +86,8 @@ class Entities:
         matched, syncs = store.notes(topic, MATCHED), store.notes(topic, SYNC)
         covered, registered = store.notes(topic, COVERED), store.notes(topic, REGISTERED)
         for entity in store.entities(topic):
-            try:
-                interest = Interest.unpack(entity.profiles.get(PROFILE, b""))
-            except WireError:
-                self._world.count_drop("unreadable_profile")
-                continue
             name = entity.name
+            interest = self._interest(name, entity.profiles.get(PROFILE))
             times = registered.get(REGISTERED + name, b"")
             self.all[name] = Dissemination(
                 name,
@@ -103,7 +99,21 @@ class Entities:
                 registered=unpack_time(times, 0),
                 began=unpack_time(times, 1),
             )
-            self.all[name].covered.merge(unpack_marks(covered.get(COVERED + name, b"")))
+            self.all[name].covered = Frontier.unpack(covered.get(COVERED + name, b""))
+
+    def _interest(self, name: str, packed: bytes | None) -> Interest:
+        """What an entity asks for. `UsageError` when it cannot be read: not to start is better than to forget
+        the entity. One whose profile a damaged disk has lost is kept everything for, until it says."""
+        if packed is None:
+            self._world.count_drop("lost_profile")
+            return Interest(self._world.topic)
+        try:
+            return Interest.unpack(packed)
+        except WireError:
+            raise UsageError(
+                f"{self._world.topic}: what the durable subscriber {name!r} asks for cannot be read, and its "
+                "events would be lost; if it is a profile of XPath, install camcast[xpath]"
+            ) from None
 
     def destinations(self, event: ReadEvent) -> tuple[str, ...]:
         """The entities that an event is for (the matching engine of section 4.2)."""
@@ -121,6 +131,10 @@ class Entities:
         if not self.is_open:
             self._refuse(sender, register, MOVED)
             return
+        if not is_entity_name(register.entity):
+            self._world.count_drop("no_entity_name")
+            self._refuse(sender, register, "this is no name that an archive can keep")
+            return
         if register.leave:
             self._leave(sender, register)
             return
@@ -128,12 +142,10 @@ class Entities:
             interest = Interest.unpack(register.interest)
         except WireError as error:
             self._world.count_drop(error.reason)
+            self._refuse(sender, register, UNREADABLE)
             return
         entity = self.all.get(register.entity)
         if register.entity in self._registering:
-            return
-        if not is_entity_name(register.entity):
-            self._world.count_drop("no_entity_name")
             return
         if entity is None:
             why = "this archive takes no more durable subscribers"
@@ -260,7 +272,7 @@ class Entities:
         name = register.entity
         entity = self.all.get(name)
         answer = partial(self._refuse, sender, register, DEREGISTERED)
-        if entity is None and not (self.is_shared() and is_entity_name(name)):
+        if entity is None and not self.is_shared():
             answer()
             return
         now = self._world.clock()
@@ -301,7 +313,7 @@ class Entities:
             self._registering.pop(name, None)
 
         changes = self._registration(entity)
-        changes.append(Note(self._world.topic, COVERED + name, pack_marks(covered.marks())))
+        changes.append(Note(self._world.topic, COVERED + name, covered.packed()))
         self._world.commit(changes, adopted)
 
     def cover(
@@ -332,7 +344,7 @@ class Entities:
         entity.done = max(entity.done, self.first_uncovered(entity.covered) - 1)
         entity.sync = max(entity.sync, entity.done)
         sync = entity.sync
-        note = Note(topic, COVERED + entity.name, pack_marks(entity.covered.marks()))
+        note = Note(topic, COVERED + entity.name, entity.covered.packed())
 
         def safe() -> None:
             entity.granted = max(entity.granted, sync)
@@ -380,19 +392,6 @@ class Entities:
             session, entity.session = entity.session, None
             if session is not None:
                 self.notifier.refuse(session.contact, entity.name, session.id, MOVED)
-
-
-def is_entity_name(name: str) -> bool:
-    return 0 < len(name.encode()) <= MOST_NAME_BYTES
-
-
-def pack_marks(marks: Marks) -> bytes:
-    packed: bytes = msgpack.packb(marks)
-    return packed
-
-
-def unpack_marks(packed: bytes) -> Marks:
-    return tuple((stream, mark) for stream, mark in msgpack.unpackb(packed)) if packed else ()
 
 
 def _number(note: bytes | None) -> int:

@@ -14,7 +14,8 @@ from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import Dissemination
-from pubsub.archive.protocol.entities import Entities, is_entity_name
+from pubsub.archive.protocol.entities import Entities
+from pubsub.archive.protocol.entity_name import is_entity_name
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.inventory import Inventory

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
+import msgpack
+
 from overlay.contact import ID_BYTES
 
 RUN_BYTES = 8
@@ -75,6 +77,15 @@ class Frontier:
         for stream in sorted(self._marks):
             digest.update(stream + self._marks[stream].to_bytes(8, "big"))
         return digest.digest()
+
+    def packed(self) -> bytes:
+        packed: bytes = msgpack.packb(self.marks())
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Frontier:
+        """The frontier that `packed` gave; an empty one for no bytes."""
+        return cls(map(tuple, msgpack.unpackb(packed)) if packed else ())
 
     def __iter__(self) -> Iterator[tuple[bytes, int]]:
         return iter(self._marks.items())

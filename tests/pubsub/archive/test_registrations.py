@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from overlay.virtual.stage import numbered_contact
+from pubsub.archive.protocol.interest import Interest
+from pubsub.archive.protocol.ordered import OrderedSubscriber
+from pubsub.archive.protocol.subscriber import Subscribing
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
     CONFIG,
@@ -125,6 +129,36 @@ def test_one_who_has_left_acknowledges_neither_events_nor_subscribers() -> None:
     ids = list(sim.history.acknowledged)
     assert len(ids) == publisher.count
     assert len(other.store.sequences(TOPIC, ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "interest"),
+    [
+        ("a\0b", Interest(TOPIC).packed()),
+        ("", Interest(TOPIC).packed()),
+        ("new\nline", Interest(TOPIC).packed()),
+        ("x" * 256, Interest(TOPIC).packed()),
+        ("fine", b"no interest"),
+    ],
+)
+def test_one_who_cannot_be_registered_is_told_so(name: str, interest: bytes) -> None:
+    sim = pair(5)
+    answers: list[str] = []
+    core = OrderedSubscriber(
+        sim.stage.context(numbered_contact(121)),
+        Subscribing(TOPIC, name, interest),
+        CONFIG,
+        deliver=lambda numbered: None,
+        on_gap=lambda first, last: None,
+        on_silent=lambda: None,
+        on_registered=answers.append,
+    )
+    sim.stage.attach(numbered_contact(121), core.receive_response)  # type: ignore[arg-type]
+    core.use(sim.archives[0].contact)
+    sim.stage.run_for(3)
+    assert len(answers) == 1
+    assert answers[0]
+    assert names(sim) == [[], []]
 
 
 def names(sim: Simulation) -> list[list[str]]:
