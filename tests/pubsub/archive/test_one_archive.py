@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from overlay.errors import UsageError
+from pubsub.archive.protocol.entities import PROFILE
 from pubsub.archive.protocol.notifier import SYNC
-from pubsub.archive.store.changes import Change, Note
+from pubsub.archive.store.changes import Change, Note, PutProfile
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
+    TOPIC,
     PublisherActor,
     Simulation,
     StageCommit,
@@ -77,3 +80,19 @@ def test_nothing_is_delivered_before_the_sync_point_is_on_stable_storage(
     stuck[0]()
     sim.stage.run(20)
     assert len(reader.deliveries) == 1
+
+
+def test_an_archive_that_cannot_read_a_profile_does_not_start_and_says_what_to_install() -> None:
+    """Such as one of XPath, where lxml is no longer installed."""
+    sim = Simulation(3)
+    reader = SubscriberActor(sim, 20, "choosy", ordered=True, remembers=True)
+    sim.stage.run(3)
+    assert reader.core.is_registered
+    (archive,) = sim.archives
+    archive.store.write(
+        [PutProfile(TOPIC, "choosy", PROFILE, 9, b"\x92\xa7/soccer\xc4\x02\x91\x09")]
+    )
+    archive.store.sync()
+    archive.crash()
+    with pytest.raises(UsageError, match=r"'choosy' .* camcast\[xpath\]"):
+        archive.start()
