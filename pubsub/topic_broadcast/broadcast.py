@@ -25,10 +25,11 @@ from pubsub.topic_broadcast.acknowledging import Acknowledging
 from pubsub.topic_broadcast.check_and_forward import CheckAndForward
 from pubsub.topic_broadcast.collecting import Collecting
 from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.delivering import Delivering
 from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
-from pubsub.topic_broadcast.numbers import Numbers
+from pubsub.topic_broadcast.recovery import restore
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import Restored, TopicLog
 from pubsub.topic_broadcast.upkeep import Upkeep
@@ -89,11 +90,11 @@ class TopicBroadcast:
         )
         self._state = BroadcastState(topic, context, config, self.membership, log)
         self._application = application
-        self._order = order
         self._restored = restored
         self._forwarding = CheckAndForward(self._state)
         self._acknowledging = Acknowledging(self._state, self._synced)
         self._collecting = Collecting(self._state, self._skipped)
+        self._delivering = Delivering(self._state, order, application.deliver)
         self._upkeep = Upkeep(
             self._state,
             self._forwarding,
@@ -103,16 +104,13 @@ class TopicBroadcast:
         )
         self._senders: dict[tuple[bytes, int], PeerId] = {}
         """From whom the messages came that are not acknowledged yet."""
-        self._early: dict[bytes, dict[int, Item]] = {}
-        """With FIFO order: messages whose predecessors are missing."""
         self._met: dict[PeerId, None] = {}
         self._unsynced: dict[bytes, None] = {}
         """With a log: sources of messages that are delivered once they are on the disk."""
         self._unsent: list[Item] = []
         """Own messages that are sent once they are on the disk: a number must never be given twice."""
-        self._number = 0
+        self._number = restore(self._state, restored)
         self._stopped = False
-        self._restore(restored)
 
     # What can be asked.
 
@@ -210,10 +208,11 @@ class TopicBroadcast:
         state = self._state
         if self._stopped:
             return
+        self._delivering.finished(item)
         self._acknowledging.finish(item)
         if state.log.is_durable:
             self._sync_soon()
-        else:
+        if (item.source, item.number) in self._senders:
             self._acknowledge(item)
 
     def _sync_soon(self) -> None:
@@ -292,40 +291,28 @@ class TopicBroadcast:
         delivers = item.payload is not None and item.is_for(state.me)
         if not written:
             state.log.took(item, delivers)
+            self._acknowledging.changed()
         self._senders[source, item.number] = sender
-        if state.log.is_durable or not delivers:
+        if not delivers or (state.log.is_durable and not self._delivering.is_behind):
             self._acknowledge(item)
         if delivers:
-            self._early.setdefault(source, {})[item.number] = item
+            self._delivering.add(item)
         if state.log.is_durable and not written:
             self._unsynced[source] = None
             self._sync_soon()
         else:
-            self._hand_over(source)
+            self._delivering.hand_over(source)
         self._upkeep.look_after_later()
 
     def _synced(self) -> None:
         sources, self._unsynced = self._unsynced, {}
         for source in sources:
-            self._hand_over(source)
+            self._delivering.hand_over(source)
         unsent, self._unsent = self._unsent, []
         for item in unsent:
             self._send_out(item)
         if unsent:
             self._application.room()
-
-    def _hand_over(self, source: bytes) -> None:
-        """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing."""
-        early = self._early.get(source)
-        if not early:
-            return
-        mark = self._state.taken_of(source).mark
-        ready = sorted(n for n in early if self._order == "none" or n <= mark)
-        items = [early.pop(number) for number in ready]
-        if not early:
-            del self._early[source]
-        for item in items:
-            self._application.deliver(item)
 
     def _acknowledge(self, item: Item) -> None:
         sender = self._senders.pop((item.source, item.number), item.publisher)
@@ -338,42 +325,13 @@ class TopicBroadcast:
         self._acknowledging.skip(source, first, last)
         publisher, life = self._named(source)
         self._application.gap(Gap(publisher, life, first, last))
-        self._hand_over(source)
+        self._delivering.hand_over(source)
 
     def _named(self, source: bytes) -> tuple[PeerId | None, int]:
         for entry in self.membership.participants.values():
             if source_of(entry.id, entry.life) == source:
                 return entry.id, entry.life
         return self._state.sources.get(source, (None, 0))
-
-    # Recovery.
-
-    def _restore(self, restored: Restored) -> None:
-        state = self._state
-        for source, mark, ranges in restored.received:
-            state.taken_of(source).update(mark, ranges)
-        for item in (*restored.held, *restored.unfinished):
-            state.taken_of(item.source).add(item.number)
-        if state.own_source in state.taken:
-            self._number = state.taken[state.own_source].highest
-        for item in restored.held:
-            state.sources[item.source] = (item.publisher, item.life)
-            state.held.add(Held(item, state.context.now(), {item.publisher: None}))
-        self._restore_garbage(restored)
-
-    def _restore_garbage(self, restored: Restored) -> None:
-        """What was taken and is not held any more, everybody had; save what was there before it began: of
-        that, others may hold something for somebody."""
-        state = self._state
-        mine = next((entry for entry in restored.entries if entry.id == state.me), None)
-        if mine is None:
-            return
-        before = {source: (mark, ranges) for source, mark, ranges in mine.before}
-        for source, taken in state.taken.items():
-            kept = Numbers(0, ((number, number) for number in sorted(state.held.of(source))))
-            if source in before and source != state.own_source:
-                kept.update(*before[source])
-            state.garbage_of(source).update(0, taken.without(kept))
 
     # What the membership tells and asks.
 
@@ -392,9 +350,8 @@ class TopicBroadcast:
         self._application.joined()
         unfinished, self._restored = self._restored.unfinished, Restored(self._restored.life)
         for item in unfinished:
-            self._early.setdefault(item.source, {})[item.number] = item
-        for source in list(self._early):
-            self._hand_over(source)
+            self._delivering.add(item)
+        self._delivering.hand_over_all()
         if len(state.held):
             self._upkeep.look_after_later()
 
@@ -429,25 +386,10 @@ class TopicBroadcast:
         self._application.stable(view)
 
     def acknowledged_by(self, peer: PeerId) -> NumbersOnWire | None:
-        """With what everybody has, for its last words may not have come here."""
-        row = self._state.acknowledged.rows.get(peer)
-        if row is None:
-            return None
-        for source, garbage in self._state.garbage.items():
-            row.of(source).update(*garbage.wire())
-        return row.wire()
+        return self._state.acknowledged_by(peer)
 
     def acknowledged_here(self) -> NumbersOnWire:
-        row = self._state.acknowledged.rows.get(self._state.me)
-        if row is not None:
-            return row.wire()
-        return tuple((source, *numbers.wire()) for source, numbers in self._state.taken.items())
+        return self._state.acknowledged_here()
 
     def still_needed(self, numbers: NumbersOnWire) -> NumbersOnWire:
-        """Without what is garbage here: if others hold that still, they will be told."""
-        known = self._state.garbage
-        needed = (
-            (source, Numbers(mark, ranges).without(known.get(source, Numbers())))
-            for source, mark, ranges in numbers
-        )
-        return tuple((source, *Numbers(0, ranges).wire()) for source, ranges in needed if ranges)
+        return self._state.without_garbage(numbers)

@@ -37,6 +37,13 @@ class BroadcastConfig:
     window_bytes: int = 16 * 1024 * 1024
     """...or so many bytes of them."""
 
+    unfinished_messages: int = 10_000
+    """While the application has so many messages before it, one is acknowledged when the application is done
+    with it, log or not, and messages outside reliable broadcast are not taken..."""
+
+    unfinished_bytes: int = 16 * 1024 * 1024
+    """...or so many bytes of them."""
+
     most_held_bytes: int = 128 * 1024 * 1024
     """A participant that holds so much for others takes no further message until there is room, and publishes
     none itself from half of that on. It should be more than the windows of all who publish at one time."""
@@ -64,7 +71,14 @@ class BroadcastConfig:
         ):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
-        for name in ("ack_every", "window_messages", "window_bytes", "most_sources"):
+        for name in (
+            "ack_every",
+            "window_messages",
+            "window_bytes",
+            "unfinished_messages",
+            "unfinished_bytes",
+            "most_sources",
+        ):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
         if self.most_held_bytes < 2 * self.window_bytes:

@@ -83,6 +83,30 @@ class BroadcastState:
             garbage = self.garbage[source] = Numbers()
         return garbage
 
+    def acknowledged_by(self, peer: PeerId) -> NumbersOnWire | None:
+        """What a participant has; with what everybody has, for its last words may not have come here."""
+        row = self.acknowledged.rows.get(peer)
+        if row is None:
+            return None
+        for source, garbage in self.garbage.items():
+            row.of(source).update(*garbage.wire())
+        return row.wire()
+
+    def acknowledged_here(self) -> NumbersOnWire:
+        row = self.acknowledged.rows.get(self.me)
+        if row is not None:
+            return row.wire()
+        return tuple((source, *numbers.wire()) for source, numbers in self.taken.items())
+
+    def without_garbage(self, numbers: NumbersOnWire) -> NumbersOnWire:
+        """Some numbers without what everybody has: should others hold that still, they will be told."""
+        known = self.garbage
+        rest = (
+            (source, Numbers(mark, ranges).without(known.get(source, Numbers())))
+            for source, mark, ranges in numbers
+        )
+        return tuple((source, *Numbers(0, ranges).wire()) for source, ranges in rest if ranges)
+
     def garbage_wire(self, sources: Iterable[bytes]) -> NumbersOnWire:
         known = self.garbage
         return tuple(

@@ -12,6 +12,7 @@ from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.check_and_forward import CheckAndForward
 from pubsub.topic_broadcast.collecting import Collecting
+from pubsub.topic_broadcast.delivering import Delivering
 from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.matrix import Matrix
@@ -68,13 +69,13 @@ def leaves_itself_out_of_its_view(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_deliver_its_own_messages(patch: pytest.MonkeyPatch) -> None:
-    hand_over = TopicBroadcast._hand_over
+    hand_over = Delivering.hand_over
 
-    def only_those_of_others(self: TopicBroadcast, source: bytes) -> None:
+    def only_those_of_others(self: Delivering, source: bytes) -> None:
         if source != self._state.own_source:
             hand_over(self, source)
 
-    patch.setattr(TopicBroadcast, "_hand_over", only_those_of_others)
+    patch.setattr(Delivering, "hand_over", only_those_of_others)
 
 
 def never_forwards(patch: pytest.MonkeyPatch) -> None:

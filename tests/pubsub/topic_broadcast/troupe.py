@@ -126,6 +126,9 @@ class Actor:
         self.watched: dict[PeerId, Contact] = {}
         self.suspected: dict[PeerId, None] = {}
         self.delivered: list[Item] = []
+        self.is_slow = False
+        """Whether it leaves messages unfinished, until `finish`."""
+        self.unfinished: list[Item] = []
         self.core: TopicBroadcast
 
     # The context.
@@ -170,7 +173,16 @@ class Actor:
     def deliver(self, item: Item) -> None:
         self.delivered.append(item)
         self._note("delivered", identity(item))
-        self.core.finished(item)
+        if self.is_slow:
+            self.unfinished.append(item)
+        else:
+            self.core.finished(item)
+
+    def finish(self, count: int) -> None:
+        """Be done with some messages, the oldest first."""
+        done, self.unfinished = self.unfinished[:count], self.unfinished[count:]
+        for item in done:
+            self.core.finished(item)
 
     def gap(self, gap: Gap) -> None:
         self._note("gap", gap)

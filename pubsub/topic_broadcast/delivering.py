@@ -1,0 +1,67 @@
+"""Handing messages over to the application, in the order that was asked for, and no more than it bears.
+
+With a log, a message is acknowledged as soon as it is on the disk; but while the application has so much
+before it that it `is_behind`, only when it is done with the message, as without a log. So publishers wait for
+one that is slow, and what it has before it stays within its limit and the windows of those who publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pubsub.topic_broadcast.delivery import Order
+from pubsub.topic_broadcast.held_messages import OVERHEAD
+from pubsub.topic_broadcast.messages import Item
+from pubsub.topic_broadcast.state import BroadcastState
+
+
+class Delivering:
+    """What was taken and the application is not done with."""
+
+    def __init__(
+        self, state: BroadcastState, order: Order, deliver: Callable[[Item], None]
+    ) -> None:
+        self._state = state
+        self._order = order
+        self._deliver = deliver
+        self._early: dict[bytes, dict[int, Item]] = {}
+        """Messages that were not handed over yet; with FIFO order, because predecessors are missing."""
+        self._unfinished: dict[tuple[bytes, int], int] = {}
+        """By source and number, and how many bytes."""
+        self._bytes = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the application has as much before it as it may have."""
+        config = self._state.config
+        return (
+            len(self._unfinished) >= config.unfinished_messages
+            or self._bytes >= config.unfinished_bytes
+        )
+
+    def add(self, item: Item) -> None:
+        """The application is to get a message, when `hand_over` is called."""
+        size = OVERHEAD + len(item.payload or b"")
+        self._early.setdefault(item.source, {})[item.number] = item
+        self._unfinished[item.source, item.number] = size
+        self._bytes += size
+
+    def finished(self, item: Item) -> None:
+        self._bytes -= self._unfinished.pop((item.source, item.number), 0)
+
+    def hand_over(self, source: bytes) -> None:
+        """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing."""
+        early = self._early.get(source)
+        if not early:
+            return
+        mark = self._state.taken_of(source).mark
+        ready = sorted(n for n in early if self._order == "none" or n <= mark)
+        items = [early.pop(number) for number in ready]
+        if not early:
+            del self._early[source]
+        for item in items:
+            self._deliver(item)
+
+    def hand_over_all(self) -> None:
+        for source in list(self._early):
+            self.hand_over(source)
