@@ -1,21 +1,25 @@
 """Catenation numbers at an archive (section 4.3): which event of a stream is next, which is missing.
 
-Each stream's events are handed on in order, once, and without a gap. What comes early waits, within bounds,
-for what was lost before it.
+Each stream's events are handed on in order, once, and without a gap. What comes early waits for what was lost
+before it, within bounds of number and size; beyond them, what has waited for longest goes, and is asked for
+again in time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pubsub.archive.protocol.frontier import Frontier
 
 MOST_EARLY = 4096
-"""Events of one stream that wait for an earlier one; more are dropped, and asked for again in time."""
+"""Events of one stream that wait for an earlier one; more are dropped."""
 
 MOST_WAITING = 1024
-"""Streams of which anything waits."""
+"""Streams of which anything waits; beyond, the one that waits for longest is forgotten."""
+
+MOST_EARLY_BYTES = 32 * 1024 * 1024
+"""Of all that waits; beyond, events of the streams that wait for longest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +37,16 @@ class Accepted:
 class Intake:
     """The streams of one topic. What it has handed on counts as taken, though it may not be stored yet."""
 
-    def __init__(self, stored: Frontier) -> None:
+    def __init__(
+        self, stored: Frontier, on_drop: Callable[[int], None] = lambda count: None
+    ) -> None:
+        """`on_drop`: so many events that came early were dropped."""
+        self._on_drop = on_drop
         self.taken = Frontier(stored.marks())
         self._known: dict[bytes, None] = dict.fromkeys(stream for stream, _ in stored)
         self._early: dict[bytes, dict[int, bytes]] = {}
+        """By stream, the one that something was added to last at the end."""
+        self._early_bytes = 0
 
     def knows(self, stream: bytes) -> bool:
         return stream in self._known
@@ -64,7 +74,7 @@ class Intake:
         early = self._early.get(stream)
         while early and (number + 1) in early:
             number += 1
-            fresh.append(early.pop(number))
+            fresh.append(self._pop(early, number))
         if early is not None:
             self._forget_early(stream, number)
         self.taken.raise_to(stream, number)
@@ -75,18 +85,43 @@ class Intake:
         return (number + 1, min(early) - 1) if early else None
 
     def _keep_early(self, stream: bytes, first: int, events: Sequence[bytes]) -> None:
-        if stream not in self._early and len(self._early) >= MOST_WAITING:
+        if not events:
             return
-        early = self._early.setdefault(stream, {})
+        early = self._early.pop(stream, {})
+        self._early[stream] = early
+        dropped = 0
         for number, event in enumerate(events, first):
-            if len(early) < MOST_EARLY:
-                early[number] = event
+            if number in early:
+                continue
+            if len(early) >= MOST_EARLY:
+                dropped += 1
+                continue
+            early[number] = event
+            self._early_bytes += len(event)
+        while len(self._early) > MOST_WAITING or self._early_bytes > MOST_EARLY_BYTES:
+            dropped += self._drop_oldest()
+        if dropped:
+            self._on_drop(dropped)
+
+    def _drop_oldest(self) -> int:
+        """Make room: forget a stream that nothing was added to for longest; how many events that were."""
+        stream = next(iter(self._early))
+        early = self._early[stream]
+        count = len(early)
+        while early and (len(self._early) > 1 or self._early_bytes > MOST_EARLY_BYTES):
+            self._pop(early, next(reversed(early)))
         if not early:
             del self._early[stream]
+        return count - len(early)
+
+    def _pop(self, early: dict[int, bytes], number: int) -> bytes:
+        event = early.pop(number)
+        self._early_bytes -= len(event)
+        return event
 
     def _forget_early(self, stream: bytes, to: int) -> None:
         early = self._early[stream]
         for number in [number for number in early if number <= to]:
-            del early[number]
+            self._pop(early, number)
         if not early:
             del self._early[stream]

@@ -48,7 +48,7 @@ class ManagedTopic:
         self.inventory = Inventory(world)
         self.here = Frontier(world.store.catenations(world.topic).items())
         """The events that are on stable storage here."""
-        self.intake = Intake(self.here)
+        self.intake = Intake(self.here, lambda count: world.count_drop("early_event", count))
         self.exchange = EntityExchange(
             world, self.inventory, self.here, lambda: self.replication.table
         )

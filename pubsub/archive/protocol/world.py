@@ -60,8 +60,8 @@ class ArchiveWorld:
             self.count_drop("bad_signature")
         return genuine
 
-    def count_drop(self, reason: str) -> None:
+    def count_drop(self, reason: str, count: int = 1) -> None:
         """Count something that a peer sent and that cannot be used."""
         self.metrics.family(
             "archive_dropped", "reason", "Messages to the archive that were dropped, by reason."
-        ).add(reason)
+        ).add(reason, count)
