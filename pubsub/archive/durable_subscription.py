@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
@@ -38,6 +39,7 @@ from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
 from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
+from pubsub.archive.protocol.world import LARGEST_NUMBER
 from pubsub.event import Event
 from pubsub.topic import Pattern
 
@@ -343,14 +345,16 @@ def _profile(where: str | Profile | None) -> Profile:
 def _since(begin: Begin) -> tuple[Since, float]:
     if isinstance(begin, datetime):
         return "time", begin.timestamp()
-    if isinstance(begin, bool) or not isinstance(begin, int | float):
-        if begin in ("now", "beginning"):
-            return begin, 0.0
-        raise DurableUsageError(
-            'since is "now", "beginning", a sequence number (int), or a time (datetime, or float seconds '
-            f"since 1970), not {begin!r}"
-        )
-    return ("sequence" if isinstance(begin, int) else "time"), float(begin)
+    if isinstance(begin, str) and begin in ("now", "beginning"):
+        return begin, 0.0
+    if isinstance(begin, int) and not isinstance(begin, bool) and 0 <= begin < LARGEST_NUMBER:
+        return "sequence", float(begin)
+    if isinstance(begin, float) and math.isfinite(begin):
+        return "time", begin
+    raise DurableUsageError(
+        'since is "now", "beginning", a sequence number (int), or a time (datetime, or float seconds '
+        f"since 1970), not {begin!r}"
+    )
 
 
 def _unpack_position(resume: bytes | None) -> tuple[tuple[bytes, int], ...]:

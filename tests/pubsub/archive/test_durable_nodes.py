@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -163,6 +164,9 @@ def test_what_cannot_be_safe_is_said() -> None:
             await publisher.publish("/soccer", durable=True, copies=0)
         with pytest.raises(DurableUsageError, match="no name"):
             publisher.subscribe("/soccer", durable="")
+        for nowhere in ("soon", True, -1, 10**400, math.inf, math.nan, None):
+            with pytest.raises(DurableUsageError, match="since is"):
+                publisher.subscribe("/soccer", durable="x", since=nowhere)  # type: ignore[arg-type]
 
     play(main)
 
