@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.aggregate import WHOLE
-from bench.aggregates import Aggregate, Aggregates
+from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Claim, Verdict, decide
+from bench.report.experiments import experiments_table
 from bench.report.figures import figures
+from bench.report.modes import advice, modes_table
 from bench.report.plot import Figure
 from bench.report.provenance import Provenance, provenance
 from bench.report.real_nodes import real_node_tables
-from bench.report.table import Table, in_words
+from bench.report.table import Table
 from bench.report.tables import tables
-from bench.suites.settings import MODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,15 @@ class Content:
     lead: str
     modes: Table
     """The modes side by side, a row for each question that decides between them."""
-    advice: str
+    advice: list[str]
     claims: list[tuple[Claim, Verdict]]
     tables: list[Table]
     figures: list[Figure]
     real_nodes: list[Table]
     spread: str
     provenance: Provenance
+    experiments: Table
+    """Parameters and seeds."""
 
 
 def content(aggregates: Aggregates, directory: Path, spread: str) -> Content:
@@ -38,20 +40,23 @@ def content(aggregates: Aggregates, directory: Path, spread: str) -> Content:
     decided = decide(CLAIMS, aggregates)
     return Content(
         _lead(aggregates, decided),
-        _modes(aggregates),
-        ADVICE,
+        modes_table(aggregates),
+        advice(aggregates),
         decided,
         tables(aggregates),
         figures(aggregates),
         real_node_tables(aggregates),
         spread,
         provenance(aggregates, directory),
+        experiments_table(directory),
     )
 
 
 def _lead(aggregates: Aggregates, decided: list[tuple[Claim, Verdict]]) -> str:
     held = sum(verdict.holds is True for _, verdict in decided)
     failed = sum(verdict.holds is False for _, verdict in decided)
+    partly = sum(verdict.holds is None and bool(verdict.word) for _, verdict in decided)
+    undecided = len(decided) - held - failed - partly
     settings = len(
         {(row.suite, row.figure, row.tier, row.protocol, row.mode) for row in aggregates.select()}
     )
@@ -60,8 +65,8 @@ def _lead(aggregates: Aggregates, decided: list[tuple[Claim, Verdict]]) -> str:
     return (
         f"Unstructured, semi-structured and structured membership, side by side, {_listed(how)}: {settings} "
         f"kinds of experiment. Of {len(decided)} claims of the paper, {_number(held, 'holds', 'hold')} here, "
-        f"{_number(failed, 'does not', 'do not')}, and "
-        f"{_number(len(decided) - held - failed, 'is undecided', 'are undecided')}."
+        f"{_number(failed, 'does not', 'do not')}, {_number(partly, 'does', 'do')} in part or with a "
+        f"difference that is explained, and {_number(undecided, 'is undecided', 'are undecided')}."
     )
 
 
@@ -72,12 +77,6 @@ TIER_WORDS = {
     "live": "with real processes over UDP",
 }
 
-ADVICE = (
-    "Unstructured needs no DHT, only known gateways; semi-structured finds its contacts by itself and "
-    "keeps the gossiped tables; structured draws both tables uniformly from the DHT and pays for it in "
-    "DHT traffic."
-)
-
 
 def _listed(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
@@ -85,34 +84,3 @@ def _listed(parts: list[str]) -> str:
 
 def _number(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
-
-
-def _modes(aggregates: Aggregates) -> Table:
-    """A row for each question that decides between the modes, from emulated nodes alone."""
-    rows = []
-    for figure, field, metric, words in (
-        ("figures-19-28", "p_sel", "reception", "reception, few links upward (p_sel = {x:g})"),
-        ("crashes", "failed", "reception", "reception, {x:.0f} % crashed, 15 % loss"),
-        ("churn", "failed", "reception", "reception, {x:g} % change every second, 15 % loss"),
-        ("figures-19-28", "p_sel", "rounds", "rounds to the last reception (p_sel = {x:g})"),
-        ("crashes", "failed", "table_entries", "contacts a process keeps, {x:.0f} % crashed"),
-    ):
-        found = _extreme(aggregates, figure, field, metric)
-        if found:
-            x = getattr(next(iter(found.values())), field)
-            question = words.format(x=x if field == "p_sel" else 100 * x)
-            share = metric == "reception"
-            rows.append((question, *(in_words(found.get(mode), share=share) for mode in MODES)))
-    return Table("", ("emulated", *MODES), tuple(rows))
-
-
-def _extreme(aggregates: Aggregates, figure: str, field: str, metric: str) -> dict[str, Aggregate]:
-    """The emulated value of each mode where it is hardest: fewest links, or most failures."""
-    rows = aggregates.select(
-        figure=figure, tier="emulate", protocol="camcast", metric=metric, community=WHOLE
-    )
-    values = sorted({getattr(row, field) for row in rows if getattr(row, field) is not None})
-    if not values:
-        return {}
-    hardest = values[0] if field == "p_sel" else values[-1]
-    return {row.mode: row for row in rows if getattr(row, field) == hardest}

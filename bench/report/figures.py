@@ -5,14 +5,12 @@ Panels are communities; lines are tiers and modes (or protocols); the x axis is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.aggregate import WHOLE
-from bench.aggregates import Aggregate, Aggregates
-from bench.report.plot import Figure, Panel, Point, Series
-
-TIER_ORDER = ("model", "simulate", "emulate", "live")
+from bench.aggregates import Aggregate, Aggregates, community_name
+from bench.report.lines import lines, loss_words
+from bench.report.plot import Figure, Panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,8 @@ class Recipe:
     caption: str
     metric: str
     y_label: str
-    x: Callable[[Aggregate], float | None]
+    varies: str
+    """What the x axis shows: `failed`, `p_sel`, or `sizes` by the bottom community."""
     x_label: str
     communities: tuple[int, ...]
     log_x: bool = False
@@ -34,25 +33,23 @@ class Recipe:
     share: bool = False
 
 
-def _failed(row: Aggregate) -> float:
-    return 100 * row.failed
-
-
-def _p_sel(row: Aggregate) -> float | None:
-    return row.p_sel
-
-
-def _bottom_size(row: Aggregate) -> float:
-    return float(row.sizes[0])
-
-
 _CRASH_FIGURES = (
-    ("figure-13", "figures-13-16", "messages_inside", "Events sent inside each community"),
-    ("figure-14", "figures-13-16", "messages_upward", "Events sent upward"),
-    ("figure-15", "figures-13-16", "reception", "Reception, stillborn processes"),
-    ("figure-16", "figures-13-16", "reliability", "Reliability, stillborn processes"),
-    ("figure-17", "figures-17-18", "reception", "Reception, weakly consistent views"),
-    ("figure-18", "figures-17-18", "reliability", "Reliability, weakly consistent views"),
+    (
+        "figure-13",
+        "figures-13-16",
+        "messages_inside",
+        "Figure 13: events sent inside each community",
+    ),
+    ("figure-14", "figures-13-16", "messages_upward", "Figure 14: events sent upward"),
+    ("figure-15", "figures-13-16", "reception", "Figure 15: reception, stillborn processes"),
+    ("figure-16", "figures-13-16", "reliability", "Figure 16: reliability, stillborn processes"),
+    ("figure-17", "figures-17-18", "reception", "Figure 17: reception, weakly consistent views"),
+    (
+        "figure-18",
+        "figures-17-18",
+        "reliability",
+        "Figure 18: reliability, weakly consistent views",
+    ),
     ("crashes-reception", "crashes", "reception", "Reception of real nodes after crashes"),
     ("crashes-reliability", "crashes", "reliability", "Reliability of real nodes after crashes"),
     (
@@ -65,18 +62,27 @@ _CRASH_FIGURES = (
 """Name, the experiments that it is drawn from, metric, title."""
 
 
+PAPERS_PRODUCT = (
+    "The paper's formula is the product of section 4.5.1 up to the community, its own passing on included, "
+    "with p_succ = (1 - loss)(1 - failed)."
+)
+
+
 def _crash_figures() -> list[Recipe]:
     static = "Static tables that nobody repairs, as in the paper: the pessimistic case."
-    repaired = "Tables are repaired after the crash; formula and simulator are of the living alone."
+    repaired = (
+        "Tables are repaired after the crash; formulas and simulator are of the living alone."
+    )
     return [
         Recipe(
             name,
             source,
             title,
-            repaired if source.startswith("crashes") else static,
+            (repaired if source.startswith("crashes") else static)
+            + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
             metric,
             "probability" if metric in ("reception", "reliability") else "events",
-            _failed,
+            "failed",
             "processes failed, %",
             (0, 1) if metric == "messages_upward" else (0, 1, 2),
             log_y=metric == "messages_inside",
@@ -89,21 +95,22 @@ def _crash_figures() -> list[Recipe]:
 def _link_figures() -> list[Recipe]:
     recipes = []
     for number, metric, title, y_label in (
-        (19, "reception", "Reception", "probability"),
-        (21, "reliability", "Reliability", "probability"),
-        (23, "efficiency", "Efficiency", "useful receptions"),
-        (25, "rounds", "Latency", "rounds"),
-        (27, "messages_upward", "Upward messages", "events"),
+        (19, "reception", "reception", "probability"),
+        (21, "reliability", "reliability", "probability"),
+        (23, "efficiency", "efficiency", "useful receptions"),
+        (25, "rounds", "latency", "rounds"),
+        (27, "messages_upward", "upward messages", "events"),
     ):
         recipes.append(
             Recipe(
                 f"figures-{number}-{number + 1}",
                 "figures-19-28",
-                f"{title} against the share of processes that act as links",
-                "Real nodes and the simulator with the same parameters.",
+                f"Figures {number} and {number + 1}: {title} by the share of processes that act as links",
+                "Real nodes and the simulator with the same parameters."
+                + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
                 metric,
                 y_label,
-                _p_sel,
+                "p_sel",
                 "p_sel",
                 (0, 1) if metric == "messages_upward" else (1, 2),
                 log_x=True,
@@ -122,7 +129,7 @@ def _scale_figures() -> list[Recipe]:
             "Three levels, each a tenth of the one below.",
             metric,
             y_label,
-            _bottom_size,
+            "sizes",
             "processes in the bottom community",
             (WHOLE,),
             log_x=True,
@@ -147,7 +154,7 @@ def _churn_figures() -> list[Recipe]:
             "The implementation on the virtual network.",
             metric,
             "probability",
-            _failed,
+            "failed",
             "processes that change, % a second",
             (0, 1, 2),
             share=True,
@@ -172,11 +179,15 @@ def figures(aggregates: Aggregates) -> list[Figure]:
 
 def build(recipe: Recipe, aggregates: Aggregates) -> Figure:
     """One figure; without points where nothing was measured."""
-    rows = aggregates.select(figure=recipe.source, metric=recipe.metric)
+    rows = [
+        row
+        for row in aggregates.select(figure=recipe.source, metric=recipe.metric)
+        if getattr(row, recipe.varies) is not None
+    ]
     panels = []
     for community in recipe.communities:
-        own = [row for row in rows if row.community == community and recipe.x(row) is not None]
-        panels.append(Panel(_community_title(own, community), _lines(recipe, own)))
+        own = [row for row in rows if row.community == community]
+        panels.append(Panel(_panel_title(own, community), lines(recipe.varies, own)))
     return Figure(
         recipe.name,
         recipe.title,
@@ -200,42 +211,13 @@ def _parameters(rows: list[Aggregate]) -> str:
             parts.append(f"{name} = {values.pop():g}")
     losses = {row.loss for row in rows}
     if len(losses) == 1:
-        loss = losses.pop()
-        parts.append(f"{100 * loss:g} % loss" if loss else "no loss")
+        parts.append(loss_words(losses.pop()))
     return f"{', '.join(parts)}." if parts else ""
 
 
-def _lines(recipe: Recipe, rows: list[Aggregate]) -> tuple[Series, ...]:
-    """A series for each tier, protocol and mode; of several suites the one with most repetitions."""
-    grouped: dict[tuple[str, str, str], dict[float, Aggregate]] = {}
-    for row in rows:
-        x = recipe.x(row)
-        assert x is not None
-        points = grouped.setdefault((row.tier, row.protocol, row.mode), {})
-        if x not in points or points[x].count < row.count:
-            points[x] = row
-    order = sorted(grouped, key=lambda key: (TIER_ORDER.index(key[0]), key[1], key[2]))
-    return tuple(_line(key, grouped[key]) for key in order)
-
-
-def _line(key: tuple[str, str, str], rows: dict[float, Aggregate]) -> Series:
-    tier, protocol, mode = key
-    name = mode if protocol == "camcast" else f"gossip {protocol}"
-    if tier == "model":
-        name = "the paper's formula" if protocol == "camcast" else f"formula of gossip {protocol}"
-    points = tuple(
-        Point(x, row.low, row.value, row.high, row.count) for x, row in sorted(rows.items())
-    )
-    label = name if tier == "model" else f"{name}, {_TIER_WORDS[tier]}"
-    return Series(label, mode if protocol == "camcast" else protocol, tier, points)
-
-
-_TIER_WORDS = {"simulate": "simulated", "emulate": "emulated", "live": "live"}
-
-
-def _community_title(rows: list[Aggregate], community: int) -> str:
-    if community == WHOLE:
-        return "all communities"
-    sizes = list(dict.fromkeys(row.sizes[community] for row in rows))
-    name = "gda"[community] if rows and len(rows[0].sizes) == 3 else f"level {community}"
-    return f"community {name}" + (f": {sizes[0]} processes" if len(sizes) == 1 else "")
+def _panel_title(rows: list[Aggregate], community: int) -> str:
+    if not rows or community == WHOLE:
+        return community_name(community, 3)
+    sizes = sorted({row.sizes[community] for row in rows})
+    name = community_name(community, len(rows[0].sizes))
+    return f"{name}: {' or '.join(map(str, sizes[:3]))} processes"

@@ -25,8 +25,10 @@ class Series:
     colour: str
     """One of the colours of `report.css`: mode and protocol names."""
     dash: str
-    """The tier, which settles how the line is drawn."""
+    """The tier, or `paper`, which settles how line and markers are drawn."""
     points: tuple[Point, ...]
+    variant: int = 0
+    """Counts lines of one colour and dash, which differ in a parameter: later ones are fainter."""
 
 
 @dataclass(frozen=True, slots=True)

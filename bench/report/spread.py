@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.aggregates import community_name
 from bench.report.svg import STYLE
 from bench.spread import read_spread
 
@@ -155,7 +156,7 @@ def _copy(sender: _Dot, receiver: _Dot) -> str:
 
 def _frame(event: dict[str, Any], last: int, tops: list[float], height: float) -> str:
     parts = []
-    names = ["root" if level == len(tops) - 1 else f"level {level}" for level in range(len(tops))]
+    names = [community_name(level, len(tops)) for level in range(len(tops))]
     for level, top in enumerate(tops):
         size = event["sizes"][level]
         parts.append(

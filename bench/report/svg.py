@@ -18,6 +18,9 @@ LEFT, RIGHT, TOP, BOTTOM = 58, 12, 26, 42
 ROOM = 0.06
 """Free space above the highest value, as a share of the axis."""
 
+SHOWN = 1e-5
+"""The smallest value of a logarithmic axis, as a share of the largest: less is nothing."""
+
 STYLE = """
 .bg{fill:#fff}.frame{stroke:#98a2b3;fill:none}.grid{stroke:#e4e7ec}
 text{fill:#344054;font:11px system-ui,sans-serif}
@@ -25,8 +28,11 @@ text{fill:#344054;font:11px system-ui,sans-serif}
 .uniform{--c:#667085}.unstructured{--c:#d1495b}.semi-structured{--c:#c77d0a}.structured{--c:#00798c}
 .broadcast{--c:#7b5ea7}.multicast{--c:#4d7c0f}.hierarchical{--c:#8d5524}.pmcast{--c:#be185d}
 .line{stroke:var(--c)}.band,.dot{fill:var(--c)}
-.model{stroke-dasharray:2 3}.simulate{stroke-dasharray:7 3}.live{stroke-dasharray:1 2}
-@media(prefers-color-scheme:dark){.bg{fill:#14181f}.grid{stroke:#2a313c}.frame{stroke:#667085}text{fill:#d0d5dd}
+.model{stroke-dasharray:2 3}.paper{stroke-dasharray:9 3 2 3}.simulate{stroke-dasharray:6 3}
+.live{stroke-dasharray:1 4;stroke-width:2.4;stroke-linecap:round}
+.hollow{fill:var(--p);stroke:var(--c);stroke-width:1.4}
+.v1{opacity:.6}.v2,.v3,.v4{opacity:.4}:root,svg{--p:#fff}
+@media(prefers-color-scheme:dark){:root,svg{--p:#14181f}.bg{fill:#14181f}.grid{stroke:#2a313c}.frame{stroke:#667085}text{fill:#d0d5dd}
 .uniform{--c:#98a2b3}.unstructured{--c:#f07c8b}.semi-structured{--c:#f2bc57}.structured{--c:#2fb6c8}
 .broadcast{--c:#b79ae0}.multicast{--c:#a3c957}.hierarchical{--c:#c99a6b}.pmcast{--c:#f472b6}}
 """
@@ -57,7 +63,8 @@ def _ranges(figure: Figure) -> tuple[tuple[float, float], tuple[float, float]]:
         return (min(xs), max(xs)), (0.0, 1.0 + ROOM / 2)
     if figure.log_y:
         positive = [p.y for p in points if p.y > 0] or [1.0]
-        return (min(xs), max(xs)), (min(positive) / 1.3, max(positive) * 1.3)
+        lowest = max(min(positive), max(positive) * SHOWN)
+        return (min(xs), max(xs)), (lowest / 1.3, max(positive) * 1.3)
     return (min(xs), max(xs)), (0.0, (highest or 1.0) * (1 + ROOM))
 
 
@@ -113,6 +120,15 @@ def _grid(figure: Figure, x: Axis, y: Axis) -> str:
     return "".join(parts)
 
 
+def marker(dash: str, x: float, y: float, data: str = "") -> str:
+    """A point, told by its shape: round when emulated, square when live, hollow when simulated."""
+    if dash == "live":
+        return f'<rect class="dot" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {data}/>'
+    radius = {"emulate": 2.8, "simulate": 2.4}.get(dash, 1.3)
+    hollow = " hollow" if dash == "simulate" else ""
+    return f'<circle class="dot{hollow}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {data}/>'
+
+
 def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> str:
     write = formatter(figure.share)
     places = [(x.place(p.x), y.place(p.low), y.place(p.y), y.place(p.high)) for p in series.points]
@@ -121,12 +137,17 @@ def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> s
     there = "L".join(f"{at:.1f} {top:.1f}" for at, _, _, top in places)
     back = "L".join(f"{at:.1f} {low:.1f}" for at, low, _, _ in reversed(places))
     dots = "".join(
-        f'<circle class="dot" cx="{at:.1f}" cy="{mid:.1f}" r="2.6" data-x="{short(point.x)}" '
-        f'data-y="{write(point.y)}" data-low="{write(point.low)}" data-high="{write(point.high)}" '
-        f'data-count="{point.count}"/>'
+        marker(
+            series.dash,
+            at,
+            mid,
+            f'data-x="{short(point.x)}" data-y="{write(point.y)}" data-low="{write(point.low)}" '
+            f'data-high="{write(point.high)}" data-count="{point.count}"',
+        )
         for point, (at, _, mid, _) in zip(series.points, places, strict=True)
     )
+    kind = f"series {series.colour} v{min(series.variant, 4)}"
     return (
-        f'<g class="series {series.colour}" data-label="{label}" data-panel="{html.escape(panel.title)}">'
+        f'<g class="{kind}" data-label="{label}" data-panel="{html.escape(panel.title)}">'
         f'<path class="band" d="M{there}L{back}Z"/><path class="line {series.dash}" d="{line}"/>{dots}</g>'
     )

@@ -15,6 +15,12 @@ class Table:
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+    """What a reader has to know of it, below it."""
+
+
+def sizes_words(sizes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, sizes))
 
 
 def in_words(row: Aggregate | None, *, share: bool = False) -> str:

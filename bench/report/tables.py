@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from bench.aggregate import WHOLE
-from bench.aggregates import Aggregates
+from bench.aggregates import Aggregate, Aggregates
+from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.published import TABLE_1, TABLE_2, PublishedRow
-from bench.report.table import Table, in_words, short_number
-from bench.suites.settings import TOPOLOGIES
+from bench.report.analysis import latency_table, parity_table
+from bench.report.paper_formula import printed_whole
+from bench.report.table import Table, in_words, short_number, sizes_words
+from bench.suites.settings import SIMULATED, TOPOLOGIES
+
+PROTOCOLS = ("camcast", "broadcast", "multicast", "hierarchical", "pmcast")
+NAMES = {
+    "camcast": "CAMCAST",
+    "broadcast": "(a) gossip broadcast",
+    "multicast": "(b) gossip multicast",
+    "hierarchical": "(c) hierarchical gossip broadcast",
+    "pmcast": "PMcast",
+}
+METRICS = {
+    "messages_inside": "messages inside",
+    "messages_upward": "upward",
+    "parasites": "parasites",
+    "reliability": "reliability",
+    "rounds": "rounds",
+    "table_entries": "contacts a process",
+}
+ASSUMED = (
+    f"PMcast by its formulas with assumed parameters, as the paper gives none: a tree of {ASSUMED_DEPTH} "
+    f"levels, {ASSUMED_DELEGATES} delegates a subgroup, fanout {ASSUMED_FANOUT:g}. Its parasites are the "
+    "processes that handle the event as delegates alone."
+)
+DRAWN = (
+    "Formulas have every draw made: floor(ln N + c) messages of each process, loss, who sends upward. The "
+    "paper's know no loss inside a community."
+)
 
 
 def tables(aggregates: Aggregates) -> list[Table]:
@@ -31,6 +60,8 @@ def tables(aggregates: Aggregates) -> list[Table]:
             for sizes in TOPOLOGIES
             for level in (0, len(sizes) - 1)
         ),
+        parity_table(aggregates),
+        latency_table(aggregates),
     ]
     return [table for table in found if table.rows]
 
@@ -43,66 +74,62 @@ def _paper_table(
     paper: tuple[PublishedRow, ...],
 ) -> Table:
     rows = []
-    for tier in ("simulate", "model"):
-        for protocol in ("camcast", "broadcast", "multicast", "hierarchical"):
-            found = {
-                row.sizes: row
-                for row in aggregates.select(
-                    figure=figure, metric=metric, tier=tier, protocol=protocol, community=WHOLE
-                )
-            }
+    for protocol in PROTOCOLS:
+        for tier, word in (("simulate", "simulated"), ("model", "formula")):
+            found = _of_table(aggregates, figure, metric, tier, protocol)
             if found:
-                word = "formula" if tier == "model" else "simulated"
-                rows.append(
-                    (f"{protocol}, {word}", *(in_words(found.get(sizes)) for sizes in TOPOLOGIES))
-                )
-    if rows:
-        for protocol in ("camcast", "broadcast", "pmcast"):
+                cells = (in_words(found.get(sizes)) for sizes in TOPOLOGIES)
+                rows.append((f"{NAMES[protocol]}, {word}", *cells))
+        if hasattr(paper[0], protocol):
             printed = {row.sizes: short_number(getattr(row, protocol)) for row in paper}
-            rows.append((f"{protocol}, the paper", *(printed[sizes] for sizes in TOPOLOGIES)))
-    return Table(title, ("", *(_sizes(sizes) for sizes in TOPOLOGIES)), tuple(rows))
+            cells = (printed[sizes] for sizes in TOPOLOGIES)
+            rows.append((f"{NAMES[protocol]}, the paper", *cells))
+    measured = any(not name.endswith("the paper") for name, *_ in rows)
+    heads = ("", *(sizes_words(sizes) for sizes in TOPOLOGIES))
+    return Table(title, heads, tuple(rows) if measured else (), ASSUMED)
+
+
+def _of_table(
+    aggregates: Aggregates, figure: str, metric: str, tier: str, protocol: str
+) -> dict[tuple[int, ...], Aggregate]:
+    """Rows by topology. PMcast's formula is of no figure: its rows of the alternatives serve, too."""
+    shared = {name: SIMULATED[name] for name in ("c", "g", "a", "z", "loss")}
+    rows = aggregates.select(
+        metric=metric,
+        tier=tier,
+        protocol=protocol,
+        mode="uniform",
+        community=WHOLE,
+        failed=0.0,
+        **shared,
+    )
+    figures = (figure, "alternatives") if protocol == "pmcast" else (figure,)
+    from_root = figure == "table-2"
+    return {
+        row.sizes: row
+        for row in rows
+        if row.figure in figures and row.publish_level == (len(row.sizes) - 1 if from_root else 0)
+    }
 
 
 def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) -> Table:
-    metrics = (
-        "messages_inside",
-        "messages_upward",
-        "parasites",
-        "reliability",
-        "rounds",
-        "table_entries",
-    )
+    """Measured, by formula, and by the paper's own; one line for each protocol and of these."""
+    shared = {name: SIMULATED[name] for name in ("c", "g", "a", "z", "loss")}
+    shared |= {"figure": "alternatives", "sizes": sizes, "publish_level": level, "community": WHOLE}
     rows = []
-    for protocol in ("camcast", "broadcast", "multicast", "hierarchical"):
-        for tier in ("simulate", "model"):
-            found = {
-                row.metric: row
-                for row in aggregates.select(
-                    figure="alternatives",
-                    tier=tier,
-                    protocol=protocol,
-                    sizes=sizes,
-                    publish_level=level,
-                    community=WHOLE,
+    for protocol in PROTOCOLS:
+        for tier, word in (("simulate", "simulated"), ("model", "formula")):
+            own = {r.metric: r for r in aggregates.select(tier=tier, protocol=protocol, **shared)}
+            if own:
+                cells = (in_words(own.get(metric)) for metric in METRICS)
+                rows.append((f"{NAMES[protocol]}, {word}", *cells))
+            if own and tier == "model":
+                printed = printed_whole(next(iter(own.values())))
+                cells = (
+                    short_number(printed[metric]) if metric in printed else "-"
+                    for metric in METRICS
                 )
-            }
-            if found:
-                word = "formula" if tier == "model" else "simulated"
-                rows.append(
-                    (f"{protocol}, {word}", *(in_words(found.get(metric)) for metric in metrics))
-                )
+                rows += [(f"{NAMES[protocol]}, the paper's formula", *cells)] if printed else []
     where = "the bottom community" if level == 0 else "the root"
-    heads = (
-        "",
-        "messages inside",
-        "upward",
-        "parasites",
-        "reliability",
-        "rounds",
-        "contacts a process",
-    )
-    return Table(f"An event published in {where} of {_sizes(sizes)}", heads, tuple(rows))
-
-
-def _sizes(sizes: tuple[int, ...]) -> str:
-    return ", ".join(map(str, sizes))
+    title = f"An event published in {where} of {sizes_words(sizes)}"
+    return Table(title, ("", *METRICS.values()), tuple(rows), f"{DRAWN} {ASSUMED}")

@@ -14,7 +14,7 @@ from bench.experiment import SERIES, Experiment
 from bench.model.published import TABLE_1, TABLE_2
 from bench.suites import BUILT_IN
 
-WIDTH = 0.03
+WIDTH = 0.02
 """Half of every interval, relative to its value."""
 
 
