@@ -140,9 +140,9 @@ def _whole(results: DataFrame) -> DataFrame:
     sums += [f.sum(name).alias(name) for name in ("messages_inside", "messages_upward")]
     largest = ("rounds", "seconds", "largest_table", "table_deviation", "upward_peak")
     last = [f.max(name).alias(name) for name in largest]
-    mean = (f.sum(f.col("table_entries") * f.col("processes")) / f.sum("processes")).alias(
-        "table_entries"
-    )
+    keeping = f.when(f.col("table_entries").isNotNull(), f.col("processes"))
+    entries = f.col("table_entries") * f.col("processes")
+    mean = (f.sum(entries) / f.sum(keeping)).alias("table_entries")
     # Of zeros and ones the least is whether all are 1; of probabilities it is not that of all together.
     everywhere = f.when(f.col("tier") != "model", f.min("everyone")).alias("everyone")
     found = results.groupBy(*own).agg(*sums, *last, mean, everywhere)

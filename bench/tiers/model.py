@@ -136,8 +136,11 @@ def _climb(experiment: Experiment) -> list[_Step]:
 
 
 def _camcast(experiment: Experiment) -> list[CommunityResult]:
-    found = [_untouched(level, size, experiment) for level, size in enumerate(experiment.sizes)]
-    last = len(found) - 1
+    last = len(experiment.sizes) - 1
+    found = []
+    for level, size in enumerate(experiment.sizes):
+        kept = camcast_memory(_community(size, experiment), root=level == last)
+        found.append(replace(_untouched(level, size, experiment), table_entries=kept))
     for level, step in enumerate(_climb(experiment), experiment.publish_level):
         community = _community(step.size, experiment)
         reached = _alive(step.size, experiment) * step.arrives * step.gossip.share
@@ -150,14 +153,16 @@ def _camcast(experiment: Experiment) -> list[CommunityResult]:
             messages_inside=reached * step.gossip.sent,
             messages_upward=0.0 if level == last else upward,
             rounds=camcast_average_latency(climbed) if min(climbed) >= SMALLEST else None,
-            table_entries=camcast_memory(community, root=level == last),
         )
     return found
 
 
 def _multicast(experiment: Experiment) -> list[CommunityResult]:
     hierarchy = tuple(_community(size, experiment) for size in experiment.sizes)
-    found = [_untouched(level, size, experiment) for level, size in enumerate(experiment.sizes)]
+    found = []
+    for level, size in enumerate(experiment.sizes):
+        kept = multicast_memory(hierarchy, level)
+        found.append(replace(_untouched(level, size, experiment), table_entries=kept))
     for level in range(experiment.publish_level, len(found)):
         size = experiment.sizes[level]
         gossip = _gossip(size, experiment)
@@ -168,7 +173,6 @@ def _multicast(experiment: Experiment) -> list[CommunityResult]:
             everyone=_everyone(size, gossip, experiment),
             messages_inside=reached * gossip.sent,
             rounds=group_latency([size]) if size >= SMALLEST else None,
-            table_entries=multicast_memory(hierarchy, level),
         )
     return found
 

@@ -70,6 +70,12 @@ def test_everyone_everywhere_is_as_likely_as_in_a_run(fields: dict[str, Any]) ->
     assert everyone_everywhere(asked("model", **fields)) == pytest.approx(expected, abs=0.09)
 
 
+@pytest.mark.parametrize("protocol", ["camcast", "multicast"])
+def test_tables_are_kept_whoever_wants_the_event(protocol: str) -> None:
+    low, high = run("model", protocol=protocol), run("model", protocol=protocol, publish_level=2)
+    assert [r.table_entries for r in low] == [r.table_entries for r in high]
+
+
 def test_everyone_everywhere_is_a_product_and_no_minimum() -> None:
     five = {"sizes": (100,) * 5, "protocol": "multicast"}
     single = run("model", **five)[0].everyone
