@@ -77,7 +77,8 @@ def test_subscribe_ends_after_so_many_events_and_prints_them_plainly() -> None:
 
 
 def test_an_archive_and_a_distributor_print_json_lines_when_asked() -> None:
-    with camcast("archive", "--json", "--store", "memory:", "--metrics", "127.0.0.1:0") as archive:
+    keep = ("archive", "--topic", "/a", "--store", "memory:", "--metrics", "127.0.0.1:0", "--json")
+    with camcast(*keep) as archive:
         assert json.loads(line(archive))["listening"].startswith("127.0.0.1:")
         assert json.loads(line(archive))["status"].startswith("http://127.0.0.1:")
     with camcast("distributor", "--json") as distributor:
