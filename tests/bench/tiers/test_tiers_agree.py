@@ -9,7 +9,7 @@ import pytest
 
 from bench import tiers
 from bench.experiment import Experiment
-from bench.intervals import bootstrap_mean
+from bench.intervals import Interval, bootstrap_mean, wilson
 from bench.results import CommunityResult
 
 SETTING = Experiment(
@@ -40,6 +40,11 @@ def shares(results: list[CommunityResult], community: int) -> np.ndarray:
     return np.array([(r.reached or 0.0) / r.alive for r in own])
 
 
+def reliability(results: list[CommunityResult], community: int) -> Interval:
+    own = [r.everyone for r in results if r.community == community and r.everyone is not None]
+    return wilson(sum(own), len(own))
+
+
 def test_the_simulator_reaches_as_many_as_the_formula_says() -> None:
     setting = dataclasses.replace(SETTING, sizes=(1000, 100, 10), c=3.0, failed=0.2)
     simulated = run(setting)
@@ -48,6 +53,16 @@ def test_the_simulator_reaches_as_many_as_the_formula_says() -> None:
         assert row.reached is not None
         found = bootstrap_mean(shares(simulated, level), seed=1)
         assert abs(found.value - row.reached / row.alive) < 0.05 + (found.high - found.low)
+
+
+def test_the_simulator_is_as_reliable_in_every_community_as_the_formula_says() -> None:
+    setting = dataclasses.replace(SETTING, sizes=(1000, 100, 10), c=3.0, failed=0.2)
+    simulated = run(setting)
+    for level, row in enumerate(run(dataclasses.replace(setting, tier="model"))):
+        assert row.everyone is not None
+        assert 0.05 < row.everyone < 0.95
+        found = reliability(simulated, level)
+        assert found.low - 0.03 <= row.everyone <= found.high + 0.03
 
 
 def test_one_seed_gives_one_result() -> None:
@@ -99,16 +114,19 @@ def test_with_repaired_tables_the_living_are_the_whole_system() -> None:
 
 
 def emulated_as_simulated(mode: str, repetitions: int) -> None:
-    """Reception in the bottom community, and messages by whoever has the event, of real nodes."""
+    """Reception and reliability in every community, and messages by whoever has the event, of real nodes."""
     simulated = run(SETTING)
     emulated = run(
         dataclasses.replace(SETTING, tier="emulate", mode=mode, repetitions=repetitions, seed=1)
     )
-    ours = bootstrap_mean(shares(emulated, 0), seed=1)
-    theirs = bootstrap_mean(shares(simulated, 0), seed=1)
-    # Real nodes leave out those they know to have the event, so they may do a little better.
-    assert theirs.low - 0.05 <= ours.high
-    assert ours.low <= theirs.high + 0.08
+    for level in range(len(SETTING.sizes)):
+        ours = bootstrap_mean(shares(emulated, level), seed=1)
+        theirs = bootstrap_mean(shares(simulated, level), seed=1)
+        # Real nodes leave out those they know to have the event, so they may do a little better.
+        assert theirs.low - 0.05 <= ours.high
+        assert ours.low <= theirs.high + 0.08
+        # And a little more in reception is much in reliability, so no bound from above.
+        assert reliability(simulated, level).low <= reliability(emulated, level).high
     fanout = int(np.floor(np.log(40) + 1))
     sent = mean_of(emulated, 0, "messages_inside") / mean_of(emulated, 0, "reached")
     assert fanout - 1 <= sent <= fanout + 0.01
