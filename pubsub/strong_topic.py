@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from overlay.contact import Contact, PeerId
 from overlay.errors import ClosedError, UsageError
 from overlay.runtime import Runtime
+from pubsub.strong_inbox import Inbox
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
@@ -103,9 +104,16 @@ class StrongTopic:
         self._config = config
         self._on_left = on_left
         self._news: deque[asyncio.Future[None]] = deque()
-        self._inbox: asyncio.Queue[tuple[Delivery, Item | None]] = asyncio.Queue()
-        self._worker: asyncio.Task[None] | None = None
+        self._inbox = Inbox(
+            config.broadcast,
+            lambda delivery: self._call("deliver", handlers.deliver, delivery),
+            lambda: self._failed("deliver"),
+            self.room_if_waited_for,
+        )
         self._published = 0
+        self._dropped = runtime.metrics.family(
+            "strong_dropped", "reason", "Messages of strong topics that were not taken"
+        )
         self._errors = runtime.metrics.family(
             "strong_handler_errors", "handler", "Exceptions of the application's handlers"
         )
@@ -119,7 +127,7 @@ class StrongTopic:
             context,
             self._config.broadcast,
             core.membership,
-            lambda delivery: self._hand_over(delivery, None),
+            self._take_aside,
             self._direct,
             self.room,
         )
@@ -252,7 +260,11 @@ class StrongTopic:
         if semantics == "best-effort":
             await self._runtime.endpoint.drained()
             return
-        while self.core.is_full if semantics == "reliable" else self._aside.is_full:
+        while (
+            self.core.is_full
+            if semantics == "reliable"
+            else self._aside.is_full or self._inbox.is_full
+        ):
             await self._next_news()
         await self._runtime.writable(self._others())
         self._check_open()
@@ -267,7 +279,7 @@ class StrongTopic:
             delivery = Delivery(
                 self.me, self.life, number, payload, semantics, named if only else None
             )
-            self._hand_over(delivery, None)
+            self._take_aside(delivery, anyway=semantics == "stubborn")
         return number
 
     def _others(self) -> list[Contact]:
@@ -296,8 +308,7 @@ class StrongTopic:
             self.core.stop()
             self._aside.stop()
             self._log.close()
-        if self._worker is not None:
-            self._worker.cancel()
+        self._inbox.close()
         self.room()
 
     # What the protocol says.
@@ -323,8 +334,9 @@ class StrongTopic:
     def deliver(self, item: Item) -> None:
         assert item.payload is not None
         only = item.named if item.only else None
-        self._hand_over(
-            Delivery(item.publisher, item.life, item.number, item.payload, "reliable", only), item
+        self._inbox.hand_over(
+            Delivery(item.publisher, item.life, item.number, item.payload, "reliable", only),
+            partial(self.core.finished, item),
         )
 
     def gap(self, gap: Gap) -> None:
@@ -360,34 +372,20 @@ class StrongTopic:
         try:
             return handler(*arguments)
         except Exception:
-            self._errors.add(name)
-            _log.exception("a %s handler of %s failed", name, self.topic)
+            self._failed(name)
             return None
 
-    def _hand_over(self, delivery: Delivery, item: Item | None) -> None:
-        if self._worker is not None:
-            self._inbox.put_nowait((delivery, item))
-            return
-        result = self._call("deliver", self._handlers.deliver, delivery)
-        if inspect.isawaitable(result):
-            self._worker = asyncio.ensure_future(self._work(result, item))
-        elif item is not None:
-            self.core.finished(item)
+    def _failed(self, name: str) -> None:
+        self._errors.add(name)
+        _log.exception("a %s handler of %s failed", name, self.topic)
 
-    async def _work(self, first: Awaitable[None], item: Item | None) -> None:
-        """Hand messages over one at a time, to a handler that turned out to be a coroutine."""
-        result: Awaitable[None] | None = first
-        while True:
-            try:
-                if inspect.isawaitable(result):
-                    await result
-            except Exception:
-                self._errors.add("deliver")
-                _log.exception("a deliver handler of %s failed", self.topic)
-            if item is not None:
-                self.core.finished(item)
-            delivery, item = await self._inbox.get()
-            result = self._call("deliver", self._handlers.deliver, delivery)
+    def _take_aside(self, delivery: Delivery, anyway: bool = False) -> bool:
+        """Take a message outside reliable broadcast; False if too many wait already, unless `anyway`."""
+        if self._inbox.is_full and not anyway:
+            self._dropped.add(f"{delivery.semantics}_inbox_full".replace("-", "_"))
+            return False
+        self._inbox.hand_over(delivery, None)
+        return True
 
     async def _next_news(self) -> None:
         self._check_open()

@@ -21,6 +21,9 @@ StatementOnWire = tuple[PeerId, int, int, bytes, NumbersOnWire]
 numbers of the messages that the owner has, of some sources."""
 
 
+ASIDE_KINDS = ("best-effort", "stubborn", "direct", "taken", "refused")
+
+
 @lru_cache(maxsize=8192)
 def source_of(publisher: PeerId, life: int) -> bytes:
     """The short name of one numbering of a publisher's messages."""
@@ -98,7 +101,8 @@ class Received:
 @message(0x69)
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A message outside reliable broadcast: best-effort, stubborn, or for the receiver alone."""
+    """A message outside reliable broadcast: best-effort, stubborn, or for the receiver alone; or what became
+    of a stubborn one, which life and number name then."""
 
     topic: str
     kind: str
@@ -108,5 +112,5 @@ class Aside:
 
     def __post_init__(self) -> None:
         check_counts(self.number, self.life)
-        if self.kind not in ("best-effort", "stubborn", "direct"):
-            raise UsageError("a message aside is best-effort, stubborn or direct")
+        if self.kind not in ASIDE_KINDS:
+            raise UsageError(f"a message aside is one of {', '.join(ASIDE_KINDS)}")

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
+from overlay.virtual import Network
+from pubsub.strong_topic import Delivery, TopicConfig
+from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.config import BroadcastConfig
+from tests.pubsub.topic_broadcast.strong_nodes import StrongNodes, log_of
 from tests.pubsub.topic_broadcast.test_stable_phases import joined
-from tests.pubsub.topic_broadcast.troupe import Troupe, TroupeConfig
+from tests.pubsub.topic_broadcast.test_strong_topic import play
+from tests.pubsub.topic_broadcast.troupe import TOPIC, Actor, Troupe, TroupeConfig
 
 WINDOW, LIMIT = 20, 10
 CONFIG = BroadcastConfig(
@@ -58,3 +66,83 @@ def test_what_a_slow_one_has_on_its_disk_is_not_sent_again_after_a_crash() -> No
     assert len(again.delivered) == published - 5
     assert troupe.payloads == payloads
     assert [actor.core.held for actor in troupe.alive()] == [0, 0]
+
+
+class Gate:
+    """A handler that lets one message through at a time, once it is open."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.payloads: list[bytes] = []
+
+    async def handle(self, delivery: Delivery) -> None:
+        await self.open.wait()
+        self.payloads.append(delivery.payload)
+
+
+@pytest.mark.parametrize("semantics", ["reliable", "stubborn"])
+def test_nothing_piles_up_before_a_slow_handler_and_nothing_is_lost(
+    semantics: str, tmp_path: Path
+) -> None:
+    async def script(network: Network, nodes: StrongNodes) -> None:
+        gate, config = Gate(), TopicConfig(CONFIG)
+        one = await nodes.start(config=config)
+        slow = await nodes.start(config=config, on_deliver=gate.handle, log=log_of(tmp_path, 1))
+        await asyncio.sleep(3)
+
+        async def publish() -> None:
+            for number in range(200):
+                await one.strong.broadcast(b"%d" % number, semantics=semantics)  # type: ignore[arg-type]
+
+        publishing = asyncio.ensure_future(publish())
+        await asyncio.sleep(60)
+        assert not publishing.done()
+        assert len(slow.strong._inbox) <= WINDOW + LIMIT + 1
+        gate.open.set()
+        await publishing
+        await asyncio.sleep(30)
+        assert sorted(gate.payloads) == sorted(b"%d" % number for number in range(200))
+        assert len(one.payloads) == 200
+
+    play(script)
+
+
+def aside_of(actor: Actor, delivered: list[bytes]) -> AsideMessages:
+    def deliver(delivery: Delivery) -> bool:
+        delivered.append(delivery.payload)
+        return True
+
+    membership = actor.core.membership
+    return AsideMessages(
+        TOPIC, actor, CONFIG, membership, deliver, lambda sender, payload: None, lambda: None
+    )
+
+
+def test_a_stubborn_message_that_came_before_its_receiver_had_begun_is_sent_again() -> None:
+    troupe = joined(3, 2)
+    one, other = troupe.alive()
+    delivered: list[bytes] = []
+    one.aside = aside_of(one, [])
+    one.aside.stubborn(b"early", [other.contact])
+    troupe.run(3.0)
+    other.aside = aside_of(other, delivered)
+    troupe.run(60.0)
+    assert delivered == [b"early"]
+
+
+def test_best_effort_messages_that_a_slow_handler_has_no_room_for_are_dropped_and_counted() -> None:
+    async def script(network: Network, nodes: StrongNodes) -> None:
+        gate, config = Gate(), TopicConfig(CONFIG)
+        one = await nodes.start(config=config)
+        slow = await nodes.start(config=config, on_deliver=gate.handle)
+        await asyncio.sleep(3)
+        for number in range(100):
+            await one.strong.broadcast(b"%d" % number, semantics="best-effort")
+        await asyncio.sleep(3)
+        dropped = slow.runtime.metrics.as_dict()["strong_dropped"]
+        assert dropped == {"best_effort_inbox_full": 100 - LIMIT - 1}
+        gate.open.set()
+        await asyncio.sleep(1)
+        assert len(gate.payloads) == LIMIT + 1
+
+    play(script, loss=0.0, duplicate=0.0)

@@ -17,8 +17,15 @@ from tests.pubsub.topic_broadcast.strong_nodes import StrongNodes, log_of
 Script = Callable[[Network, StrongNodes], Awaitable[None]]
 
 
-def play(script: Script, seed: int = 1, *, loss: float = 0.02, directory: bool = False) -> None:
-    network = Network(seed, latency=Latency.uniform(0.005, 0.05), loss=loss, duplicate=0.01)
+def play(
+    script: Script,
+    seed: int = 1,
+    *,
+    loss: float = 0.02,
+    duplicate: float = 0.01,
+    directory: bool = False,
+) -> None:
+    network = Network(seed, latency=Latency.uniform(0.005, 0.05), loss=loss, duplicate=duplicate)
 
     async def main() -> None:
         nodes = StrongNodes(network, directory=directory)

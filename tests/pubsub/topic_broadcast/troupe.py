@@ -20,10 +20,11 @@ from overlay.context import Timer
 from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
 from overlay.wire import MAX_MESSAGE, decode, encode
+from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Gap, Order
-from pubsub.topic_broadcast.messages import Cast, Item, Received
+from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received
 from pubsub.topic_broadcast.topic_log import LogError, NoLog, Restored, SourceNumbers, TopicLog
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import Outcome
@@ -129,6 +130,7 @@ class Actor:
         self.is_slow = False
         """Whether it leaves messages unfinished, until `finish`."""
         self.unfinished: list[Item] = []
+        self.aside: AsideMessages | None = None
         self.core: TopicBroadcast
 
     # The context.
@@ -163,6 +165,8 @@ class Actor:
             core.receive_cast(sender, message)
         elif isinstance(message, Received):
             core.receive_received(sender, message)
+        elif isinstance(message, Aside) and self.aside is not None:
+            self.aside.receive(sender, message)
 
     # The application.
 
