@@ -61,11 +61,17 @@ class Inbox:
             done()
 
     async def _work(self, first: Awaitable[None], done: Done | None) -> None:
+        """A handler that ends because something it awaited was cancelled has failed: the next message comes."""
+        myself = asyncio.current_task()
         result: Awaitable[None] | None = first
         while True:
             try:
                 if inspect.isawaitable(result):
                     await result
+            except asyncio.CancelledError:
+                if myself is None or myself.cancelling():
+                    raise
+                self._failed()
             except Exception:
                 self._failed()
             if done is not None:

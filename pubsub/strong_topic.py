@@ -371,7 +371,7 @@ class StrongTopic:
             return None
         try:
             return handler(*arguments)
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # the latter is of something that it looked at
             self._failed(name)
             return None
 

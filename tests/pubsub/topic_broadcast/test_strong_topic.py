@@ -328,6 +328,28 @@ def test_a_handler_that_fails_is_counted_and_the_message_counts_as_delivered() -
     play(script)
 
 
+def test_a_handler_whose_work_is_cancelled_fails_and_gets_the_next_message() -> None:
+    begun: list[bytes] = []
+
+    async def give_up(delivery: Delivery) -> None:
+        begun.append(delivery.payload)
+        work = asyncio.ensure_future(asyncio.sleep(100))
+        work.cancel()
+        await work
+
+    async def script(network: Network, nodes: StrongNodes) -> None:
+        one = await nodes.start()
+        other = await nodes.start(on_deliver=give_up)
+        await asyncio.sleep(3)
+        for number in range(3):
+            await one.strong.broadcast(b"%d" % number)
+        await one.strong.settled(3)
+        assert sorted(begun) == [b"0", b"1", b"2"]
+        assert other.runtime.metrics.as_dict()["strong_handler_errors"] == {"deliver": 3}
+
+    play(script, loss=0.0)
+
+
 def test_messages_of_topics_that_nobody_joined_here_are_counted_and_dropped() -> None:
     async def script(network: Network, nodes: StrongNodes) -> None:
         one, other = [await nodes.start() for _ in range(2)]
