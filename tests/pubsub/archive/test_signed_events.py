@@ -33,9 +33,9 @@ def send_as_publisher(archive: Archive, node: Node, stream: bytes, event: bytes)
 
 def send_as_replica(archive: Archive, node: Node, stream: bytes, event: bytes) -> None:
     core, contact = archive.topics["/t"].replication, node.attachment.contact
-    core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True))
+    core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True, -1))
     core.receive_events(
-        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, 7),), False)
+        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, 7),), False, ())
     )
 
 
