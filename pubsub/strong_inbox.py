@@ -61,7 +61,7 @@ class Inbox:
             done()
 
     async def _work(self, first: Awaitable[None], done: Done | None) -> None:
-        """A handler that ends because something it awaited was cancelled has failed: the next message comes."""
+        """A handler that ends because what it awaited was cancelled has failed; the next message comes."""
         myself = asyncio.current_task()
         result: Awaitable[None] | None = first
         while True:

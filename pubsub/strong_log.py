@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from overlay.contact import PeerId
 from overlay.errors import UsageError
 from overlay.wire import decode, encode
 from pubsub.topic_broadcast.messages import Item
@@ -18,6 +19,7 @@ from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
 from pubsub.topic_membership.messages import Entry
 
 _TABLES = """
+CREATE TABLE IF NOT EXISTS owner (one INTEGER PRIMARY KEY, topic TEXT, node BLOB);
 CREATE TABLE IF NOT EXISTS participant (one INTEGER PRIMARY KEY, boot INTEGER, life INTEGER);
 CREATE TABLE IF NOT EXISTS items (
     place INTEGER PRIMARY KEY AUTOINCREMENT, source BLOB, number INTEGER, item BLOB,
@@ -36,22 +38,34 @@ _Change = tuple[str, tuple[Any, ...]]
 
 class SqliteTopicLog:
     """Synced to the disk at each `sync`. A message leaves the file when everybody has it and the application
-    is done with it."""
+    is done with it. The file belongs to one topic and one node: another one is refused."""
 
     is_durable = True
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, topic: str, node: PeerId) -> None:
         self._path = path
         try:
             self._file = sqlite3.connect(path)
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=FULL")
             self._file.executescript(_TABLES)
+            self._check_owner(topic, node)
         except sqlite3.Error as error:
             raise UsageError(f"{path} cannot be used as a log: {error}") from None
 
         self._changes: list[_Change] = []
         """What the next `sync` writes, in one transaction."""
+
+    def _check_owner(self, topic: str, node: PeerId) -> None:
+        self._file.execute("INSERT OR IGNORE INTO owner VALUES (1, ?, ?)", (topic, node))
+        self._file.commit()
+        owner_topic, owner = self._file.execute("SELECT topic, node FROM owner").fetchone()
+        if (owner_topic, owner) != (topic, node):
+            self._file.close()
+            of_another = "" if owner == node else f", of another node ({owner.hex()})"
+            raise UsageError(
+                f"{self._path} is the log of {owner_topic}{of_another}: give each topic and node its own"
+            )
 
     def close(self) -> None:
         with contextlib.suppress(LogError):  # as if crashed a moment earlier

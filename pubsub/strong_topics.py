@@ -105,7 +105,8 @@ class StrongTopics:
         boot = int(time.time() * 1000)
         context = _TopicContext(self._runtime)
         strong = StrongTopic(topic, self._runtime, handlers, config, self._forget)
-        opened_log: TopicLog = NoLog() if log is None else SqliteTopicLog(log)
+        me = self._runtime.contact.id
+        opened_log: TopicLog = NoLog() if log is None else SqliteTopicLog(log, topic, me)
         try:
             core = TopicBroadcast(
                 topic,

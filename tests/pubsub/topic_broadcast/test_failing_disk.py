@@ -91,7 +91,7 @@ def test_a_publisher_sends_what_waited_when_its_disk_works_again() -> None:
 
 def test_a_full_disk_takes_all_or_nothing_and_keeps_what_it_could_not_take(tmp_path: Path) -> None:
     publisher = numbered_contact(7).id
-    log = SqliteTopicLog(tmp_path / "log.sqlite")
+    log = SqliteTopicLog(tmp_path / "log.sqlite", "/topic", publisher)
     log.began(5, 6)
     log.sync(())
     pages = log._file.execute("PRAGMA page_count").fetchone()[0]
@@ -108,7 +108,7 @@ def test_a_full_disk_takes_all_or_nothing_and_keeps_what_it_could_not_take(tmp_p
     log._file.execute("PRAGMA max_page_count = 100000")
     log.sync([received])
     log.close()
-    restored = SqliteTopicLog(tmp_path / "log.sqlite").restore()
+    restored = SqliteTopicLog(tmp_path / "log.sqlite", "/topic", publisher).restore()
     assert restored.unfinished == tuple(items)
     assert restored.received == (received,)
 

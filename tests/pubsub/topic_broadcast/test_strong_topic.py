@@ -137,6 +137,21 @@ def test_one_that_crashes_comes_back_with_its_log_and_gets_each_message_once(
     play(script)
 
 
+def test_the_log_of_another_topic_or_node_is_refused(tmp_path: Path) -> None:
+    async def script(network: Network, nodes: StrongNodes) -> None:
+        one = await nodes.start(log=log_of(tmp_path, 0))
+        other = await nodes.start()
+        with pytest.raises(UsageError, match="is the log of /EPFL/DSC: give each"):
+            await one.topics.join("/elsewhere", print, log=log_of(tmp_path, 0))
+        await other.strong.leave()
+        with pytest.raises(UsageError, match="is the log of /EPFL/DSC, of another node"):
+            await other.topics.join("/EPFL/DSC", print, log=log_of(tmp_path, 0))
+        await one.strong.leave()
+        await one.topics.join("/EPFL/DSC", print, log=log_of(tmp_path, 0))
+
+    play(script, loss=0.0)
+
+
 def test_what_a_publisher_with_a_log_broadcast_before_all_crashed_reaches_all(
     tmp_path: Path,
 ) -> None:
