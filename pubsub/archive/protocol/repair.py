@@ -119,6 +119,7 @@ class Repair:
             and is_line(id_of(event), number)
             and len(stream) == STREAM_BYTES
             and catenation > 0
+            and self._world.is_genuine(stream, event)
         ]
         if repairs:
             repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")

@@ -61,3 +61,31 @@ def test_a_forged_event_does_not_take_the_place_of_the_true_one(
         assert archive.node.metrics.as_dict()["archive_dropped"] == {"bad_signature": 1}
 
     play(main)
+
+
+def test_a_forged_event_does_not_repair_a_damaged_one() -> None:
+    async def main(world: World) -> None:
+        node = await world.node(signatures=True)
+        first = await world.archive("/t", signatures=True)
+        for data in ("first", "second", "third"):
+            await node.publish("/t", data, durable=True)
+        ((stream, _),) = first.topics["/t"].here.marks()
+        await asyncio.sleep(1)
+        world.crash(1)
+        disk = world.disks[1]
+        ((log, written),) = ((p, b) for p, b in disk.image().items() if p.endswith(".log"))
+        disk.flip(log, 8 * written.index(b"second"))
+        world.restart(1)
+        archive = await world.archive("/t", number=1, signatures=True)
+        assert archive._store is not None
+        archive._store.verify()
+        (damage,) = archive._store.damage()
+        core, contact = archive.topics["/t"].replication, node.attachment.contact
+        core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True, -1))
+        rows = ((stream, 0, 2, 1.0, forged(node, stream, 2, None), damage.span.first),)
+        core.receive_events(contact, StoredEvents("/t", b"evil", rows, True, ()))
+        await asyncio.sleep(0.1)
+        assert archive.node.metrics.as_dict()["archive_dropped"] == {"bad_signature": 1}
+        assert not archive._store.read("/t", [damage.span.first])
+
+    play(main)
