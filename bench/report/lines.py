@@ -1,6 +1,6 @@
 """The lines of a figure: one for each tier, protocol, mode and setting, and the paper's formula beside them.
 
-Lines of the same tier, protocol and mode that differ in a parameter say so in their labels.
+Where lines of the same tier, protocol and mode differ in a parameter, labels tell it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ def lines(varies: str, rows: list[Aggregate]) -> tuple[Series, ...]:
     for row in rows:
         kind = (row.tier, row.protocol, row.mode)
         grouped.setdefault(kind, {}).setdefault(_setting(row, varies), []).append(row)
+    # Where one kind has several settings, every line has to say which is its own.
+    crowded = any(len(settings) > 1 for settings in grouped.values())
+    told = [setting for settings in grouped.values() for setting in settings] if crowded else []
     found = []
     for kind in sorted(grouped, key=_order):
-        settings = grouped[kind]
-        for variant, (setting, own) in enumerate(settings.items()):
+        settings = sorted(grouped[kind].items(), key=lambda pair: -len(pair[1]))
+        for variant, (setting, own) in enumerate(settings):
             own.sort(key=lambda row: place(row, varies))
-            suffix = _difference(setting, list(settings))
-            found += _lines(kind, own, suffix, variant, varies)
+            found += _lines(kind, own, _difference(setting, told), variant, varies)
     return tuple(found)
 
 
@@ -85,7 +87,7 @@ def kind_words(kind: Kind, metric: str) -> str:
 
 
 def _difference(setting: Setting, settings: list[Setting]) -> str:
-    """What tells a setting from the others of its kind, for a label; nothing where there are none."""
+    """What tells a setting from others, for a label; nothing where there are none."""
     differing = [
         index for index in range(len(setting)) if len({other[index] for other in settings}) > 1
     ]

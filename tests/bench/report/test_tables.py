@@ -76,8 +76,8 @@ def test_real_nodes_of_every_size_stand_beside_both_formulas() -> None:
         made = emulated("structured", 0.4, **shared, tier="model", sizes=sizes)
         rows.append(dataclasses.replace(made, mode="uniform"))
     found = table(real_node_tables(Aggregates(rows)), "Reliability by the share of links")
-    assert "a (root): unstructured, emulated" in found
-    assert "a (root): structured, emulated" in found
+    assert "a (root): unstructured, emulated (84, 27, 7 processes)" in found
+    assert "a (root): structured, emulated (79, 28, 7 processes)" in found
     assert "a (root): the paper's formula (84, 27, 7 processes)" in found
     assert "a (root): formula with every draw made (79, 28, 7 processes)" in found
 
