@@ -20,6 +20,9 @@ from pubsub.archive.protocol.publisher import Publisher
 from pubsub.archive.protocol.subscriber import Subscriber
 from pubsub.topic import Topic
 
+NEARER_SECONDS = 10.0
+"""How often whoever uses an archive of a super-topic looks for a nearer one."""
+
 
 class DurableClient:
     """One for each node that publishes or subscribes durably."""

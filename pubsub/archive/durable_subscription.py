@@ -33,8 +33,10 @@ from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.live_feed import LiveFeed
+from pubsub.archive.nearer_watch import NearerWatch
 from pubsub.archive.profiles import Profile
 from pubsub.archive.protocol.entity_name import MOST_NAME_BYTES, is_entity_name
+from pubsub.archive.protocol.finder import Found
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
 from pubsub.archive.protocol.ordered import OrderedSubscriber
@@ -112,6 +114,7 @@ class DurableSubscription:
         self._missed = 0
         self._live: dict[bytes, Event] = {}
         self._feed: LiveFeed | None = None
+        self._watch: NearerWatch | None = None
         self._core: Subscriber | None = None
         self._arrival: asyncio.Future[None] | None = None
         self._registered: asyncio.Future[str] | None = None
@@ -143,6 +146,7 @@ class DurableSubscription:
         except BaseException:
             await self._close()
             raise
+        self._watch = NearerWatch(self._client, self.pattern.topic, found.topic, self._overtaken)
         return self
 
     def _make_core(self, topic: str) -> Subscriber:
@@ -218,6 +222,8 @@ class DurableSubscription:
 
     async def _close(self) -> None:
         self._ended = True
+        if self._watch is not None:
+            self._watch.stop()
         if self._core is not None:
             self._client.remove_subscriber(self._core)
         if self._feed is not None:
@@ -228,6 +234,8 @@ class DurableSubscription:
     def end(self) -> None:
         """The node is closing: the iterator ends."""
         self._ended = True
+        if self._watch is not None:
+            self._watch.stop()
         self._queue.clear()
         self._wake()
 
@@ -251,6 +259,13 @@ class DurableSubscription:
             "durable_gaps", "Times that a durable subscriber was told of removed events."
         ).add()
         _log.warning("%s: events %d to %d of its archive are gone", self.name, first, last)
+
+    def _overtaken(self, found: Found) -> None:
+        """What is published from here on goes to other archives than the one that this name is known to."""
+        self._node.metrics.counter(
+            "durable_overtaken", "Durable subscriptions whose topic has got a nearer archive since."
+        ).add()
+        _log.warning("%s: %s has an archive now: subscribe again", self.name, found.topic)
 
     def _heard(self, event: Event) -> None:
         assert isinstance(self._core, OptimisticSubscriber)

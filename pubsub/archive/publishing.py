@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from overlay.errors import ClosedError
-from pubsub.archive.client import DurableClient
+from pubsub.archive.client import NEARER_SECONDS, DurableClient
 from pubsub.archive.errors import DurableUsageError, NoArchiveFound, NotSafe
 from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.finder import Found
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 DEADLINE = 30.0
 """Seconds that a durable event has to become safe, unless told otherwise."""
-
-NEARER_SECONDS = 10.0
-"""How often a publisher whose events go to an archive of a super-topic looks for a nearer one."""
 
 _Waiting = list[tuple[int, int, int, asyncio.Future[None]]]
 

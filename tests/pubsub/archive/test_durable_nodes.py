@@ -232,6 +232,23 @@ def test_a_publisher_goes_on_to_a_nearer_archive_that_was_started_later() -> Non
     play(main)
 
 
+def test_a_subscription_is_told_of_a_nearer_archive_that_was_started_later() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        await world.archive("/soccer")
+        async with (
+            node.subscribe("/soccer/italy", durable="near"),
+            node.subscribe("/soccer", durable="far"),
+        ):
+            await asyncio.sleep(30)
+            assert "durable_overtaken" not in node.metrics.as_dict()
+            await world.archive("/soccer/italy")
+            await asyncio.sleep(30)
+            assert node.metrics.as_dict()["durable_overtaken"] == 1
+
+    play(main)
+
+
 def test_a_subscription_that_is_closed_looks_for_no_archive_any_more() -> None:
     async def main(world: World) -> None:
         node = await world.node()
