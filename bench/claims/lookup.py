@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
-from bench.suites.settings import IMPLEMENTED, MODES, SIMULATED
+from bench.suites.settings import IMPLEMENTED, IMPLEMENTED_SIZES, MODES, SIMULATED
 
 PARAMETERS = ("c", "a", "z", "loss")
 LINKS = "figures-19-28"
 SUPER_COMMUNITIES = (1, 2)
 """d and a, for which the paper shows figures 19 to 28: what happens in g does not depend on p_sel."""
-
-PAPER_SIZES = {
-    "unstructured": (84, 27, 7),
-    "semi-structured": (79, 28, 7),
-    "structured": (79, 28, 7),
-}
-"""Section 6.2.1."""
 
 
 def simulated(aggregates: Aggregates, **wanted: object) -> list[Aggregate]:
@@ -39,8 +32,8 @@ def real(aggregates: Aggregates, mode: str, metric: str, tier: str = "emulate") 
     rows = aggregates.select(
         figure=LINKS, tier=tier, protocol="camcast", mode=mode, metric=metric, failed=0.0, **shared
     )
-    own = [row for row in rows if row.sizes == PAPER_SIZES[mode]]
-    return own or [row for row in rows if row.sizes in PAPER_SIZES.values()]
+    own = [row for row in rows if row.sizes == IMPLEMENTED_SIZES[mode]]
+    return own or [row for row in rows if row.sizes in IMPLEMENTED_SIZES.values()]
 
 
 def at_share(

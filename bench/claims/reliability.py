@@ -8,7 +8,14 @@ from statistics import NormalDist
 from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import NOT_MEASURED, NOT_REFUTED, Verdict
-from bench.claims.comparison import all_hold, below, listed, percent, too_few_networks
+from bench.claims.comparison import (
+    FEWEST_NETWORKS,
+    all_hold,
+    below,
+    listed,
+    percent,
+    too_few_networks,
+)
 from bench.claims.lookup import simulated
 from bench.intervals import errors_above
 
@@ -30,6 +37,7 @@ def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
     ]
     if not rows:
         return NOT_MEASURED
+    rows = [row for row in rows if row.networks >= FEWEST_NETWORKS] or rows
     enough = NormalDist().inv_cdf(1 - CHANCE / len(rows))
     expected = [formula[_place(row)] for row in rows]
     short = [

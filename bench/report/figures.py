@@ -120,6 +120,26 @@ def _link_figures() -> list[Recipe]:
     return recipes
 
 
+def _large_link_figures() -> list[Recipe]:
+    return [
+        Recipe(
+            f"p-sel-large-{metric}",
+            "p-sel-large",
+            f"{metric.capitalize()} of a thousand real nodes by the share that act as links",
+            "The paper's parameters for its implementation, in the sizes of its simulation."
+            + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
+            metric,
+            "probability",
+            "p_sel",
+            "p_sel",
+            (1, 2),
+            log_x=True,
+            share=True,
+        )
+        for metric in ("reception", "reliability")
+    ]
+
+
 def _scale_figures() -> list[Recipe]:
     return [
         Recipe(
@@ -166,6 +186,7 @@ def _churn_figures() -> list[Recipe]:
 RECIPES: tuple[Recipe, ...] = (
     *_crash_figures(),
     *_link_figures(),
+    *_large_link_figures(),
     *_scale_figures(),
     *_churn_figures(),
 )

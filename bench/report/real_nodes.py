@@ -9,11 +9,11 @@ from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.report.lines import PRINTED, lines
 from bench.report.plot import Point, Series
 from bench.report.scale import short
-from bench.report.table import Table, per_cent
+from bench.report.table import Table, per_cent, sizes_words
 from bench.suites.settings import MODES
 
 CRASHES = ("crashes", "crashes-large")
-LINKS = "figures-19-28"
+LINKS = ("figures-19-28", "p-sel-large")
 
 
 def real_node_tables(aggregates: Aggregates) -> list[Table]:
@@ -23,9 +23,10 @@ def real_node_tables(aggregates: Aggregates) -> list[Table]:
         for metric in ("reliability", "reception"):
             title = f"{metric.capitalize()} after crashes, tables repaired"
             found.append(_by_community(aggregates, figure, metric, "failed", title))
-    title = "Reliability by the share of links"
-    found.append(_by_community(aggregates, LINKS, "reliability", "p_sel", title))
-    for figure in (LINKS, *CRASHES):
+    for figure in LINKS:
+        title = "Reliability by the share of links"
+        found.append(_by_community(aggregates, figure, "reliability", "p_sel", title))
+    for figure in (*LINKS, *CRASHES):
         found.append(_memory(aggregates, figure))
     return [table for table in found if table.rows]
 
@@ -49,12 +50,13 @@ def _by_community(
     places = sorted({point.x for _, line in found for point in line.points})
     unit = "{} % crashed" if varies == "failed" else f"{varies} {{}}"
     heads = ("", *(unit.format(short(place)) for place in places))
+    sizes = " or ".join(sorted({sizes_words(row.sizes) for row in rows}))
     cells = tuple(
         (f"{name}: {line.label}", *_cells(line, places))
         for name, line in found
         if metric == "reliability" or not line.label.startswith(PRINTED)
     )
-    return Table(title, heads, cells)
+    return Table(f"{title}: {sizes} processes", heads, cells)
 
 
 def _cells(line: Series, places: list[float]) -> tuple[str, ...]:
@@ -97,7 +99,8 @@ def _memory(aggregates: Aggregates, figure: str) -> Table:
             kept.setdefault(key, {})[row.metric] = row
     lines = [_kept(own) for own in kept.values() if "table_entries" in own]
     links = f" with p_sel = {most_links:g}" if most_links else ""
-    return Table(f"Memory and upward load{links}", MEMORY_HEADS, tuple(lines))
+    sizes = " or ".join(sorted({sizes_words(row.sizes) for row in rows}))
+    return Table(f"Memory and upward load{links}: {sizes} processes", MEMORY_HEADS, tuple(lines))
 
 
 def _kept(own: dict[str, Aggregate]) -> tuple[str, ...]:

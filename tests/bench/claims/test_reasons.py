@@ -55,6 +55,17 @@ def test_not_refuted_is_what_a_test_of_many_settings_can_say() -> None:
     assert "structured, g (bottom) of 1000, 30 % crashed: 50.0 %" in short.because
 
 
+def test_settings_of_too_few_networks_do_not_keep_the_others_from_being_judged() -> None:
+    rows = flips.CASES["reliability"][0][1]()
+    shared = {"figure": "crashes-large", "metric": "reliability", "failure": "repaired"}
+    rows.append(row(0.95, tier="model", community=0, **shared))
+    real = {"tier": "emulate", "mode": "structured", "community": 0, "networks": 1}
+    rows.append(row(0.1, 0.1, **real, **shared))
+    found = evidence("reliability", *rows)
+    assert found.holds is True
+    assert "of 9 settings" in found.ours
+
+
 def test_other_parameters_than_the_papers_decide_nothing() -> None:
     rows = [row(0.985, 0.004, community=level, z=9) for level in (-1, 0, 1, 2)]
     rows += [row(0.99, community=level, z=9, protocol="broadcast") for level in (-1, 0, 1, 2)]

@@ -34,7 +34,9 @@ def _rows() -> tuple[Aggregate, ...]:
 
 def _made_up() -> Iterator[Aggregate]:
     seen: set[tuple[object, ...]] = set()
-    large = [point for point in _points("paper") if point.figure == "crashes-large"]
+    large = [
+        point for point in _points("paper") if point.figure in ("crashes-large", "p-sel-large")
+    ]
     for points in (_points("quick"), _points("churn"), large):
         for experiment in points:
             setting = dataclasses.asdict(experiment)
