@@ -25,6 +25,7 @@ from pubsub.archive.store.sql_schema import (
     SEQUENCE_BITS,
     Connection,
     Names,
+    checked,
     entity_row,
 )
 
@@ -34,23 +35,23 @@ _PUT_EVENT = "INSERT INTO events ({}) VALUES ({}) ON CONFLICT (place) DO UPDATE 
     ", ".join(f"{column} = excluded.{column}" for column in EVENT_COLUMNS[1:]),
 )
 _PUT_TOPIC = (
-    "INSERT INTO topics (number, name, last, events, bytes) VALUES (?, ?, ?, ?, ?)"
+    "INSERT INTO topics (number, name, last, events, bytes, checksum) VALUES (?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (number) DO UPDATE SET last = excluded.last, events = excluded.events,"
-    " bytes = excluded.bytes"
+    " bytes = excluded.bytes, checksum = excluded.checksum"
 )
 _PUT_STREAM = (
-    "INSERT INTO streams (number, topic, publisher, catenation) VALUES (?, ?, ?, ?)"
-    " ON CONFLICT (number) DO UPDATE SET catenation = excluded.catenation"
+    "INSERT INTO streams (number, topic, publisher, catenation, checksum) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (number) DO UPDATE SET catenation = excluded.catenation, checksum = excluded.checksum"
 )
 _PUT_ENTITY = (
-    "INSERT INTO entities (topic, position, name, epoch, sync, profiles, acknowledged, gaps)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, name) DO UPDATE SET epoch = excluded.epoch,"
+    "INSERT INTO entities (position, topic, name, epoch, sync, profiles, acknowledged, gaps, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, name) DO UPDATE SET epoch = excluded.epoch,"
     " sync = excluded.sync, profiles = excluded.profiles, acknowledged = excluded.acknowledged,"
-    " gaps = excluded.gaps"
+    " gaps = excluded.gaps, checksum = excluded.checksum"
 )
 _PUT_NOTE = (
-    "INSERT INTO notes (topic, key, value) VALUES (?, ?, ?)"
-    " ON CONFLICT (topic, key) DO UPDATE SET value = excluded.value"
+    "INSERT INTO notes (topic, key, value, checksum) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (topic, key) DO UPDATE SET value = excluded.value, checksum = excluded.checksum"
 )
 _PUT_REPLICA_EVENT = (
     "INSERT INTO replica_events (topic, replica, sequence, id) VALUES (?, ?, ?, ?)"
@@ -178,7 +179,12 @@ class SqlBatch:
     def _write_registry(self) -> None:
         pending = self._pending
         streams = [
-            (self._stream(self._topic(topic), publisher), self._topic(topic), publisher, catenation)
+            checked(
+                self._stream(self._topic(topic), publisher),
+                self._topic(topic),
+                publisher,
+                catenation,
+            )
             for (topic, publisher), catenation in pending.catenations.items()
         ]
         self._put(_PUT_STREAM, streams)
@@ -189,17 +195,17 @@ class SqlBatch:
             if entity is None or (topic, name) in pending.registered:
                 self._remove("entities WHERE topic = ? AND name = ?", topic, name)
             if entity is not None:
-                row = (self._topic(topic), position + len(entities), *entity_row(entity))
-                entities.append(row)
+                row = checked(self._topic(topic), *entity_row(entity))
+                entities.append((position + len(entities), *row))
         for (topic, key), value in pending.notes.items():
             if value is None:
                 self._remove("notes WHERE topic = ? AND key = ?", topic, key)
             else:
-                notes.append((self._topic(topic), key, value))
+                notes.append(checked(self._topic(topic), key, value))
         self._put(_PUT_ENTITY, entities)
         self._put(_PUT_NOTE, notes)
         topics = [
-            (self._topic(topic), topic, self._last(topic), *self._amount(topic))
+            checked(self._topic(topic), topic, self._last(topic), *self._amount(topic))
             for topic in {**pending.last, **self._amounts}
             if topic in pending.last or topic not in pending.forgotten
         ]
@@ -225,7 +231,7 @@ class SqlBatch:
         number = self._topics[topic] if topic in self._topics else self._names.topics.get(topic)
         if number is None:
             number = self._topics[topic] = self._names.free_number()
-            self._connection.execute(_PUT_TOPIC, (number, topic, 0, 0, 0))
+            self._connection.execute(_PUT_TOPIC, checked(number, topic, 0, 0, 0))
         return number
 
     def _stream(self, topic: int, publisher: bytes) -> int:
@@ -234,7 +240,7 @@ class SqlBatch:
             number = self._names.free_number()
             self._names.streams[topic, publisher] = number
             self._names.publishers[number] = publisher
-            self._connection.execute(_PUT_STREAM, (number, topic, publisher, 0))
+            self._connection.execute(_PUT_STREAM, checked(number, topic, publisher, 0))
         return number
 
     def _audience(self, destinations: tuple[str, ...]) -> int:

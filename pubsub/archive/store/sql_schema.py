@@ -2,18 +2,20 @@
 
 An event's `place` is its topic's number and its sequence number in one integer, so that the table is its own
 index and grows at the end of each topic. Topics, audiences (the sets of entities that events are for) and
-streams (a publisher in a topic) are numbered, and events refer to them by number.
+streams (a publisher in a topic) are numbered, and events refer to them by number. Rows that are read into
+memory have a checksum each; where it is wrong, the store is not opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
+from zlib import crc32
 
 import msgpack
 
 from pubsub.archive.store.changes import Gap
-from pubsub.archive.store.interface import Entity
+from pubsub.archive.store.interface import Entity, StoreError
 from pubsub.archive.store.registry import Registry
 from pubsub.archive.store.sequence_ranges import Span
 
@@ -32,31 +34,55 @@ EVENT_COLUMNS = (
     "body",
 )
 
+CREATE_EVENTS = """CREATE TABLE IF NOT EXISTS events (
+        place {int} PRIMARY KEY, time {real} NOT NULL, size {int} NOT NULL, audience {int} NOT NULL,
+        stream {int} NOT NULL, catenation {int} NOT NULL, checksum {int} NOT NULL,
+        id {blob} NOT NULL, body {blob} NOT NULL)"""
+INDEX_EVENTS = (
+    "CREATE INDEX IF NOT EXISTS events_by_id ON events (id)",
+    "CREATE INDEX IF NOT EXISTS events_by_stream ON events (stream, catenation)",
+)
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS topics (
         number {int} PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-        last {int} NOT NULL, events {int} NOT NULL, bytes {int} NOT NULL)""",
+        last {int} NOT NULL, events {int} NOT NULL, bytes {int} NOT NULL, checksum {int})""",
     """CREATE TABLE IF NOT EXISTS audiences (number {int} PRIMARY KEY, names {blob} NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS streams (
         number {int} PRIMARY KEY, topic {int} NOT NULL, publisher {blob} NOT NULL,
-        catenation {int} NOT NULL, UNIQUE (topic, publisher))""",
-    """CREATE TABLE IF NOT EXISTS events (
-        place {int} PRIMARY KEY, time {real} NOT NULL, size {int} NOT NULL, audience {int} NOT NULL,
-        stream {int} NOT NULL, catenation {int} NOT NULL, checksum {int} NOT NULL,
-        id {blob} NOT NULL, body {blob} NOT NULL)""",
-    """CREATE INDEX IF NOT EXISTS events_by_id ON events (id)""",
-    """CREATE INDEX IF NOT EXISTS events_by_stream ON events (stream, catenation)""",
+        catenation {int} NOT NULL, checksum {int}, UNIQUE (topic, publisher))""",
+    CREATE_EVENTS,
+    *INDEX_EVENTS,
     """CREATE TABLE IF NOT EXISTS entities (
         topic {int} NOT NULL, name TEXT NOT NULL, position {int} NOT NULL, epoch {int} NOT NULL,
         sync {int} NOT NULL, profiles {blob} NOT NULL, acknowledged {blob} NOT NULL, gaps {blob} NOT NULL,
-        PRIMARY KEY (topic, name))""",
+        checksum {int}, PRIMARY KEY (topic, name))""",
     """CREATE TABLE IF NOT EXISTS notes (
-        topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, PRIMARY KEY (topic, key))""",
+        topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, checksum {int},
+        PRIMARY KEY (topic, key))""",
     """CREATE TABLE IF NOT EXISTS replica_events (
         topic {int} NOT NULL, replica {blob} NOT NULL, sequence {int} NOT NULL, id {blob} NOT NULL,
         PRIMARY KEY (topic, replica, sequence))""",
     """CREATE INDEX IF NOT EXISTS replica_events_by_id ON replica_events (topic, id)""",
 )
+
+
+CHECKED = ("topics", "streams", "entities", "notes")
+"""Tables whose rows have a checksum; those of an earlier release get the column, and no values in it."""
+
+ADD_CHECKSUM = "ALTER TABLE {table} ADD COLUMN checksum {int}"
+
+
+def checked(*row: Any) -> tuple[Any, ...]:
+    """A row with its checksum behind it."""
+    return (*row, crc32(msgpack.packb(row)))
+
+
+def _verified(table: str, row: Sequence[Any]) -> Sequence[Any]:
+    """A row without its checksum; `StoreError` when that is wrong."""
+    *values, checksum = (bytes(one) if isinstance(one, memoryview) else one for one in row)
+    if checksum is not None and checked(*values)[-1] != checksum:
+        raise StoreError(f"a row of the table {table} is damaged")
+    return values
 
 
 class Connection(Protocol):
@@ -110,30 +136,35 @@ class Names:
 
 
 def load(connection: Connection) -> tuple[Registry, Names]:
-    """Everything but the events and the replicas' tables."""
+    """Everything but the events and the replicas' tables; `StoreError` when a row is damaged."""
     registry, names = Registry(), Names()
     topics: dict[int, str] = {}
-    for number, name, last, events, size in connection.query(
-        "SELECT number, name, last, events, bytes FROM topics ORDER BY number"
+    for row in connection.query(
+        "SELECT number, name, last, events, bytes, checksum FROM topics ORDER BY number"
     ):
+        number, name, last, events, size = _verified("topics", row)
         topics[number], names.topics[name] = name, number
         registry.last[name], names.amounts[name] = last, (events, size)
     for number, members in connection.query("SELECT number, names FROM audiences"):
         names.members[number] = tuple(msgpack.unpackb(members))
         names.audiences[names.members[number]] = number
-    for number, topic, publisher, catenation in connection.query(
-        "SELECT number, topic, publisher, catenation FROM streams ORDER BY number"
+    for row in connection.query(
+        "SELECT number, topic, publisher, catenation, checksum FROM streams ORDER BY number"
     ):
-        names.streams[topic, bytes(publisher)] = number
-        names.publishers[number] = bytes(publisher)
-        registry.catenations.setdefault(topics[topic], {})[bytes(publisher)] = catenation
-    for topic, *row in connection.query(
-        "SELECT topic, name, epoch, sync, profiles, acknowledged, gaps FROM entities ORDER BY position"
+        number, topic, publisher, catenation = _verified("streams", row)
+        names.streams[topic, publisher] = number
+        names.publishers[number] = publisher
+        registry.catenations.setdefault(topics[topic], {})[publisher] = catenation
+    for row in connection.query(
+        "SELECT topic, name, epoch, sync, profiles, acknowledged, gaps, checksum FROM entities"
+        " ORDER BY position"
     ):
-        entity = _entity(*row)
+        topic, *fields = _verified("entities", row)
+        entity = _entity(*fields)
         registry.entities.setdefault(topics[topic], {})[entity.name] = entity
-    for topic, key, value in connection.query("SELECT topic, key, value FROM notes"):
-        registry.notes.setdefault(topics[topic], {})[key] = bytes(value)
+    for row in connection.query("SELECT topic, key, value, checksum FROM notes"):
+        topic, key, value = _verified("notes", row)
+        registry.notes.setdefault(topics[topic], {})[key] = value
     return registry, names
 
 

@@ -19,6 +19,7 @@ from pubsub.archive.store.sql_schema import MAX_SEQUENCE, SEQUENCE_BITS, Connect
 
 _EVENT = "place, time, audience, stream, catenation, checksum, id, body"
 _PAGE = 1000
+_BYTES = (bytes, memoryview)
 
 
 class SqlStore(RegistryReads):
@@ -250,24 +251,33 @@ class SqlStore(RegistryReads):
     def _checked(self, topic: str, rows: list[tuple[Any, ...]]) -> list[StoredEvent]:
         """The events of these rows; those whose checksum is wrong are noted as damaged and left out."""
         events: list[StoredEvent] = []
-        for place, time, audience, stream, catenation, checksum, id, body in rows:
-            event = StoredEvent(
-                topic,
-                self._sequence(place),
-                bytes(id),
-                self._names.publishers.get(stream, b""),
-                catenation,
-                time,
-                bytes(body),
-                self._names.members.get(audience, ()),
-            )
-            if event_checksum(event) == checksum:
+        for row in rows:
+            event = self._event(topic, row)
+            if event is not None:
                 events.append(event)
             else:
                 with self._lock:
                     spoilt = self._damaged.setdefault(topic, SequenceRanges())
-                    spoilt.add(event.sequence, event.sequence)
+                    spoilt.add(self._sequence(row[0]), self._sequence(row[0]))
         return events
+
+    def _event(self, topic: str, row: tuple[Any, ...]) -> StoredEvent | None:
+        """The event in a row; None when the row is not as it was written, its types included."""
+        place, time, audience, stream, catenation, checksum, id, body = row
+        kinds = (type(time), type(catenation), isinstance(id, _BYTES), isinstance(body, _BYTES))
+        if kinds != (float, int, True, True) or catenation < 0:
+            return None
+        event = StoredEvent(
+            topic,
+            self._sequence(place),
+            bytes(id),
+            self._names.publishers.get(stream, b""),
+            catenation,
+            time,
+            bytes(body),
+            self._names.members.get(audience, ()),
+        )
+        return event if event_checksum(event) == checksum else None
 
     def _mend(self, topic: str, span: Span) -> None:
         if topic in self._damaged:

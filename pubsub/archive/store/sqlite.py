@@ -2,6 +2,9 @@
 
 The file is in WAL mode with `synchronous=FULL`: a commit returns after the log has been synced, so that a
 batch costs one sync. Another process is kept out by a lock beside the file.
+
+SQLite notices damage to its file only where it stumbles over it, and a changed number hides a row without a
+word. So the whole file is checked when it is opened (`pubsub.archive.store.sqlite_check`).
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from typing import Any
 from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.interface import Damage, StoreError
 from pubsub.archive.store.sequence_ranges import Span
-from pubsub.archive.store.sql_schema import EVENT_COLUMNS, SCHEMA
+from pubsub.archive.store.sql_schema import ADD_CHECKSUM, CHECKED, EVENT_COLUMNS, SCHEMA
 from pubsub.archive.store.sql_store import SqlStore
+from pubsub.archive.store.sqlite_check import check_file
 
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
@@ -25,6 +29,8 @@ _SETTINGS = (
     "PRAGMA journal_size_limit=67108864",
     "PRAGMA cache_size=-16000",
 )
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, MemoryError)
+"""Whatever reading a damaged file raises."""
 _INSERT = "INSERT INTO events ({}) VALUES ({})".format(
     ", ".join(EVENT_COLUMNS), ", ".join("?" for _ in EVENT_COLUMNS)
 )
@@ -42,10 +48,18 @@ class SqliteStore(SqlStore):
             writer = _SqliteConnection(path)
             for statement in SCHEMA:
                 writer.execute(statement.format(int="INTEGER", real="REAL", blob="BLOB"))
+            for table in CHECKED:
+                if "checksum" not in (
+                    row[1] for row in writer.query(f"PRAGMA table_info({table})")
+                ):
+                    writer.execute(ADD_CHECKSUM.format(table=table, int="INTEGER"))
+            check_file(writer)
             # A process that was killed may have left its last batch unsynced: sync it before it is read.
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            super().__init__(str(path), writer, _SqliteConnection(path), (sqlite3.Error,))
-        except sqlite3.Error as error:
+            super().__init__(str(path), writer, _SqliteConnection(path), _ERRORS)
+        except (
+            Exception
+        ) as error:  # a damaged file makes SQLite, and what reads its rows, raise anything
             os.close(self._locked)
             raise StoreError(f"the store {path} cannot be opened: {error}") from None
 
@@ -58,7 +72,7 @@ class SqliteStore(SqlStore):
 
     def verify(self) -> tuple[Damage, ...]:
         """Also the pages of the database itself; damage to them is reported without numbers."""
-        whole = self._query("PRAGMA quick_check(1)", ()) == [("ok",)]
+        whole = self._query("PRAGMA integrity_check(1)", ()) == [("ok",)]
         found = super().verify()
         return found if whole else (*found, Damage("", Span(0, 0), "corrupt"))
 

@@ -13,7 +13,6 @@ import pytest
 from overlay import wire
 from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol import messages
-from pubsub.archive.store.sqlite import SqliteStore
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     TOPIC,
@@ -22,6 +21,7 @@ from tests.pubsub.archive.harness import (
     Simulation,
     SubscriberActor,
 )
+from tests.pubsub.archive.sqlite_archive import SqliteArchive
 
 KINDS = [
     messages.Discover,
@@ -82,15 +82,6 @@ def hostile(chance: random.Random) -> object:
             return wire.decode(wire.encode(made))
         except wire.WireError:
             continue
-
-
-class SqliteArchive(ArchiveActor):
-    """An archive on a real file."""
-
-    directory: Path
-
-    def open_store(self) -> SqliteStore:
-        return SqliteStore(self.directory / f"{self.replica.hex()}.db")
 
 
 @pytest.mark.parametrize("kind", [ArchiveActor, SqliteArchive])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pubsub.archive.store.retention import Retention
@@ -14,6 +16,7 @@ from tests.pubsub.archive.harness import (
     Simulation,
     SubscriberActor,
 )
+from tests.pubsub.archive.sqlite_archive import SqliteArchive
 
 EVENTS = 20
 
@@ -142,3 +145,36 @@ def test_what_both_replicas_got_from_the_publisher_is_repaired() -> None:
     sim.stage.run_for(30)
     assert not reader.gaps
     assert not verdict(sim.history, "exact", ordered=True)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_changed_byte_in_a_file_of_sqlite_is_repaired_or_told(
+    alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SqliteArchive, "directory", tmp_path, raising=False)
+    monkeypatch.setattr(Simulation, "make_archive_class", SqliteArchive)
+    sim, reader, _ = start(9)
+    ids = publish(sim)
+    one, other = sim.archives
+    assert isinstance(one, SqliteArchive)
+    (event,) = one.store.read(TOPIC, one.store.sequences(TOPIC, [ids[7]]).values())
+    one.crash()
+    other.crash()
+    contents = bytearray(one.path.read_bytes())
+    contents[contents.index(event.id + event.body) + 30] ^= 4
+    one.path.write_bytes(contents)
+    one.start()
+    if alone:
+        one.core.replication.forget_replica(other.replica)
+    else:
+        other.start()
+    sim.stage.run_for(10)
+    reader.start()
+    sim.stage.run_for(30)
+    if alone:
+        assert_told(sim, reader, ids[7])
+    else:
+        assert not reader.gaps
+        assert not verdict(sim.history, "exact", ordered=True)
+    for archive in sim.archives:
+        archive.store.close()
