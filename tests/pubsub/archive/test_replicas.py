@@ -95,27 +95,39 @@ def run_kill(replicas: int, kill_at: int | None, survivor: int) -> tuple[Simulat
     return sim, steps.count
 
 
-def kill_at_steps(replicas: int, stride: int) -> None:
+def kill_at_steps(replicas: int, survivor: int, stride: int) -> None:
+    """Steps that the stride leaves out differ from one survivor to the next."""
     whole, steps = run_kill(replicas, None, 0)
     assert len(whole.history.acknowledged) == 5
     check(whole)
-    for step in range(1, steps, stride):
-        sim, _ = run_kill(replicas, step, step % replicas)
-        assert not lost(sim.history, "late"), f"{replicas} replicas, killed at step {step}"
+    for step in range(1 + survivor * stride // replicas, steps, stride):
+        sim, _ = run_kill(replicas, step, survivor)
+        where = f"{replicas} replicas, all but number {survivor} killed at step {step}"
+        assert not lost(sim.history, "late"), where
         check(sim)
 
 
-@pytest.mark.parametrize(("replicas", "stride"), [(1, 40), (2, 40), (3, 60)])
+@pytest.mark.parametrize(("replicas", "stride"), [(1, 40), (2, 60), (3, 150)])
 def test_what_all_replicas_have_survives_the_loss_of_all_but_one(
     replicas: int, stride: int
 ) -> None:
-    kill_at_steps(replicas, stride)
+    for survivor in range(replicas):
+        kill_at_steps(replicas, survivor, stride)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("replicas", "stride"), [(2, 1), (3, 2), (4, 6), (5, 12)])
-def test_what_all_replicas_have_survives_at_every_step(replicas: int, stride: int) -> None:
-    kill_at_steps(replicas, stride)
+@pytest.mark.parametrize(
+    ("replicas", "survivor", "stride"),
+    [
+        (replicas, survivor, stride)
+        for replicas, stride in ((2, 1), (3, 1), (4, 4), (5, 10))
+        for survivor in range(replicas)
+    ],
+)
+def test_what_all_replicas_have_survives_at_every_step_on_any_one_of_them(
+    replicas: int, survivor: int, stride: int
+) -> None:
+    kill_at_steps(replicas, survivor, stride)
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
