@@ -31,5 +31,6 @@ def violations(seed: int, *, heal: bool, **options: bool) -> dict[str, list[str]
     """Play a schedule, and say what was wrong with it, by property."""
     troupe = Play(seed, **options).run(heal=heal)
     checks = {**ALWAYS, **AFTER_THE_LAST_HEAL} if heal else ALWAYS
+    assert troupe.too_large == []
     found = {name: check(troupe) for name, check in checks.items()}
     return {name: wrong for name, wrong in found.items() if wrong}

@@ -27,7 +27,10 @@ class Play:
         order: Order = "none",
         core: type[TopicBroadcast] = TopicBroadcast,
         check_wire: bool = False,
+        tangled: bool = False,
     ) -> None:
+        """`tangled`: some pairs cannot talk to each other for long, and participants leave while
+        partitioned."""
         self.chance = random.Random(f"schedule {seed}")
         self.size = self.chance.randint(3, 7)
         config = TroupeConfig(order=order, check_wire=check_wire)
@@ -35,6 +38,7 @@ class Play:
         self.troupe.core_class = core
         self.logged = [self.chance.random() < 0.5 for _ in range(self.size)]
         self.steps = steps
+        self.tangled = tangled
         self.gone: dict[int, None] = {}
         """Those who left for good."""
 
@@ -45,7 +49,10 @@ class Play:
             troupe.run(chance.uniform(0.0, 0.5))
         troupe.run(3.0)
         for _ in range(self.steps):
-            self._step()
+            if not self.tangled or chance.random() < 0.8:
+                self._step()
+            else:
+                self._tangle()
             troupe.run(chance.choice((0.0, 0.05, 0.5, 2.0)))
         if heal:
             troupe.heal()
@@ -83,3 +90,16 @@ class Play:
                 troupe.crash(number)
             elif not self._is_down(number) and troupe.leave(number):
                 self.gone[number] = None
+
+    def _tangle(self) -> None:
+        troupe, chance = self.troupe, self.chance
+        one, other = chance.sample(range(self.size), 2)
+        if chance.random() < 0.8:
+            troupe.cut(one, other)
+        elif (
+            one
+            and one in troupe.actors
+            and not self._is_down(one)
+            and troupe.leave(one, partitioned=True)
+        ):
+            self.gone[one] = None

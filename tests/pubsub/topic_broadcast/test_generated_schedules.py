@@ -40,6 +40,20 @@ def test_all_properties_hold(heal: bool) -> None:
         assert violations(seed, heal=heal) == {}, f"seed {seed}"
 
 
+@pytest.mark.parametrize("heal", [True, False], ids=["healed", "still partitioned"])
+def test_all_properties_hold_where_not_everybody_can_talk_to_everybody(heal: bool) -> None:
+    for seed in range(30_000, 30_010):
+        assert violations(seed, heal=heal, tangled=True) == {}, f"seed {seed}"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("heal", [True, False], ids=["healed", "still partitioned"])
+@pytest.mark.parametrize("first", range(40_000, 40_100, 20))
+def test_the_same_over_many_seeds(first: int, heal: bool) -> None:
+    for seed in range(first, first + 20):
+        assert violations(seed, heal=heal, tangled=True) == {}, f"seed {seed}"
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("heal", [True, False], ids=["healed", "still partitioned"])
 @pytest.mark.parametrize("first", range(20_000, 20_200, 20))

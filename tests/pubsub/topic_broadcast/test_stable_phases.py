@@ -57,6 +57,19 @@ def test_one_that_was_partitioned_away_during_a_thousand_messages_gets_them_all(
     assert [actor.core.held for actor in troupe.alive()] == [0] * 6
 
 
+def test_two_that_cannot_talk_to_each_other_get_everything_through_a_third() -> None:
+    troupe = joined(12, 4)
+    troupe.cut(0, 1)
+    troupe.run(5.0)
+    assert all(len(actor.core.membership.view.members) == 4 for actor in troupe.alive())
+    for number in range(20):
+        troupe.broadcast(number % 2)
+        troupe.run(0.5)
+    troupe.run(15.0)
+    assert [len(payloads_at(troupe, number)) for number in range(4)] == [20] * 4
+    assert [actor.core.held for actor in troupe.alive()] == [0] * 4
+
+
 def test_two_partitions_that_both_publish_have_the_same_set_after_they_merge() -> None:
     troupe = joined(4, 6)
     troupe.partition([0, 1, 2])

@@ -253,6 +253,8 @@ class Troupe:
         """Messages that a channel does not carry."""
         self._starts = 0
         self._sides: dict[int, int] | None = None
+        self._cut: dict[frozenset[int], None] = {}
+        """Pairs that cannot talk to each other, whatever side they are on."""
         self._waiting: list[Waiting] = []
         self.holds_back: Callable[[int, int, object], bool] = lambda sender, receiver, message: (
             False
@@ -300,7 +302,7 @@ class Troupe:
             for other in self.actors.values()
             if other is not actor and other.alive and other.core.membership.is_joined
         ]
-        near = [other for other in able if self.together(actor.number, other.number)]
+        near = [other for other in able if self.linked(actor.number, other.number)]
         if near:
             actor.core.membership.subscribe(self.chance.choice(near).contact)
         elif not able:
@@ -319,10 +321,11 @@ class Troupe:
             self._lose_what_waits(actor)
             self._change_channels()
 
-    def leave(self, number: int) -> bool:
-        """Unsubscribe, unless a partition is on: to those who do not hear it, that would be a crash."""
+    def leave(self, number: int, *, partitioned: bool = False) -> bool:
+        """Unsubscribe; not while a partition is on, unless told to."""
         actor = self.actors[number]
-        if actor.alive and actor.core.membership.is_joined and self._sides is None:
+        may = partitioned or self._sides is None
+        if actor.alive and actor.core.membership.is_joined and may:
             actor.has_left = True
             actor.core.leave()
             self.note(actor, "left")
@@ -356,8 +359,14 @@ class Troupe:
         self._sides = {number: place for place, side in enumerate(sides, 1) for number in side}
         self._let_pass_what_waits()
 
+    def cut(self, one: int, other: int) -> None:
+        """Let two not talk to each other until all is healed, though others talk to both."""
+        self._cut[frozenset((one, other))] = None
+        self._let_pass_what_waits()
+
     def heal(self) -> None:
         self._sides = None
+        self._cut.clear()
         self._let_pass_what_waits()
 
     def _let_pass_what_waits(self) -> None:
@@ -379,8 +388,21 @@ class Troupe:
 
     # The network.
 
-    def together(self, one: int, other: int) -> bool:
+    def linked(self, one: int, other: int) -> bool:
+        """Whether two can talk to each other."""
+        if frozenset((one, other)) in self._cut:
+            return False
         return self._sides is None or self._sides.get(one, 0) == self._sides.get(other, 0)
+
+    def together(self, one: int, other: int) -> bool:
+        """Whether two participants can communicate, directly or through others."""
+        reached = [one]
+        left = [actor.number for actor in self.alive() if actor.number != one]
+        for near in reached:  # it grows meanwhile
+            found = [far for far in left if self.linked(near, far)]
+            reached += found
+            left = [far for far in left if far not in found]
+        return other in reached
 
     def send(
         self,
@@ -401,7 +423,7 @@ class Troupe:
         if receiver is None or not receiver.alive:
             if outcome is not None:
                 sender.call_later(1.0, lambda: outcome(False))
-        elif self.together(sender.number, receiver.number) and not self.holds_back(
+        elif self.linked(sender.number, receiver.number) and not self.holds_back(
             sender.number, receiver.number, message
         ):
             self._transmit(sender, receiver, message, outcome)
@@ -433,7 +455,7 @@ class Troupe:
         self, sender: Actor, receiver: Actor, message: object, outcome: Outcome | None
     ) -> None:
         def arrive() -> None:
-            if not self.together(sender.number, receiver.number) and receiver.alive:
+            if not self.linked(sender.number, receiver.number) and receiver.alive:
                 self._waiting.append(Waiting(sender, receiver, message, outcome))
                 return
             if receiver.alive:
@@ -467,7 +489,7 @@ class Troupe:
         if not actor.alive or peer not in actor.watched:
             return
         other = self.actors.get(self._numbers.get(peer, -1))
-        works = other is not None and other.alive and self.together(actor.number, other.number)
+        works = other is not None and other.alive and self.linked(actor.number, other.number)
         if works and peer in actor.suspected:
             del actor.suspected[peer]
             actor.core.membership.opened(peer)
