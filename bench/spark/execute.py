@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A row that raised: what replays it, and the last line of its traceback."""
+    """A row that raised, or whose process died: what replays it, and why."""
 
     experiment: Experiment
     error: str
