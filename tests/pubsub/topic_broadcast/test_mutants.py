@@ -19,7 +19,7 @@ from pubsub.topic_membership.matrix import Matrix
 from pubsub.topic_membership.messages import Row
 from pubsub.topic_membership.view_watch import ViewWatch
 from tests.pubsub.topic_broadcast.checks import violations
-from tests.pubsub.topic_broadcast.troupe import MemoryLog
+from tests.pubsub.topic_broadcast.memory_log import MemoryLog
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

@@ -1,0 +1,75 @@
+"""A participant's log in memory, which a crash and a full disk treat as they treat a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pubsub.topic_broadcast.messages import Item
+from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
+from pubsub.topic_membership.messages import Entry
+
+
+class MemoryLog:
+    """A disk that loses what was not synced when its participant crashes, and may be full."""
+
+    is_durable = True
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self._disk: dict[str, dict[Any, Any]] = {k: {} for k in ("meta", "items", "nums", "people")}
+        self._pending: list[Callable[[dict[str, dict[Any, Any]]], None]] = []
+
+    def crash(self) -> None:
+        self._pending.clear()
+
+    def restore(self) -> Restored:
+        disk = self._disk
+        if "life" not in disk["meta"]:
+            return Restored()
+        items = list(disk["items"].values())
+        return Restored(
+            disk["meta"]["life"],
+            disk["meta"]["boot"],
+            tuple(disk["people"].values()),
+            tuple(SourceNumbers(source, *n) for source, n in disk["nums"].items()),
+            tuple(item for item, flags in items if not flags["collected"]),
+            tuple(item for item, flags in items if flags["unfinished"]),
+        )
+
+    def began(self, boot: int, life: int) -> None:
+        self._pending.append(lambda disk: disk["meta"].update(boot=boot, life=life))
+
+    def took(self, item: Item, unfinished: bool) -> None:
+        flags = {"collected": False, "unfinished": unfinished}
+        self._pending.append(
+            lambda disk: disk["items"].update({(item.source, item.number): (item, flags)})
+        )
+
+    def finished(self, item: Item) -> None:
+        self._flag(item, "unfinished", False)
+
+    def collected(self, item: Item) -> None:
+        self._flag(item, "collected", True)
+
+    def _flag(self, item: Item, flag: str, value: bool) -> None:
+        def apply(disk: dict[str, dict[Any, Any]]) -> None:
+            if (item.source, item.number) in disk["items"]:
+                disk["items"][item.source, item.number][1][flag] = value
+
+        self._pending.append(apply)
+
+    def knows(self, entry: Entry) -> None:
+        self._pending.append(lambda disk: disk["people"].update({entry.id: entry}))
+
+    def close(self) -> None:
+        pass
+
+    def sync(self, received: Iterable[SourceNumbers]) -> None:
+        if self.is_full:
+            raise LogError("the disk is full")
+        for change in self._pending:
+            change(self._disk)
+        self._pending.clear()
+        for source, mark, ranges in received:
+            self._disk["nums"][source] = (mark, ranges)
