@@ -51,5 +51,6 @@ def decide(claims: Iterable[Claim], aggregates: Aggregates) -> list[tuple[Claim,
 
 NOT_MEASURED = Verdict(None, "not measured", "no suite with these experiments has been run")
 EXPLAINED = "explained"
+FITTED = "fitted"
 IN_PART = "in part"
 NOT_REFUTED = "not refuted"
