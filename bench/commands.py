@@ -65,6 +65,7 @@ def _out(command: argparse.ArgumentParser) -> None:
 def run_suite(arguments: argparse.Namespace) -> int:
     """Run a suite, and write the report if asked to; the exit code is 1 when a row failed."""
     from bench.aggregate import write_aggregates
+    from bench.runs import record_run
     from bench.spark.session import spark_session
     from bench.store import ResultStore
 
@@ -75,6 +76,7 @@ def run_suite(arguments: argparse.Namespace) -> int:
         store.writing(),
         spark_session(arguments.out / "spark", arguments.master) as spark,
     ):
+        record_run(arguments.out, arguments.suite, arguments.master)
         is_complete = _run(spark, suite, store, arguments.processes)
         if arguments.report:
             write_aggregates(spark, store)

@@ -81,7 +81,9 @@ def tables(name: str, repetitions: int) -> list[Experiment]:
         repetitions=repetitions,
         **shared,
     )
-    found += expand(name, "table-1", tier="model", protocol=["camcast", "broadcast"], **shared)
+    found += expand(
+        name, "table-1", tier="model", protocol=["camcast", "broadcast", "pmcast"], **shared
+    )
     for topology in TOPOLOGIES:
         root = {**shared, "sizes": topology, "publish_level": len(topology) - 1}
         found += expand(
