@@ -17,9 +17,6 @@ from overlay.virtual import Network, nth_host
 from pubsub import Node
 
 PORT = 4000
-JOINING_AT_ONCE = 25
-"""Nodes that join at the same time. A thousand at once would measure how views swell when everyone subscribes
-through the same few members: SCAMP's views become twice as large, and take a lease to shrink."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -56,9 +53,7 @@ class Population:
     async def start(self) -> None:
         """Join everyone, the root community first so that each finds its super-community."""
         for level, count in join_order(self._experiment.sizes):
-            for joined in range(0, count, JOINING_AT_ONCE):
-                some = min(JOINING_AT_ONCE, count - joined)
-                await asyncio.gather(*(self.join(level) for _ in range(some)))
+            await asyncio.gather(*(self.join(level) for _ in range(count)))
 
     async def join(self, level: int) -> None:
         """One more node in the community of `level`."""
