@@ -13,7 +13,7 @@ def open_store(address: str) -> Store:
     `postgresql://user@host/database`, or `memory:` for one that ends with the process.
 
     `UsageError` for any other address, `StoreError` when the store cannot be opened."""
-    scheme = urlsplit(address).scheme
+    scheme = _scheme(address)
     if scheme == "sqlite":
         from pubsub.archive.store.sqlite import SqliteStore
 
@@ -36,6 +36,13 @@ def open_store(address: str) -> Store:
         f"{address!r} is no store: write sqlite:///events.db, file:///directory"
         " or postgresql://user@host/database"
     )
+
+
+def _scheme(address: str) -> str:
+    try:
+        return urlsplit(address).scheme
+    except ValueError as error:  # a bracket that is not closed, for one
+        raise UsageError(f"{address!r} is no store's address: {error}") from None
 
 
 def _path(address: str) -> str:

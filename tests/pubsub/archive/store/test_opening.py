@@ -27,6 +27,12 @@ def test_a_relative_path_is_below_the_working_directory(
     assert (tmp_path / "my events.db").exists()
 
 
+@pytest.mark.parametrize("address", ["postgresql://[", "http://[", "file://[::1/x"])
+def test_an_address_that_cannot_be_read_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="no store"):
+        open_store(address)
+
+
 def test_a_store_in_memory_keeps_events_as_long_as_it_is_open() -> None:
     store = open_store("memory:")
     store.write([Append(event(1))])
