@@ -257,13 +257,15 @@ class Entities:
         entity.session = None
         entity.cover(register.position)
         self.settle(entity)
+        now = self._world.clock()
         entity.begin_session(
             register.session,
             sender,
             ordered=register.ordered,
             highest=self._inventory.highest,
             now=self._world.context.now(),
-            shared_until=self._world.clock() if self.is_shared() else 0.0,
+            # By whichever clock, and any of the replicas may have served it until now.
+            shared_until=now + self._world.config.skew if self.is_shared() else 0.0,
         )
         self.notifier.respond(entity)
         self.notifier.push(entity)

@@ -337,7 +337,8 @@ class SubscriberActor:
 
     def _deliver(self, numbered: Numbered) -> None:
         id = id_of(numbered.event)
-        excused = numbered.doubtful and not self.remembers and id not in self.given
+        marked = numbered.doubtful or self.sim.refills
+        excused = marked and not self.remembers and id not in self.given
         self.given[id] = None
         self.inbox.append((id, excused))
         if not self.remembers:
@@ -381,6 +382,9 @@ class Simulation:
         self.sync_seconds = sync_seconds
         self.gossip_loss = gossip_loss
         self.config = config
+        self.refills = False
+        """Publishers send again, to another archive, what only a failed one had and had delivered; to one who
+        crashed and remembers nothing it comes unmarked."""
         self.apart = False
         """Archives hear everybody but each other."""
         self.skew = skew

@@ -76,6 +76,28 @@ def test_a_registration_outlives_the_archive_that_had_no_time_to_tell_of_it(
     assert len(reader.deliveries) == 5, "what came long before the registration is not for it"
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_replica_with_a_faster_clock_delivered_comes_again_only_marked(seed: int) -> None:
+    sim = pair(seed)
+    publisher = start_publisher(sim)
+    reader = subscribe(sim, "plain", remembers=False)
+    sim.stage.run_for(3)
+    used, _ = used_and_other(sim, reader)
+    used.clock_ahead = CONFIG.skew * 0.99
+    assert publisher.core.archive is not None
+    publisher.core.use(used.contact, publisher.core.last)
+    sim.stage.run_for(1)
+    publisher.publish()
+    while not reader.deliveries:
+        sim.stage.run_for(0.0005)
+    reader.crash()
+    used.crash()
+    reader.start()
+    sim.stage.run_for(20)
+    assert [id for id, _ in reader.deliveries] == list(sim.history.published) * 2
+    assert not verdict(sim.history, "plain", ordered=True)
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_newcomers_get_all_that_is_published_after_their_registration(replicas: int) -> None:
     for seed in range(2):
