@@ -193,6 +193,7 @@ MEMBERSHIP_MESSAGES = (
     scamp.Heartbeat,
     scamp.Echo,
     scamp.Release,
+    scamp.Spare,
     scamp.Unsubscribe,
     structured.Drawn,
     structured.Confirm,

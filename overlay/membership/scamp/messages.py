@@ -105,6 +105,14 @@ class Release:
     topic: str
 
 
+@message(0x39)
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """Let go of me: more members hold me than need to."""
+
+    topic: str
+
+
 @message(0x38)
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:

@@ -4,8 +4,11 @@ SCAMP alone can fall apart for good under concurrent joins and leaves. Against t
 itself with each heartbeat: when its lease ends it renews its subscription through a contact of the directory;
 when clearly fewer members hold it by this subscription than should, it subscribes for the missing ones; and
 when none does, it is isolated and goes back to the directory, again and again. Old holders keep it while the
-new ones are found, so a renewal that fails harms nobody. Newcomers make views of (c + 1) ln N with a wide
-spread; renewals settle them at ln N + margin: 11.9 at N = 1,000, with a spread of 2.5 (in-views: 2).
+new ones are found, so a renewal that fails harms nobody. When clearly more members hold it than should, it
+has some let go: those whom few hold would else be chosen seldom from views that others fill. That happens
+when many join at once through lossy links, and ask again before they are answered. Newcomers make views of
+(c + 1) ln N with a wide spread; renewals settle them at ln N + margin: 11.9 at N = 1,000, with a spread of
+2.5 (in-views: 2).
 
 Needs of its context: messages may be lost, duplicated and reordered. Over acknowledged channels all of the
 above is for crashes and partitions; with unacknowledged messages it makes up for loss as well.
@@ -13,6 +16,7 @@ above is for crashes and partitions; with unacknowledged messages it makes up fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -30,6 +34,7 @@ from overlay.membership.scamp.messages import (
     Forward,
     Heartbeat,
     Release,
+    Spare,
     Subscribe,
     Unsubscribe,
     Walk,
@@ -47,6 +52,12 @@ RETRY_HEARTBEATS = 1
 
 TOO_FEW = 0.75
 """A member acts when fewer than this part of the members that should hold it do."""
+
+TOO_MANY = 1.5
+"""A member acts when more than so many times the members that should hold it do."""
+
+SPARED_AT_ONCE = 8
+"""Holders that are asked to let go with one heartbeat."""
 
 
 class ScampMembership:
@@ -81,6 +92,7 @@ class ScampMembership:
             Heartbeat: self._on_heartbeat,
             Echo: self._heartbeats.echo,
             Release: self._on_release,
+            Spare: self._on_spare,
             Unsubscribe: self._on_unsubscribe,
         }
         self._is_running = False
@@ -161,6 +173,7 @@ class ScampMembership:
         self._heartbeats.beat()
         if not self._joining.is_busy:
             self._look_after_itself(now)
+        self._spare_some()
         self._next_beat(self._context.random.uniform(0.9, 1.1))
 
     def _look_after_itself(self, now: float) -> None:
@@ -182,6 +195,17 @@ class ScampMembership:
         else:
             self._wants_more = False
             self._is_content()
+
+    def _spare_some(self) -> None:
+        """Have some of those let go that hold this process beyond its need."""
+        community = self._community
+        holders = len(community.holders)
+        # A newcomer's estimate of the size may be less than the members that it has heard from.
+        needed = TOO_MANY * self._config.holders(max(community.size, holders + 1.0))
+        count = min(max(math.ceil(holders - needed), 0), SPARED_AT_ONCE)
+        for holder in community.holders.to_spare(community.term, count, self._context.random):
+            community.holders.remove(holder.id)
+            self._context.send(holder, Spare(self.topic))
 
     def _at_random(self, copies: float) -> int:
         """A whole number of copies whose mean is `copies`; at least 1."""
@@ -236,6 +260,9 @@ class ScampMembership:
 
     def _on_release(self, sender: Contact, message: Release) -> None:
         self._community.holders.remove(sender.id)
+
+    def _on_spare(self, sender: Contact, message: Spare) -> None:
+        self._community.let_go(sender.id)
 
     def _on_unsubscribe(self, sender: Contact, message: Unsubscribe) -> None:
         unsubscribed(self._community, sender, message)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from overlay.contact import Contact, PeerId
+from overlay.context import Randomness
 from overlay.membership.scamp.messages import Subscription
 
 MOST_HELD = 256
@@ -106,6 +107,14 @@ class InView:
     def of_term(self, term: int) -> int:
         """How many hold this process by a subscription of this term."""
         return sum([held_by == term for _, held_by, _ in self._deadlines.values()])
+
+    def to_spare(self, term: int, count: int, random: Randomness) -> list[Contact]:
+        """Some that might let go: those that hold this process by an older subscription first."""
+        old = [contact for contact, held_by, _ in self._deadlines.values() if held_by != term]
+        new = [contact for contact, held_by, _ in self._deadlines.values() if held_by == term]
+        random.shuffle(old)
+        random.shuffle(new)
+        return (old + new)[:count]
 
     def heard(self, holder: Contact, term: int, deadline: float) -> bool:
         """`holder` says that it holds this process; False when there is no more room."""

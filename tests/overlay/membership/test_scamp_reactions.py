@@ -22,13 +22,14 @@ from overlay.membership.scamp.messages import (
     Forward,
     Heartbeat,
     Release,
+    Spare,
     Subscribe,
     Subscription,
     Unsubscribe,
     Walk,
     Welcome,
 )
-from overlay.membership.scamp.service import ScampMembership
+from overlay.membership.scamp.service import SPARED_AT_ONCE, ScampMembership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from tests.overlay.membership.community import TOPIC, AllKnowing, Listener, ScampCommunity
@@ -161,6 +162,22 @@ def test_a_released_member_no_longer_counts_its_holder() -> None:
     assert lone.member.holders == [numbered_contact(102)]
 
 
+def test_who_is_held_by_far_too_many_has_some_let_go() -> None:
+    lone = Lone(view=1, holders=40)
+    lone.stage.run_for(3.5)
+    asked = lone.sent_of(Spare)
+    assert len(asked) == SPARED_AT_ONCE
+    assert not set(asked) & set(lone.member.holders)
+
+
+def test_who_is_asked_to_let_go_does() -> None:
+    lone = Lone(view=3)
+    member = lone.member.table[0]
+    lone.hears(member, Spare(TOPIC))
+    assert member not in lone.member.table
+    assert len(lone.member.table) == 2
+
+
 def test_a_leaver_is_replaced_in_all_but_c_plus_one_views() -> None:
     lone = Lone(view=5, holders=9, c=2)
     view = set(lone.member.table)
@@ -268,6 +285,7 @@ MESSAGES = st.one_of(
     st.builds(Heartbeat, st.just(TOPIC), st.integers(), st.floats(), st.booleans(), BYTES),
     st.builds(Echo, st.just(TOPIC), st.none() | SUBSCRIPTIONS, BYTES),
     st.builds(Release, st.just(TOPIC)),
+    st.builds(Spare, st.just(TOPIC)),
     st.builds(Unsubscribe, st.just(TOPIC), st.none() | SUBSCRIPTIONS),
 )
 
@@ -298,7 +316,7 @@ def test_every_message_survives_the_wire() -> None:
     community.grow(40, interval=0.1)
     community.leave(community.anyone())
     community.stage.run_for(200)
-    assert len(kinds) == 8
+    assert len(kinds) == 9
 
 
 def wrong(**changes: float) -> Callable[[], ScampConfig]:

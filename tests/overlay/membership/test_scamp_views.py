@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from overlay.membership.scamp import forwarding
+from overlay.membership.scamp import forwarding, service
 from overlay.membership.scamp.config import ScampConfig
 from tests.overlay.membership.community import (
     Graph,
@@ -106,6 +106,24 @@ def test_upkeep_narrows_the_spread_and_tables_stay_near_their_size() -> None:
     assert spread < 0.35 * mean
     assert min(in_degrees(community.graph)) > wanted / 2
     assert coverage(community.graph, 4, runs=20, seed=1) > COVERAGE[4]
+
+
+def crowd(seed: int) -> ScampCommunity:
+    """Members that join at once, and ask again before they can have been answered."""
+    community = ScampCommunity(seed, ScampConfig(answer_seconds=0.02))
+    community.grow(150, interval=0.001)
+    community.stage.run_for(45)
+    return community
+
+
+def test_views_do_not_swell_when_newcomers_ask_too_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    community = crowd(17)
+    wanted = community.config.holders(150)
+    assert view_sizes(community.graph)[0] < 1.6 * wanted
+    assert max(in_degrees(community.graph)) < 2 * wanted
+    assert min(in_degrees(community.graph)) > wanted / 2
+    monkeypatch.setattr(service, "TOO_MANY", 100.0)
+    assert view_sizes(crowd(17).graph)[0] > 1.8 * wanted, "there was nothing to see"
 
 
 def test_the_listener_sees_the_same_table() -> None:
