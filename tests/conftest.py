@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import zlib
 from collections.abc import Generator
 
@@ -17,6 +18,9 @@ SEED_VARIABLE = "CAMCAST_SEED"
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's job in the background ignores the keyboard, and would have its children do so too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     forced = os.environ.get(SEED_VARIABLE)
     replay.force(int(forced) if forced else None)
 

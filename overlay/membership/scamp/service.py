@@ -240,7 +240,9 @@ class ScampMembership:
             self._indirection.begin(message)
 
     def _on_walk(self, sender: Contact, message: Walk) -> None:
-        if self._community.is_sound(message.subscription):
+        if message.subscription.subscriber.id == self._context.contact.id:
+            self._community.dropped.add("from_itself")  # it cannot be its own contact
+        elif self._community.is_sound(message.subscription):
             self._indirection.walk(sender, message)
 
     def _on_forward(self, sender: Contact, message: Forward) -> None:

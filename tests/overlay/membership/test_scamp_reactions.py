@@ -178,6 +178,13 @@ def test_who_is_asked_to_let_go_does() -> None:
     assert len(lone.member.table) == 2
 
 
+def test_nobody_holds_itself_when_its_own_subscription_comes_back() -> None:
+    lone = Lone(view=0)
+    lone.hears(numbered_contact(1), Walk(TOPIC, subscription(0), 0, 262, 1, True))
+    assert lone.member.table == ()
+    assert lone.dropped("from_itself") == 1
+
+
 def test_a_leaver_is_replaced_in_all_but_c_plus_one_views() -> None:
     lone = Lone(view=5, holders=9, c=2)
     view = set(lone.member.table)
