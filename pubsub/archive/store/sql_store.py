@@ -114,7 +114,14 @@ class SqlStore(RegistryReads):
     def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
         statement = "SELECT place FROM events WHERE place BETWEEN ? AND ? AND id = ?"
         asked = ((id, self._ask(statement, topic, _ALL, id)) for id in ids)
-        return {id: self._sequence(rows[0][0]) for id, rows in asked if rows}
+        return {id: self._one_of(topic, id, rows) for id, rows in asked if rows}
+
+    def _one_of(self, topic: str, id: bytes, rows: list[tuple[Any, ...]]) -> int:
+        """The number of the row that has this id; of several, one whose id is not the work of damage."""
+        numbers = [self._sequence(place) for (place,) in rows]
+        if len(numbers) > 1:
+            numbers = [one.sequence for one in self.read(topic, numbers)] or numbers
+        return numbers[0]
 
     def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
         rows = self._ask(

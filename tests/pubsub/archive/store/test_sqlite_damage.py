@@ -168,3 +168,15 @@ def test_a_file_of_an_earlier_release_gets_its_checksums_as_it_is_written(
     store = open_store(f"sqlite:///{path}")
     assert store.notes("/soccer") == {"key": b"other"}
     store.close()
+
+
+def test_an_event_is_found_though_the_damaged_id_of_another_is_its_own(
+    image: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "events.db"
+    row = image.index(EVENTS[12].id + EVENTS[12].body[:9])
+    path.write_bytes(image[: row + 15] + bytes([image[row + 15] ^ 12 ^ 14]) + image[row + 16 :])
+    store = open_store(f"sqlite:///{path}")
+    assert store.sequences("/soccer", [EVENTS[14].id]) == {EVENTS[14].id: 14}
+    assert [one.span for one in store.damage()] == [Span(12, 12)]
+    store.close()
