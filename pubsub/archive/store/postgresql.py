@@ -7,6 +7,7 @@ after the server has synced its log. Another archive is kept out of the schema b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -84,6 +85,9 @@ class _PostgresqlConnection:
         self.execute("COMMIT")
 
     def close(self) -> None:
+        """Give the lock up first: the server hears of the end of a connection some time later."""
+        with suppress(Exception):
+            self.execute("SELECT pg_advisory_unlock_all()")
         self._connection.close()
 
 
