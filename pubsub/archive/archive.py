@@ -246,6 +246,16 @@ class Archive:
         core.close()
         await self._writer.commit([ForgetTopic(core.topic)])
 
+    def forget_replica(self, topic: str | type | Topic, replica: str) -> None:
+        """Another replica, by its id in `status()`, is gone for good: wait for nothing from it any more.
+
+        Else an event that only it could repair holds its subscribers up for `DurableConfig.absence`."""
+        core = self._managed(topic)
+        known = {peer.id.hex(): peer.id for peer in core.replication.table.peers.values()}
+        if replica not in known:
+            raise DurableUsageError(f"{replica!r} is no replica of {core.topic} that was ever met")
+        core.replication.forget_replica(known[replica])
+
     async def hand_over(
         self, topic: str | type | Topic, to: str | tuple[str, int], within: float = WITHIN
     ) -> None:

@@ -10,7 +10,8 @@ from pubsub.archive.store import Store
 
 def describe(store: Store, topic: ManagedTopic) -> dict[str, Any]:
     """Events, bytes, load, the other replicas, and how far durable subscribers are."""
-    name = topic.topic
+    name, table = topic.topic, topic.replication.table
+    live = {peer.id for peer in table.live()}
     return {
         "events": store.count(name),
         "bytes": store.size(name),
@@ -18,7 +19,10 @@ def describe(store: Store, topic: ManagedTopic) -> dict[str, Any]:
         "last": store.last_sequence(name),
         "load": topic.load,
         "ready": topic.replication.is_ready,
-        "replicas": [str(peer.contact) for peer in topic.replication.table.live()],
+        "replicas": {
+            peer.id.hex(): {"address": str(peer.contact), "here": peer.id in live}
+            for peer in table.peers.values()
+        },
         "subscribers": {
             entity.name: {
                 "sync": entity.sync,

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from overlay.errors import UsageError
 from overlay.virtual import Latency, nth_host
 from pubsub.archive.errors import ArchiveError
 from pubsub.archive.store.append_files import AppendFileStore
@@ -55,6 +56,23 @@ def test_subscribers_and_publishers_go_to_another_replica_when_theirs_fails() ->
             assert not len(events)
 
     play(main, latency=Latency.uniform(0.001, 0.01), loss=0.01)
+
+
+def test_a_replica_that_is_gone_for_good_can_be_forgotten() -> None:
+    async def main(world: World) -> None:
+        await world.node()
+        first = await world.archive("/soccer")
+        await (await world.archive("/soccer")).ready("/soccer")
+        (replica,) = first.status()["/soccer"]["replicas"]
+        world.crash(2)
+        await asyncio.sleep(10)
+        assert not first.status()["/soccer"]["replicas"][replica]["here"]
+        first.forget_replica("/soccer", replica)
+        assert first.status()["/soccer"]["replicas"] == {}
+        with pytest.raises(UsageError, match="no replica of /soccer"):
+            first.forget_replica("/soccer", replica)
+
+    play(main)
 
 
 def test_a_topic_is_handed_over_while_running() -> None:
