@@ -64,6 +64,7 @@ def test_a_replica_that_is_gone_for_good_can_be_forgotten() -> None:
         first = await world.archive("/soccer")
         await (await world.archive("/soccer")).ready("/soccer")
         (replica,) = first.status()["/soccer"]["replicas"]
+        await asyncio.sleep(1)
         world.crash(2)
         await asyncio.sleep(10)
         assert not first.status()["/soccer"]["replicas"][replica]["here"]
