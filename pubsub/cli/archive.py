@@ -26,6 +26,22 @@ def add_command(commands: Any) -> None:
         "keep the events of topics on stable storage, and replay them",
         "camcast archive --topic /soccer --store sqlite:///events.db --bootstrap 127.0.0.1:4000",
     )
+    _add_topics(parser)
+    _add_store(parser)
+    _add_replay(parser)
+    add_option(
+        parser,
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve /metrics (Prometheus) and /status (JSON)",
+    )
+    add_flag(parser, "--json", help="print JSON lines")
+    add_node_options(parser, only_options=True)
+    parser.set_defaults(action=lambda arguments: run(keep(with_file(arguments))))
+
+
+def _add_topics(parser: argparse.ArgumentParser) -> None:
+    """What it manages, and who may change that while it runs."""
     add_option(
         parser,
         "--topic",
@@ -53,6 +69,10 @@ def add_command(commands: Any) -> None:
         default=[],
         help="nodes that may have it hand topics over, besides those of this machine",
     )
+
+
+def _add_store(parser: argparse.ArgumentParser) -> None:
+    """Where events are kept, and for how long."""
     add_option(
         parser,
         "--store",
@@ -68,6 +88,10 @@ def add_command(commands: Any) -> None:
         "--drop-unseen",
         help="forget even what a durable subscriber has not had; it is told of the gap",
     )
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    """Who may begin in the past."""
     add_option(
         parser,
         "--replay",
@@ -79,15 +103,6 @@ def add_command(commands: Any) -> None:
         "may then (default: all may)",
     )
     add_flag(parser, "--no-replay", help="no new durable name may begin in the past")
-    add_option(
-        parser,
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve /metrics (Prometheus) and /status (JSON)",
-    )
-    add_flag(parser, "--json", help="print JSON lines")
-    add_node_options(parser, only_options=True)
-    parser.set_defaults(action=lambda arguments: run(keep(with_file(arguments))))
 
 
 async def keep(arguments: argparse.Namespace) -> int:
