@@ -6,8 +6,6 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,25 +13,7 @@ import pytest
 from overlay.errors import UsageError
 from pubsub.cli import standard_input
 from tests.pubsub.broadcast.test_group_command import free_addresses
-
-ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def camcast(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.cli", *arguments],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+from tests.pubsub.command_process import ROOT, camcast
 
 
 def exchange(process: subprocess.Popen[str], text: str) -> str:
@@ -52,7 +32,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def test_the_keyboard_stops_a_publisher_that_waits_for_a_line() -> None:
-    with camcast("publish", "/soccer", "-") as publisher:
+    with camcast("publish", "/soccer", "-", reads=True) as publisher:
         assert exchange(publisher, "1-0\n").startswith("/soccer  event ")
         code, errors = interrupted(publisher)
         assert (code, errors) == (130, "nobody else is in /soccer or a super-topic\n")
@@ -61,7 +41,7 @@ def test_the_keyboard_stops_a_publisher_that_waits_for_a_line() -> None:
 def test_the_keyboard_stops_a_member_of_a_group_that_waits_for_a_line(tmp_path: Path) -> None:
     file = tmp_path / "processes.toml"
     file.write_text(f'members = ["{free_addresses(1)[0]}"]')
-    with camcast("group", "-f", str(file), "-n", "0") as member:
+    with camcast("group", "-f", str(file), "-n", "0", reads=True) as member:
         assert exchange(member, "hello\n") == "process 0 of 1, beb\n"
         assert exchange(member, "") == "0: hello\n"
         assert interrupted(member) == (130, "")

@@ -11,7 +11,7 @@ import pytest
 from bench.cli import main
 from overlay.errors import UsageError
 from pubsub.cli.durable import begin
-from tests.pubsub.test_real_udp import camcast, line
+from tests.pubsub.command_process import camcast, line
 
 
 def test_the_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from pubsub.archive.hand_over_desk import HandOverDesk, operator_ids
 from pubsub.archive.hand_over_messages import HandedOver, HandOver
 from pubsub.archive.hand_over_request import request_hand_over
 from tests.pubsub.archive.test_durable_nodes import World, play
-from tests.pubsub.test_real_udp import ROOT, camcast, line
+from tests.pubsub.command_process import camcast, line
 
 OPERATOR = PeerId(bytes(range(20)))
 
@@ -28,18 +27,8 @@ OPERATOR = PeerId(bytes(range(20)))
 def publishing(topic: str, address: str) -> Iterator[subprocess.Popen[str]]:
     """A process that publishes each line that is written to it, durably."""
     words = ("publish", topic, "--durable", "--json", "--deadline", "60", "--bootstrap", address)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.cli", *words],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    with camcast(*words, reads=True) as process:
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_nothing_is_lost_when_a_topic_is_handed_over_and_its_new_archive_restarts(
