@@ -44,6 +44,7 @@ SETTING = (
 
 DERIVED = ("reception", "reliability", "efficiency", "climbing", "complete_rounds")
 PROPORTIONS = ("reliability", "climbing")
+SHARES = (*PROPORTIONS, "reception", "efficiency")
 METRICS = (
     *DERIVED,
     "messages_inside",
@@ -243,6 +244,8 @@ def _intervals(samples: list[_Sample], setting: dict[str, Any]) -> list[Interval
     for index, own in enumerate(samples):
         if own.metric in PROPORTIONS and np.isin(own.values, (0.0, 1.0)).all():
             intervals[index] = grouped_proportion(own.values, own.groups)
+        elif own.metric in SHARES:
+            intervals[index] = intervals[index].within(0.0, 1.0)
     return intervals
 
 

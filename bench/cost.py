@@ -15,7 +15,7 @@ SECONDS_PER_NODE_SECOND = {"unstructured": 1.0e-3, "semi-structured": 3.2e-3, "s
 """Of one emulated node, for each second of virtual time."""
 BOOT_SECONDS = 40.0
 """Virtual time before the first event."""
-REPAIR_SECONDS = 40.0
+REPAIR_SECONDS = 60.0
 """Virtual time for each crash."""
 EVENT_SECONDS = 2.0
 """Virtual time for each event."""

@@ -37,6 +37,10 @@ class Interval:
     def contains(self, value: float) -> bool:
         return self.low <= value <= self.high
 
+    def within(self, least: float, most: float) -> Interval:
+        """The same, its bounds inside what the quantity can be."""
+        return Interval(max(self.low, least), self.value, min(self.high, most))
+
 
 def wilson(successes: float, trials: float) -> Interval:
     """Wilson's score interval of a proportion; it stays inside [0, 1] and is right at 0 and 1 too."""

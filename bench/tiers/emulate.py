@@ -23,8 +23,9 @@ from overlay.virtual import Latency, Network
 
 SETTLE_SECONDS = 25.0
 """Virtual time from the last join to the first event."""
-REPAIR_SECONDS = 40.0
-"""Virtual time from crashes to the next event: until no table names the dead, super-topic tables the last."""
+REPAIR_SECONDS = 60.0
+"""Virtual time from crashes to the next event: until no table names the dead, super-topic tables the last,
+and those who keep a census have counted the living."""
 SPREAD_SECONDS = 2.0
 """Virtual time from one event to the next: a few times what an event takes. Later copies still count."""
 

@@ -56,7 +56,7 @@ class Heartbeats:
 
     def suspect(self, peer: PeerId) -> None:
         """A member is dead: let it go, and fill its place when an echo offers somebody."""
-        if self._community.let_go(peer):
+        if self._community.lose(peer):
             self._vacancies += 1
         self._community.holders.remove(peer)
         self._unanswered.pop(peer, None)

@@ -90,6 +90,13 @@ class Community:
         self.listener.member_removed(held.contact)
         return True
 
+    def lose(self, peer: PeerId) -> bool:
+        """Let go of a member that is in the community no more, so that the census hears of it."""
+        was_held = self.let_go(peer)
+        if was_held:
+            self.census.lost_member(len(self.view))
+        return was_held
+
     @property
     def heartbeat_period(self) -> float:
         """Seconds between two heartbeats to the same member."""

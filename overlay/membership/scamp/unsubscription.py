@@ -43,7 +43,7 @@ def _replacement(offered: list[Subscription], turn: int, holder: Contact) -> Sub
 
 def unsubscribed(community: Community, leaver: Contact, message: Unsubscribe) -> None:
     """A member leaves: forget it, and hold the one in its place."""
-    was_held = community.let_go(leaver.id)
+    was_held = community.lose(leaver.id)
     community.holders.remove(leaver.id)
     replacement = message.replacement
     if (
