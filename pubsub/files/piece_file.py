@@ -72,6 +72,8 @@ class PieceFile:
 
 def describe_file(path: Path, piece_size: int = PIECE_BYTES) -> tuple[Manifest, HashList]:
     """Read a file once, and make its manifest and the checksums of its pieces."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no regular file, so it cannot be read again for each receiver")
     whole, hashes, size = hashlib.sha256(), bytearray(), 0
     try:
         with open(path, "rb", buffering=0) as file:

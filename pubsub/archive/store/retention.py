@@ -30,7 +30,7 @@ class Retention:
     def __post_init__(self) -> None:
         for name in ("max_age", "max_count", "max_bytes"):
             value = getattr(self, name)
-            if value is not None and value < 0:
+            if value is not None and not value >= 0:  # NaN neither
                 raise UsageError(f"{name} of a retention is {value}, and must be 0 or more")
 
     @property

@@ -166,6 +166,18 @@ def test_a_summary_is_the_same_whatever_order_the_shuffle_gave() -> None:
         assert summarise(table.take(generator.permutation(count)), ("topic",)) == expected
 
 
+def test_the_interval_of_a_share_stays_among_shares() -> None:
+    # Four networks of which three reached nearly everyone: widened for their number, the bound passes 1.
+    values = np.repeat([0.999, 0.998, 0.997, 0.5], 2)
+    columns: dict[str, Any] = dict.fromkeys(METRICS, values)
+    columns |= {"tier": ["emulate"] * 8, "community": [0] * 8, "repetition": [0, 1] * 4}
+    columns |= {"experiment_id": [f"network {number // 2}" for number in range(8)]}
+    found = summarise(pa.table(columns), ("tier",)).to_pylist()
+    highest = {row["metric"]: row["high"] for row in found}
+    assert highest["rounds"] > 1
+    assert {highest[metric] for metric in ("reception", "efficiency")} == {1.0}
+
+
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
     (store.results / "suite=s" / "tier=simulate" / "part-7.parquet").write_bytes(b"not Parquet")

@@ -253,6 +253,12 @@ def test_an_announcement_that_is_none_is_not_taken_for_one(parts: object) -> Non
     assert Manifest.from_data(parts) is None
 
 
+@pytest.mark.parametrize("path", ["/dev/zero", "/"])
+def test_what_is_no_regular_file_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match=f"{path} is no regular file"):
+        describe_file(Path(path))
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         describe_file(tmp_path / "nothing")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from overlay.errors import UsageError
@@ -111,9 +113,10 @@ def test_an_inventory_of_many_pages_is_walked_to_the_end(opener: Opener) -> None
 
 
 @pytest.mark.parametrize("field", ["max_age", "max_count", "max_bytes"])
-def test_a_limit_below_zero_is_refused(field: str) -> None:
+@pytest.mark.parametrize("limit", [-1, math.nan])
+def test_a_limit_that_is_not_zero_or_more_is_refused(field: str, limit: float) -> None:
     with pytest.raises(UsageError, match=field):
-        Retention(**{field: -1})
+        Retention(**{field: limit})
 
 
 def test_a_retention_that_ignores_who_waits_is_caught(
