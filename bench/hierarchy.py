@@ -30,15 +30,21 @@ def parameters(experiment: Experiment) -> Parameters:
     )
 
 
-def join_order(sizes: Sequence[int], at_once: int = JOINS_AT_ONCE) -> Iterator[tuple[int, int]]:
-    """(level, how many at once): the root first so that each community finds the one above it."""
+def join_order(
+    sizes: Sequence[int], at_once: int = JOINS_AT_ONCE, share: float = 0.0
+) -> Iterator[tuple[int, int]]:
+    """(level, how many at once): the root first so that each community finds the one above it.
+
+    Batches are of `at_once` or a share of those who have joined before, whatever is more."""
     for level in reversed(range(len(sizes))):
+        there = sum(sizes[level + 1 :])
         first = min(GATEWAYS, sizes[level])
         for _ in range(first):
             yield level, 1
         remaining = sizes[level] - first
         while remaining:
-            batch = min(at_once, remaining)
+            joined = there + sizes[level] - remaining
+            batch = min(max(at_once, int(share * joined)), remaining)
             yield level, batch
             remaining -= batch
 

@@ -17,6 +17,8 @@ from overlay.virtual import Network, nth_host
 from pubsub import Node
 
 PORT = 4000
+JOINING_SHARE = 0.25
+"""Of a large network, a quarter of those who are there join at a time."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -52,7 +54,7 @@ class Population:
 
     async def start(self) -> None:
         """Join everyone, the root community first so that each finds its super-community."""
-        for level, count in join_order(self._experiment.sizes):
+        for level, count in join_order(self._experiment.sizes, share=JOINING_SHARE):
             await asyncio.gather(*(self.join(level) for _ in range(count)))
 
     async def join(self, level: int) -> None:
