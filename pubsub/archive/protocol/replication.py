@@ -252,7 +252,7 @@ class Replication:
         for peer in peers:
             if origin:
                 fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
-                self._send(peer, [row_of(event, bases.get(event.publisher, 0)) for event in fresh])
+                self._send(peer, [self._row(e, bases.get(e.publisher, 0)) for e in fresh])
             self._invoice(peer, tuple(touched.items()), stored=lines)
 
     def _send(self, peer: Peer, rows: list[Row]) -> None:
@@ -357,6 +357,10 @@ class Replication:
             gap = event.catenation != before + 1
             if gap and self._inventory.damaged():
                 break
-            rows.append(row_of(event, event.catenation - 1 if gap else have))
+            rows.append(self._row(event, event.catenation - 1 if gap else have))
             before = event.catenation
         return rows
+
+    def _row(self, event: StoredEvent, base: int) -> Row:
+        resent = self._inventory.resent.covers(event.publisher, event.catenation)
+        return row_of(event, base, resent)
