@@ -177,8 +177,7 @@ class Publisher:
             self._safe_to = catenation
             self._next = self._oldest = catenation + 1
         self._put_back(self._safe_to)
-        if replica != self._replica:
-            self._resent_to, self._replica = self._reached, replica
+        self._note_archive(replica)
         self.archive = archive
         self._safe = ()
         self._answered_at = self._stored_at = self._context.now()
@@ -187,6 +186,11 @@ class Publisher:
         if self._sent == self._safe_to:
             self._ask()
         self._watch()
+
+    def _note_archive(self, replica: bytes) -> None:
+        """Whatever was sent until now may have been stored, and delivered, by another archive than this."""
+        if replica != self._replica:
+            self._resent_to, self._replica = self._reached, replica
 
     def _put_back(self, sent: int) -> None:
         """Send again what comes after a number."""

@@ -125,6 +125,22 @@ def test_an_archive_that_stays_silent_is_reported_and_the_next_gets_what_is_owed
     assert (companion.base, companion.first, companion.events) == (0, 1, (b"x",))
 
 
+def test_an_archive_is_told_what_was_sent_to_another_one_before() -> None:
+    desk = Desk()
+    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.add(b"1")
+    desk.core.add(b"2")
+    assert {companion.resent for companion in desk.take()} == {0}
+    desk.core.use(ARCHIVE, b"one", 0)
+    assert {companion.resent for companion in desk.take()} == {0}
+    desk.core.use(OTHER, b"other", 0)
+    desk.core.add(b"3")
+    sent = [(one.events, one.resent) for one in desk.take() if one.events]
+    assert sent == [((b"1", b"2"), 2), ((b"3",), 2)]
+    desk.core.use(OTHER, b"another store", 0)
+    assert {companion.resent for companion in desk.take()} == {3}
+
+
 def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> None:
     desk = Desk()
     desk.core.use(ARCHIVE, b"one", 0)
