@@ -95,6 +95,12 @@ def test_schedules_in_which_publishers_fork_lose_and_double_nothing(replicas: in
         )
 
 
+def test_a_replica_gets_what_is_in_two_streams_in_the_order_of_publishing() -> None:
+    """Or a subscriber there is given a later event of the first stream, and takes those of the second, which
+    come then, for events that it was given."""
+    assert_kept(run_schedule(193, archives=4, quarrels=2, config=FORGETFUL), in_order=False)
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_forks_lose_and_double_nothing_whatever_the_seed(replicas: int) -> None:
