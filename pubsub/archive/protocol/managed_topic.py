@@ -57,6 +57,7 @@ class ManagedTopic:
         )
         self.entities.first_uncovered = self.exchange.first_uncovered
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
+        self.entities.shared_until = lambda: self.replication.table.shared_until
         self.exchange.entities = self.entities
         self.replication = Replication(
             world,

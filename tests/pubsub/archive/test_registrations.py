@@ -98,6 +98,34 @@ def test_what_a_replica_with_a_faster_clock_delivered_comes_again_only_marked(se
     assert not verdict(sim.history, "plain", ordered=True)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_replica_delivered_that_is_forgotten_comes_again_only_marked(
+    restarted: bool,
+) -> None:
+    sim = pair(1)
+    publisher = start_publisher(sim)
+    reader = subscribe(sim, "plain", remembers=False)
+    sim.stage.run_for(3)
+    used, other = used_and_other(sim, reader)
+    publisher.publish()
+    while not reader.deliveries:
+        sim.stage.run_for(0.0005)
+    reader.crash()
+    used.crash()
+    sim.stage.run_for(3)
+    assert other.core.replication.forget_replica(used.replica)
+    sim.stage.run_for(1)
+    if restarted:
+        other.crash()
+        other.start()
+    sim.stage.run_for(5)
+    publisher.publish()
+    reader.start()
+    sim.stage.run_for(20)
+    again, new = list(sim.history.published)
+    assert reader.deliveries == [(again, False), (again, True), (new, False)]
+
+
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_newcomers_get_all_that_is_published_after_their_registration(replicas: int) -> None:
     for seed in range(2):
