@@ -15,6 +15,9 @@ An event that wants more copies than there are replicas holds up no other: once 
 alone is kept for the rest. Should it have to begin anew elsewhere when its neighbours are no longer kept, it
 gets a number behind all others, and replicas know it by its id.
 
+The next archive is told which events were sent to another one before: that one may have stored and delivered
+them, so whoever gets them from here is to know that they may come again.
+
 Promised: an event that was reported safe on k replicas is on the stable storage of k archives. A number is
 never used twice in a stream.
 """
