@@ -22,7 +22,8 @@ class DurableEvent(Event):
     catenation: int = 0
     """Its publisher's number for it; 0 as above."""
     redelivered: bool = False
-    """The application may have been given it before a crash: it was in hand when the subscriber went away."""
+    """The application may have been given it before a crash: it was in hand when the subscriber went away, or
+    an archive that has failed since may have given it."""
     missed: int = 0
     """So many sequence numbers before this event were removed by the archive's retention, unseen."""
 

@@ -74,6 +74,8 @@ class Entities:
         """The lowest number of an event that a frontier does not cover."""
         self.is_shared: Callable[[], bool] = lambda: False
         """Whether there are other replicas."""
+        self.shared_until: Callable[[], float] = lambda: 0.0
+        """The time until which any of them may have served a subscriber."""
         self.is_open = True
         """Whether subscribers are served; otherwise they are sent elsewhere."""
         self.tombstones = Tombstones(world)
@@ -257,15 +259,13 @@ class Entities:
         entity.session = None
         entity.cover(register.position)
         self.settle(entity)
-        now = self._world.clock()
         entity.begin_session(
             register.session,
             sender,
             ordered=register.ordered,
             highest=self._inventory.highest,
             now=self._world.context.now(),
-            # By whichever clock, and any of the replicas may have served it until now.
-            shared_until=now + self._world.config.skew if self.is_shared() else 0.0,
+            shared_until=self.shared_until(),
         )
         self.notifier.respond(entity)
         self.notifier.push(entity)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pubsub.archive.protocol.archived_event import ReadEvent
+from pubsub.archive.protocol.resent import Resent
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, Change, StoredEvent
 from pubsub.archive.store.sequence_ranges import Span
@@ -40,6 +41,7 @@ class Inventory:
         """The highest number that is on stable storage."""
         self.stored = 0
         """Events stored in this life."""
+        self.resent = Resent(world)
         self._recent: OrderedDict[int, StoredEvent] = OrderedDict()
         self._recent_bytes = 0
 
@@ -71,7 +73,8 @@ class Inventory:
             for new in events
         ]
         changes: list[Change] = [Append(event) for event in stored]
-        self._world.commit([*changes, *also], lambda: self._safe(stored, then))
+        changes += [*also, *self.resent.changes()]
+        self._world.commit(changes, lambda: self._safe(stored, then))
 
     def _safe(self, stored: list[StoredEvent], then: Callable[[list[StoredEvent]], None]) -> None:
         for event in stored:

@@ -57,6 +57,7 @@ class ManagedTopic:
         )
         self.entities.first_uncovered = self.exchange.first_uncovered
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
+        self.entities.shared_until = lambda: self.replication.table.shared_until
         self.exchange.entities = self.entities
         self.replication = Replication(
             world,
@@ -194,6 +195,8 @@ class ManagedTopic:
             del self._publishers[silent], self._bases[silent]
         accepted = self.intake.accept(stream, companion.base, companion.first, companion.events)
         if accepted.events:
+            last = accepted.first + len(accepted.events) - 1
+            self.inventory.resent.add(stream, accepted.first, min(last, companion.resent))
             self._archive(stream, accepted.first, accepted.events)
         if accepted.missing is not None or not accepted.events:
             self._answer(stream, accepted.missing)
@@ -224,8 +227,10 @@ class ManagedTopic:
         new: list[NewEvent] = []
         behind: dict[bytes, int] = {}
         rows = [row for row in rows if self._is_well_formed(row)]
-        for stream, base, catenation, time, encoded, _ in rows:
+        for stream, base, catenation, time, encoded, _, resent in rows:
             self.intake.skip_to(stream, base)
+            if resent and not self.intake.taken.covers(stream, catenation):
+                self.inventory.resent.add(stream, catenation, catenation)
             accepted = self.intake.accept(stream, base, catenation, (encoded,))
             for number, one in enumerate(accepted.events, accepted.first):
                 event = self._read(stream, one)
@@ -245,7 +250,7 @@ class ManagedTopic:
 
     def _is_well_formed(self, row: Row) -> bool:
         """Whether another replica's event can be what it says; counted otherwise."""
-        stream, base, catenation, _, encoded, number = row
+        stream, base, catenation, _, encoded, number, _ = row
         well_formed = (
             len(stream) == STREAM_BYTES
             and 0 <= base < catenation < LARGEST_NUMBER

@@ -88,9 +88,11 @@ class Companion:
     first: int
     """The catenation number of the first event here; the others follow."""
     events: tuple[bytes, ...]
+    resent: int
+    """Those up to this number were sent to another archive, which may have stored and delivered them."""
 
     def __post_init__(self) -> None:
-        _check((self.base, self.first))
+        _check((self.base, self.first, self.resent))
 
 
 @message(0x73)
@@ -206,8 +208,9 @@ class StoredEvents:
 
     topic: str
     replica: bytes
-    events: tuple[tuple[bytes, int, int, float, bytes, int], ...]
-    """Stream; base; catenation number; time of archiving; the event; its sequence number there."""
+    events: tuple[tuple[bytes, int, int, float, bytes, int, bool], ...]
+    """Stream; base; catenation number; time of archiving; the event; its sequence number there; whether yet
+    another archive may have delivered it before that time."""
     repaired: bool
     """Asked for to repair damage: the sequence numbers are the receiver's own."""
     lacking: Spans

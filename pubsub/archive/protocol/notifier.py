@@ -111,6 +111,8 @@ class Notifier:
         def what(event: StoredEvent) -> bytes:
             return event.body if whole or session.is_sent_whole(event.sequence) else event.id
 
+        resent = self._inventory.resent
+
         for batch in batches(offers, lambda offer: len(what(offer[0])), world.config):
             streams: dict[bytes, int] = {}
             items = tuple(
@@ -120,7 +122,9 @@ class Notifier:
                     streams.setdefault(event.publisher, len(streams)),
                     event.catenation,
                     what(event),
-                    event.sequence <= session.doubtful_to or event.time <= session.doubtful_before,
+                    event.sequence <= session.doubtful_to
+                    or event.time <= session.doubtful_before
+                    or resent.covers(event.publisher, event.catenation),
                 )
                 for event, previous in batch
             )

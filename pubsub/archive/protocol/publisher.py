@@ -15,6 +15,9 @@ An event that wants more copies than there are replicas holds up no other: once 
 alone is kept for the rest. Should it have to begin anew elsewhere when its neighbours are no longer kept, it
 gets a number behind all others, and replicas know it by its id.
 
+The next archive is told which events were sent to another one before: that one may have stored and delivered
+them, so whoever gets them from here is to know that they may come again.
+
 Promised: an event that was reported safe on k replicas is on the stable storage of k archives. A number is
 never used twice in a stream.
 """
@@ -86,6 +89,11 @@ class Publisher:
         self._owed_bytes = 0
         self._safe: tuple[int, ...] = ()
         self._sent = 0
+        self._reached = 0
+        """The highest number that was sent to any archive before `_sent` was last put back."""
+        self._replica = b""
+        self._resent_to = 0
+        """Events up to this number were sent to another archive than this one."""
         self._answered_at = 0.0
         self._stored_at = 0.0
         """When the archive last stored something, or had nothing to store."""
@@ -162,23 +170,35 @@ class Publisher:
 
     # The archive.
 
-    def use(self, archive: Contact, catenation: int) -> None:
-        """Talk to this archive, which knows this publisher up to that number from its lives before."""
+    def use(self, archive: Contact, replica: bytes, catenation: int) -> None:
+        """Talk to this archive, which knows this publisher up to that number from its lives before.
+        `replica`: its name, the same for as long as it has the same store."""
         if self._closed:
             return
         if self._base is None:
             self._base = catenation
             self._safe_to = catenation
             self._next = self._oldest = catenation + 1
+        self._put_back(self._safe_to)
+        self._note_archive(replica)
         self.archive = archive
         self._safe = ()
         self._answered_at = self._stored_at = self._context.now()
         self._retry = self._config.retry
-        self._sent = self._safe_to
         self._flush()
         if self._sent == self._safe_to:
             self._ask()
         self._watch()
+
+    def _note_archive(self, replica: bytes) -> None:
+        """Whatever was sent until now may have been stored, and delivered, by another archive than this."""
+        if replica != self._replica:
+            self._resent_to, self._replica = self._reached, replica
+
+    def _put_back(self, sent: int) -> None:
+        """Send again what comes after a number."""
+        self._reached = max(self._reached, self._sent)
+        self._sent = sent
 
     def receive(self, sender: Contact, negotiation: Negotiation) -> None:
         if self.archive is None or sender.id != self.archive.id or self._closed:
@@ -272,7 +292,9 @@ class Publisher:
                 kept = short.pop(number)
                 self._moved[kept.number] = self._next
                 self._keep(kept)
-        self._base = self._sent = base
+                self._resent_to = self._next - 1
+        self._base = base
+        self._put_back(base)
         self._safe = ()
         self._flush()
 
@@ -306,19 +328,19 @@ class Publisher:
     def _send(self, catenations: tuple[int, ...]) -> None:
         """Send consecutive events, of which all are kept."""
         assert self.archive is not None
-        assert self._base is not None
         kept = self._kept
         for part in batches(catenations, lambda one: len(kept[one].event), self._config):
             events = tuple(kept[one].event for one in part)
-            companion = Companion(self.topic, self.stream, self._base, part[0], events)
-            self._context.send(self.archive, companion)
+            self._context.send(self.archive, self._companion(part[0], events))
 
     def _ask(self) -> None:
         """Ask how things stand: the answer names whatever is missing of what was sent."""
         assert self.archive is not None
+        self._context.send(self.archive, self._companion(self._sent + 1, ()))
+
+    def _companion(self, first: int, events: tuple[bytes, ...]) -> Companion:
         assert self._base is not None
-        question = Companion(self.topic, self.stream, self._base, self._sent + 1, ())
-        self._context.send(self.archive, question)
+        return Companion(self.topic, self.stream, self._base, first, events, self._resent_to)
 
     def _watch(self) -> None:
         """As long as anything is owed, ask again after a while."""

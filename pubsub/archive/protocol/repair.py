@@ -114,7 +114,7 @@ class Repair:
                     self._destinations(event),
                 )
             )
-            for stream, _, catenation, time, event, number in rows
+            for stream, _, catenation, time, event, number, _ in rows
             if number in damaged
             and is_line(id_of(event), number)
             and len(stream) == STREAM_BYTES
@@ -142,7 +142,8 @@ class Repair:
                 unread += left[start:]
                 break
             for event in store.read(topic, left[start : start + READ_AT_ONCE]):
-                rows.append(row_of(event, 0, here[event.sequence]))
+                # Its marks are in the receiver's own notes.
+                rows.append(row_of(event, 0, False, here[event.sequence]))
                 room -= len(event.body)
         for number in (*(row[5] for row in rows), *(here[one] for one in unread)):
             lacking.remove(number)

@@ -13,11 +13,14 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.tombstones import pack_times, unpack_time
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import ForgetReplica, Note
 from pubsub.event import ID_BYTES
 
 PEER = "peer/"
+SHARED = "shared until"
+"""The note of when a replica was last forgotten."""
 MOST_PEERS = 64
 MOST_NAME_BYTES = 32
 
@@ -53,6 +56,7 @@ class ReplicaTable:
         self._world = world
         self.peers: dict[bytes, Peer] = {}
         self._left: dict[bytes, float] = {}
+        self._shared_until = unpack_time(world.store.notes(world.topic, SHARED).get(SHARED, b""))
         for key, packed in world.store.notes(world.topic, PEER).items():
             try:
                 replica = bytes.fromhex(key.removeprefix(PEER))
@@ -90,10 +94,24 @@ class ReplicaTable:
         now = self._world.context.now()
         self._left = {one: at for one, at in self._left.items() if self._is_recent(at)}
         self._left[replica] = now
-        if self.peers.pop(replica, None) is not None:
+        if replica in self.peers:
+            self._shared_until = self.shared_until
+            del self.peers[replica]
             topic = self._world.topic
-            gone = (ForgetReplica(topic, replica), Note(topic, PEER + replica.hex(), None))
+            gone = (
+                ForgetReplica(topic, replica),
+                Note(topic, PEER + replica.hex(), None),
+                Note(topic, SHARED, pack_times(self._shared_until)),
+            )
             self._world.commit(gone, lambda: None)
+
+    @property
+    def shared_until(self) -> float:
+        """Other replicas may have delivered what was archived by this time, by whichever clock; those too
+        that are forgotten. 0 where there never was another one."""
+        if not self.peers:
+            return self._shared_until
+        return self._world.clock() + self._world.config.skew
 
     def has_just_left(self, replica: bytes) -> bool:
         """Whether a sign of life of it can only be one that its farewell has overtaken."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from overlay.contact import Contact
 from overlay.context import Timer
 from pubsub.archive.protocol.batches import batches
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.frontier import RUN_BYTES, Frontier, publisher_of
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import Marks, ReplicaInfo, ReplicaInvoice, StoredEvents
 from pubsub.archive.protocol.repair import Repair
@@ -252,7 +252,7 @@ class Replication:
         for peer in peers:
             if origin:
                 fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
-                self._send(peer, [row_of(event, bases.get(event.publisher, 0)) for event in fresh])
+                self._send(peer, [self._row(e, bases.get(e.publisher, 0)) for e in fresh])
             self._invoice(peer, tuple(touched.items()), stored=lines)
 
     def _send(self, peer: Peer, rows: list[Row]) -> None:
@@ -331,7 +331,7 @@ class Replication:
         rows: list[Row] = []
         for stream, have in streams.items():
             if room > len(rows) and have < self._here.get(stream):
-                rows += self._next_rows(stream, have, room - len(rows))
+                rows += self._next_rows(peer, stream, have, room - len(rows))
         self._send(peer, rows)
 
     def _room(self) -> int:
@@ -345,18 +345,39 @@ class Replication:
         if not theirs.includes(self._here) or not peer.is_ready:
             self._invoice(peer, self._here.marks(), full=True)
 
-    def _next_rows(self, stream: bytes, have: int, most: int) -> list[Row]:
-        """Events of a stream after a number. What is not here any more is left out, unless it is damaged."""
-        topic, store = self._world.topic, self._world.store
-        events = store.by_catenation(topic, stream, Span(have + 1, have + most))
-        if not events and have + most < self._here.get(stream) and not self._inventory.damaged():
-            events = store.by_catenation(topic, stream, Span(have + 1, self._here.get(stream)))
+    def _next_rows(self, peer: Peer, stream: bytes, have: int, most: int) -> list[Row]:
+        """Events of a stream after a number. What is not here any more, or is here in another stream, is left
+        out, unless it is damaged."""
         rows: list[Row] = []
         before = have
-        for event in events[:most]:
+        for event in self._events_after(stream, have, most):
             gap = event.catenation != before + 1
-            if gap and self._inventory.damaged():
+            if gap and (self._inventory.damaged() or self._is_early(peer, event)):
                 break
-            rows.append(row_of(event, event.catenation - 1 if gap else have))
+            rows.append(self._row(event, event.catenation - 1 if gap else have))
             before = event.catenation
         return rows
+
+    def _events_after(self, stream: bytes, have: int, most: int) -> list[StoredEvent]:
+        topic, store, last = self._world.topic, self._world.store, self._here.get(stream)
+        events = store.by_catenation(topic, stream, Span(have + 1, have + most))
+        if not events and have + most < last and not self._inventory.damaged():
+            events = store.by_catenation(topic, stream, Span(have + 1, last))
+        return events[:most]
+
+    def _is_early(self, peer: Peer, event: StoredEvent) -> bool:
+        """Whether a replica lacks what the same life of the publisher sent before this event in another
+        stream. It must come first: whoever is given an event of a stream counts all before it as given."""
+        for stream, last in self._here:
+            have = peer.frontier.get(stream)
+            is_lacked = stream != event.publisher and have < last
+            if is_lacked and publisher_of(stream) == publisher_of(event.publisher):
+                for first in self._events_after(stream, have, 1):
+                    same_life = first.id[:RUN_BYTES] == event.id[:RUN_BYTES]
+                    if same_life and first.sequence < event.sequence:
+                        return True
+        return False
+
+    def _row(self, event: StoredEvent, base: int) -> Row:
+        resent = self._inventory.resent.covers(event.publisher, event.catenation)
+        return row_of(event, base, resent)

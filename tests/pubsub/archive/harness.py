@@ -215,7 +215,7 @@ class PublisherActor:
         self.search.search(self._found)
 
     def _found(self, found: Found) -> None:
-        self.core.use(found.archive, found.catenation)
+        self.core.use(found.archive, found.replica, found.catenation)
         backlog, self.backlog = self.backlog, 0
         for _ in range(backlog):
             self.publish()
@@ -337,8 +337,7 @@ class SubscriberActor:
 
     def _deliver(self, numbered: Numbered) -> None:
         id = id_of(numbered.event)
-        marked = numbered.doubtful or self.sim.refills
-        excused = marked and not self.remembers and id not in self.given
+        excused = numbered.doubtful and not self.remembers and id not in self.given
         self.given[id] = None
         self.inbox.append((id, excused))
         if not self.remembers:
@@ -382,9 +381,6 @@ class Simulation:
         self.sync_seconds = sync_seconds
         self.gossip_loss = gossip_loss
         self.config = config
-        self.refills = False
-        """Publishers send again, to another archive, what only a failed one had and had delivered; to one who
-        crashed and remembers nothing it comes unmarked."""
         self.apart = False
         """Archives hear everybody but each other."""
         self.skew = skew

@@ -123,7 +123,6 @@ def part_archives(sim: Simulation, times: int) -> None:
                 stage.now + chance.uniform(5, 8), lambda: None if victim.up else victim.start()
             )
 
-    sim.refills = times > 0
     for _ in range(times):
         stage.call_at(chance.uniform(1, BUSY - 5), part)
 

@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
+from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol.frontier import stream_of
 from pubsub.archive.protocol.given import Given
+from pubsub.archive.protocol.messages import Companion
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     CONFIG,
+    TOPIC,
     ArchiveActor,
     PublisherActor,
     Simulation,
     SubscriberActor,
+    make_event,
 )
 from tests.pubsub.archive.schedules import run_schedule
 from tests.pubsub.archive.test_faults import assert_kept
@@ -95,10 +99,35 @@ def test_schedules_in_which_publishers_fork_lose_and_double_nothing(replicas: in
         )
 
 
+def test_a_replica_gets_what_is_in_two_streams_in_the_order_of_publishing() -> None:
+    sim = Simulation(1, archives=1)
+    (first,) = sim.archives
+    publisher, run = numbered_contact(110), b"origin.."
+    origin, fork = stream_of(publisher.id, run), stream_of(publisher.id, b"fork....")
+    events = tuple(make_event(publisher, run, number) for number in range(1, 6))
+    core = first.core
+    core.receive_companion(publisher, Companion(TOPIC, origin, 0, 1, events[:2], 0))
+    core.receive_companion(publisher, Companion(TOPIC, fork, 2, 3, events[2:4], 0))
+    sim.stage.run_for(1)
+    rows = [(origin, 2, n, 1e9, events[n - 1], n, False) for n in (3, 4, 5)]
+    core._take(publisher, b"a replica that is gone", rows)
+    sim.stage.run_for(1)
+    sim.archives.append(sim.make_archive(1))
+    sim.stage.run_for(10)
+    expected = [(origin, 1), (origin, 2), (fork, 3), (fork, 4), (origin, 5)]
+    for archive in sim.archives:
+        stored = archive.store.events(TOPIC, 0, 10)
+        assert [(one.publisher, one.catenation) for one in stored] == expected
+
+
+def test_a_subscriber_does_not_take_what_comes_in_a_second_stream_for_given() -> None:
+    assert_kept(run_schedule(193, archives=4, quarrels=2, config=FORGETFUL), in_order=False)
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("replicas", [2, 3, 4])
 def test_forks_lose_and_double_nothing_whatever_the_seed(replicas: int) -> None:
-    for seed in range(200, 240):
+    for seed in range(200, 300):
         assert_kept(
             run_schedule(seed, archives=replicas, quarrels=2, config=FORGETFUL), in_order=False
         )

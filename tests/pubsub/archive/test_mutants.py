@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -47,8 +48,8 @@ class HastyCommit(StageCommit):
 class ForgetfulPublisher(Publisher):
     """Does not learn its catenation number back."""
 
-    def use(self, archive: Contact, catenation: int) -> None:
-        super().use(archive, 0)
+    def use(self, archive: Contact, replica: bytes, catenation: int) -> None:
+        super().use(archive, replica, 0)
 
 
 class SelfSyncingSubscriber(OrderedSubscriber):
@@ -112,7 +113,7 @@ def test_an_archive_that_stores_other_bytes_than_it_got_delivers_phantoms(
     def mangle(self: ArchiveActor, sender: Contact, message: object) -> None:
         if isinstance(message, Companion):
             events = tuple(map(flip, message.events))
-            message = Companion(message.topic, message.stream, message.base, message.first, events)
+            message = replace(message, events=events)
         receive(self, sender, message)
 
     monkeypatch.setattr(ArchiveActor, "_receive", mangle)

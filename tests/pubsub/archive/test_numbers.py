@@ -92,7 +92,7 @@ class Desk:
 
 def test_a_nak_is_answered_with_what_is_missing() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, 0)
+    desk.core.use(ARCHIVE, b"one", 0)
     for number in range(5):
         desk.core.add(b"%d" % number)
     desk.take()
@@ -103,7 +103,7 @@ def test_a_nak_is_answered_with_what_is_missing() -> None:
 
 def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> None:
     desk = Desk(buffer=4, window=2)
-    desk.core.use(ARCHIVE, 0)
+    desk.core.use(ARCHIVE, b"one", 0)
     while desk.core.has_room:
         desk.core.add(b"")
     assert desk.core.owed == 4
@@ -115,24 +115,40 @@ def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> No
 
 def test_an_archive_that_stays_silent_is_reported_and_the_next_gets_what_is_owed() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, 0)
+    desk.core.use(ARCHIVE, b"one", 0)
     desk.core.add(b"x")
     desk.stage.run_for(10)
     assert desk.silent == 1
     desk.take()
-    desk.core.use(OTHER, 7)
+    desk.core.use(OTHER, b"other", 7)
     (companion,) = desk.take()
     assert (companion.base, companion.first, companion.events) == (0, 1, (b"x",))
 
 
+def test_an_archive_is_told_what_was_sent_to_another_one_before() -> None:
+    desk = Desk()
+    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.add(b"1")
+    desk.core.add(b"2")
+    assert {companion.resent for companion in desk.take()} == {0}
+    desk.core.use(ARCHIVE, b"one", 0)
+    assert {companion.resent for companion in desk.take()} == {0}
+    desk.core.use(OTHER, b"other", 0)
+    desk.core.add(b"3")
+    sent = [(one.events, one.resent) for one in desk.take() if one.events]
+    assert sent == [((b"1", b"2"), 2), ((b"3",), 2)]
+    desk.core.use(OTHER, b"another store", 0)
+    assert {companion.resent for companion in desk.take()} == {3}
+
+
 def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, 0)
+    desk.core.use(ARCHIVE, b"one", 0)
     desk.core.add(b"x")
     desk.take()
     desk.answer(1)
     assert desk.core.is_safe(1)
-    desk.core.use(OTHER, 0)
+    desk.core.use(OTHER, b"other", 0)
     desk.take()
     desk.answer(0, missing=((1, 1),), sender=OTHER)
     (companion,) = desk.take()
@@ -141,14 +157,14 @@ def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> N
 
 def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
     desk = Desk(spare=1)
-    desk.core.use(ARCHIVE, 0)
+    desk.core.use(ARCHIVE, b"one", 0)
     for number in range(4):
         desk.core.add(b"%d" % number)
     desk.take()
     desk.answer(4)
     desk.core.add(b"4")
     stream = desk.core.stream
-    desk.core.use(OTHER, 0)
+    desk.core.use(OTHER, b"other", 0)
     desk.take()
     desk.answer(0, missing=((1, 4),), sender=OTHER)
     assert run_of(desk.core.stream) != run_of(stream)
@@ -160,7 +176,7 @@ def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
 
 def test_a_stale_nak_changes_nothing() -> None:
     desk = Desk(spare=1)
-    desk.core.use(ARCHIVE, 0)
+    desk.core.use(ARCHIVE, b"one", 0)
     for number in range(4):
         desk.core.add(b"%d" % number)
     desk.take()

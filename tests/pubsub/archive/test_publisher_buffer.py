@@ -40,7 +40,7 @@ class Desk:
         self.stage.attach(me, lambda sender, answer: self.core.receive(sender, answer))  # type: ignore[arg-type]
         for number in (1, 2):
             self._attach(numbered_contact(number))
-        self.core.use(numbered_contact(1), 0)
+        self.core.use(numbered_contact(1), b"1", 0)
 
     def _attach(self, archive: Contact) -> None:
         def receive(sender: Contact, message: object) -> None:
@@ -117,7 +117,7 @@ def test_an_event_that_lacks_copies_goes_to_the_next_archive(later: int) -> None
         desk.core.add(b"usual%d" % number)
         desk.answer(1, (desk.core.last,))
     last = desk.core.last
-    desk.core.use(numbered_contact(2), 0)
+    desk.core.use(numbered_contact(2), b"2", 0)
     desk.stage.run_for(0.1)
     desk.answer(2, (0,), ((1, last),))
     sent = desk.sent_to(2)
@@ -138,7 +138,7 @@ def test_an_archive_that_answers_and_stores_nothing_is_given_up() -> None:
         desk.stage.run_for(0.5)
         desk.answer(1, (0,))
     assert desk.searches == 1
-    desk.core.use(numbered_contact(2), 0)
+    desk.core.use(numbered_contact(2), b"2", 0)
     assert desk.sent_to(2) == {1: b"event"}
 
 

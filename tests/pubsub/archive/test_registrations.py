@@ -85,7 +85,7 @@ def test_what_a_replica_with_a_faster_clock_delivered_comes_again_only_marked(se
     used, _ = used_and_other(sim, reader)
     used.clock_ahead = CONFIG.skew * 0.99
     assert publisher.core.archive is not None
-    publisher.core.use(used.contact, publisher.core.last)
+    publisher.core.use(used.contact, used.replica, publisher.core.last)
     sim.stage.run_for(1)
     publisher.publish()
     while not reader.deliveries:
@@ -96,6 +96,34 @@ def test_what_a_replica_with_a_faster_clock_delivered_comes_again_only_marked(se
     sim.stage.run_for(20)
     assert [id for id, _ in reader.deliveries] == list(sim.history.published) * 2
     assert not verdict(sim.history, "plain", ordered=True)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_a_replica_delivered_that_is_forgotten_comes_again_only_marked(
+    restarted: bool,
+) -> None:
+    sim = pair(1)
+    publisher = start_publisher(sim)
+    reader = subscribe(sim, "plain", remembers=False)
+    sim.stage.run_for(3)
+    used, other = used_and_other(sim, reader)
+    publisher.publish()
+    while not reader.deliveries:
+        sim.stage.run_for(0.0005)
+    reader.crash()
+    used.crash()
+    sim.stage.run_for(3)
+    assert other.core.replication.forget_replica(used.replica)
+    sim.stage.run_for(1)
+    if restarted:
+        other.crash()
+        other.start()
+    sim.stage.run_for(5)
+    publisher.publish()
+    reader.start()
+    sim.stage.run_for(20)
+    again, new = list(sim.history.published)
+    assert reader.deliveries == [(again, False), (again, True), (new, False)]
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])

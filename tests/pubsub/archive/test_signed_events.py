@@ -28,14 +28,14 @@ def forged(node: Node, stream: bytes, number: int, forger: Node | None) -> bytes
 
 def send_as_publisher(archive: Archive, node: Node, stream: bytes, event: bytes) -> None:
     core = archive.topics["/t"]
-    core.receive_companion(node.attachment.contact, Companion("/t", stream, 0, 2, (event,)))
+    core.receive_companion(node.attachment.contact, Companion("/t", stream, 0, 2, (event,), 0))
 
 
 def send_as_replica(archive: Archive, node: Node, stream: bytes, event: bytes) -> None:
     core, contact = archive.topics["/t"].replication, node.attachment.contact
     core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True, -1))
     core.receive_events(
-        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, 7),), False, ())
+        contact, StoredEvents("/t", b"evil", ((stream, 0, 2, 1.0, event, 7, False),), False, ())
     )
 
 
@@ -82,7 +82,7 @@ def test_a_forged_event_does_not_repair_a_damaged_one() -> None:
         (damage,) = archive._store.damage()
         core, contact = archive.topics["/t"].replication, node.attachment.contact
         core.receive_info(contact, ReplicaInfo("/t", b"evil", "alive", 0, b"", 0, True, -1))
-        rows = ((stream, 0, 2, 1.0, forged(node, stream, 2, None), damage.span.first),)
+        rows = ((stream, 0, 2, 1.0, forged(node, stream, 2, None), damage.span.first, False),)
         core.receive_events(contact, StoredEvents("/t", b"evil", rows, True, ()))
         await asyncio.sleep(0.1)
         assert archive.node.metrics.as_dict()["archive_dropped"] == {"bad_signature": 1}
