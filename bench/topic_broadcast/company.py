@@ -109,7 +109,7 @@ class Company:
         topics = [member.core.membership for member in self.members]
         entries = tuple(membership.participants[membership.me] for membership in topics)
         rows = tuple(Row(entry.id, entry.boot, FIRST_VERSION, ()) for entry in entries)
-        everything = Knowledge(topics[0].topic, entries, rows, (), bytes(8), False)
+        everything = Knowledge(topics[0].topic, entries, rows, None, bytes(8), False)
         for membership in topics:
             membership.receive_knowledge(self.members[0].contact, everything)
 

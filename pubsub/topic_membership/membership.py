@@ -78,7 +78,7 @@ class TopicMembership:
         self._context = context
         self._config = config
         self._listener = listener
-        self._knowledge = TopicKnowledge(config.most_participants)
+        self._knowledge = TopicKnowledge(self.me, config.most_participants)
         self._spreading = Spreading(topic, context, config, self._knowledge, self._open_peers)
         self._views = ViewWatch(context, config, self._knowledge, self._spreading, listener)
         self._row = OwnRow(context, config, self._knowledge, self._spreading, self._row_is_due)
@@ -232,14 +232,13 @@ class TopicMembership:
         for row in message.rows:
             if row.owner != self.me and self._knowledge.merge_row(row):
                 self._spreading.changed(Item(Kind.ROW, row.owner), sender.id)
-        for status in message.statuses:
-            if status.owner != self.me and self._knowledge.merge_status(status):
-                self._spreading.changed(Item(Kind.STATUS, status.owner), sender.id)
         if now_joined:
             self._greet_all()
         self.heard(sender.id)
-        self._compare(sender, message)
         self._views.look_again()
+        if message.sight is not None:
+            self._views.hear(sender.id, message.sight)
+        self._compare(sender, message)
 
     def _compare(self, sender: Contact, message: Knowledge) -> None:
         row = self._knowledge.matrix.rows.get(sender.id)

@@ -22,7 +22,7 @@ from pubsub.topic_membership.parts import numbers_size, parts
 OpenPeers = Callable[[], list[Contact]]
 
 ITEM_BYTES = 96
-"""Of an entry without its filter and numbers, of a status, or of a row, at most."""
+"""Of an entry without its filter and numbers, or of a row without its closed channels, at most."""
 
 ID_BYTES = 24
 """Of one closed channel in a row."""
@@ -129,7 +129,7 @@ class Spreading:
             self._topic,
             tuple(entry for entry in entries if entry is not None),
             tuple(r for r in map(knowledge.matrix.rows.get, chosen[Kind.ROW]) if r is not None),
-            tuple(s for s in map(knowledge.statuses.get, chosen[Kind.STATUS]) if s is not None),
+            knowledge.sightings.wire() if chosen[Kind.SIGHT] else None,
             knowledge.fingerprint,
             asks,
             has,
