@@ -16,7 +16,7 @@ PATIENT = FailureConfig(interval=30.0, least_timeout=90.0, most_timeout=180.0)
 """A silent participant is asked for a sign of life seldom, and suspected late: all share one core, which
 among 120 of them would else be busy with the signs of life of 7,140 pairs, and none of them crashes."""
 
-JOINING_AT_ONCE = 2
+JOINING_AT_ONCE = 6
 
 RunOn = Callable[[int, Awaitable[None]], Awaitable[None]]
 """Runs a participant's opening where it belongs: on its host, or right here."""

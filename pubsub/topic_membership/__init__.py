@@ -2,5 +2,6 @@
 
 `membership` is the whole as a pure object. Below it: `roster` (who has subscribed), `matrix` (the states of
 all channels between them, with logical timestamps), `stable_views`, `sightings` and `view_watch` (when all in
-a partition know the same), `news` and `spreading` (how changed knowledge travels, and nothing else) and `messages`.
+a partition know the same), `news` and `spreading` (how changed knowledge travels, and nothing else) and
+`messages`.
 """

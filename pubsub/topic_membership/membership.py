@@ -242,7 +242,8 @@ class TopicMembership:
 
     def _compare(self, sender: Contact, message: Knowledge) -> None:
         row = self._knowledge.matrix.rows.get(sender.id)
-        if message.asks and row is not None and self.me in row.closed:
+        begins = row is None and sender.id in self.participants
+        if message.asks and (begins or (row is not None and self.me in row.closed)):
             self._spreading.tell(sender)  # it has not heard this participant yet
         else:
             self._spreading.compare(sender, message.fingerprint, answer=message.asks)
@@ -297,9 +298,10 @@ class TopicMembership:
         self.is_joined = True
         self._knowledge.merge_entry(mine, self._context.now())
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._row.begin(self.boot)
         if first:
+            self._row.unheard.update(dict.fromkeys(p for p in self.participants if p != self.me))
             self._spreading.start()
+        self._row.begin(self.boot)
         self._listener.joined(mine, has)
         self._views.look_again()
 
@@ -307,10 +309,8 @@ class TopicMembership:
         """Ask everybody to answer, who know each other already: tell them of this participant alone."""
         others = [entry.contact for peer, entry in self.participants.items() if peer != self.me]
         for contact in others:
-            self._row.unheard.setdefault(contact.id)
             self._spreading.news.told(contact.id)
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._row.renew(self.boot, anyway=True)
         for contact in others:
             self._spreading.tell(contact, asks=True)
         self._views.look_again()

@@ -207,7 +207,7 @@ def test_a_participant_says_itself_what_its_channels_and_its_view_are() -> None:
         "/topic",
         (),
         (Row(mine.id, mine.boot, LARGEST, others),),
-        None,
+        Sight(membership._knowledge.view_fingerprint, b"\xff"),
         bytes(8),
         False,
     )

@@ -14,7 +14,7 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode
 from pubsub.topic_membership.knowledge import TopicKnowledge
 from pubsub.topic_membership.matrix import Matrix
-from pubsub.topic_membership.messages import Entry, Knowledge, Row, Sight, Subscribe
+from pubsub.topic_membership.messages import Entry, Knowledge, Row, Subscribe
 from pubsub.topic_membership.news import Item, Kind, News
 from pubsub.topic_membership.roster import Roster
 
