@@ -47,6 +47,11 @@ class TopicKnowledge:
         entry = self.roster.joined.get(row.owner)
         return entry is not None and row.boot == entry.boot and self.matrix.merge(row)
 
+    def items_beside_the_view(self) -> list[Item]:
+        """What those who have said that they see the same view may still not know."""
+        revised = (peer for peer, entry in self.roster.joined.items() if entry.revision)
+        return [*(Item(Kind.ENTRY, peer) for peer in revised), Item(Kind.SIGHT, self._me)]
+
     def items(self) -> list[Item]:
         """Everything there is to tell, of those who left too: one that was away may not know."""
         return [

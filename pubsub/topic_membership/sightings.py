@@ -41,7 +41,7 @@ class Sightings:
     @property
     def is_said(self) -> bool:
         """Whether it has."""
-        return self.include(self.of((self._me,)))
+        return self.include_one(self._me)
 
     def merge(self, sight: Sight) -> bool:
         """Take what a peer says; True if anything of it is news about the view that is seen here."""
@@ -65,6 +65,10 @@ class Sightings:
     def include(self, bits: int) -> bool:
         """Whether all of these, and at least one, have said that they see the view."""
         return bits != 0 and self._bits & bits == bits
+
+    def include_one(self, peer: PeerId) -> bool:
+        """Whether a participant has said that it sees the view."""
+        return self.include(self.of((peer,)))
 
     def wire(self) -> Sight | None:
         """What can be told; None while nobody has said anything."""

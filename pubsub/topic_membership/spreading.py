@@ -95,6 +95,8 @@ class Spreading:
         """A peer has this fingerprint, and its news was taken: answer, if asked to, where ours is another."""
         if fingerprint == self._knowledge.fingerprint:
             self.news.told(peer.id)  # whoever told it
+        elif answer and self._knowledge.sightings.include_one(peer.id):
+            self._send(peer, self._knowledge.items_beside_the_view(), asks=False)
         elif answer and self._is_calm():
             self.tell_everything(peer)
         elif answer:

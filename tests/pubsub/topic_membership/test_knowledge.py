@@ -127,6 +127,8 @@ def test_a_changed_filter_is_seen_in_the_fingerprint_of_everything_and_not_in_th
     one.merge_entry(changed, 0.0)
     assert one.view_fingerprint == other.view_fingerprint
     assert one.fingerprint != other.fingerprint
+    assert Item(Kind.ENTRY, PEERS[0]) in one.items_beside_the_view()
+    assert Item(Kind.ENTRY, PEERS[0]) not in other.items_beside_the_view()
     other.merge_entry(changed, 0.0)
     assert one.fingerprint == other.fingerprint
     for knowledge in (one, other):
