@@ -24,7 +24,10 @@ from pubsub.topic_membership.messages import Entry, Knowledge, Row, Subscribe
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
 NOTICE_SECONDS = (0.5, 2.0)
-FIRST_VERSION = 2
+ACKNOWLEDGED_SECONDS = 0.1
+"""After so long a message is known to have arrived."""
+
+FIRST_VERSION = 1
 """Of a participant's row, when it has begun and has met nobody."""
 
 
@@ -56,6 +59,8 @@ class Member:
         self._company.messages += 1
         self._company.bytes += len(encode(message))
         self._stage.send(to, message)
+        if outcome is not None and to.id not in self._company.crashed:
+            self._stage.call_later(ACKNOWLEDGED_SECONDS, partial(outcome, True))
         return True
 
     def send_datagram(self, to: Contact, message: object) -> None:
@@ -98,6 +103,7 @@ class Company:
         self.stage = Stage(seed)
         self.messages = 0
         self.bytes = 0
+        self.crashed: dict[PeerId, None] = {}
         self._chance = random.Random(seed)
         self.members = [Member(self, number) for number in range(size)]
         self._introduce_all()
@@ -109,7 +115,7 @@ class Company:
         topics = [member.core.membership for member in self.members]
         entries = tuple(membership.participants[membership.me] for membership in topics)
         rows = tuple(Row(entry.id, entry.boot, FIRST_VERSION, ()) for entry in entries)
-        everything = Knowledge(topics[0].topic, entries, rows, (), bytes(8), False)
+        everything = Knowledge(topics[0].topic, entries, rows, None, bytes(8), False)
         for membership in topics:
             membership.receive_knowledge(self.members[0].contact, everything)
 
@@ -134,6 +140,7 @@ class Company:
         """The last one crashes, and the others notice."""
         crashed = self.members.pop()
         self.stage.crash(crashed.contact)
+        self.crashed[crashed.contact.id] = None
         for member in self.members:
             self._notice(member, crashed.contact.id)
 

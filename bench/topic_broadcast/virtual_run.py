@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from bench.topic_broadcast.participants import open_participants
 from bench.topic_broadcast.throughput import PAYLOAD, Throughput, measure
 from overlay.virtual import Latency, Network, nth_host
+from pubsub.strong_topic import TopicConfig
 
 BANDWIDTH = 12_500_000.0
 """Bytes a second: the paper's Fast Ethernet."""
@@ -34,7 +35,7 @@ def run_virtual(participants: int, messages: int, seed: int = 1) -> list[Through
         return network.spawn(hosts[number], opening)  # type: ignore[arg-type]
 
     async def main() -> list[Throughput]:
-        people = await open_participants([f"{host}:4000" for host in hosts], run_on)
+        people = await open_participants([f"{host}:4000" for host in hosts], run_on, TopicConfig())
         for host in hosts:
             network.slow(host, SLOWNESS)
         pace = (participants - 1) * (len(PAYLOAD) + AROUND_A_PAYLOAD) / BANDWIDTH

@@ -1,4 +1,4 @@
-"""All that a participant knows of its topic: the roster, the matrix, and what everybody says it sees.
+"""All that a participant knows of its topic: the roster, the matrix, and who says that it sees the same.
 
 Merging is idempotent and does not depend on any order, so knowledge spreads by any path.
 """
@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from overlay.contact import PeerId
 from pubsub.topic_membership.matrix import Matrix
-from pubsub.topic_membership.messages import Entry, Row, Status
+from pubsub.topic_membership.messages import Entry, Row
 from pubsub.topic_membership.news import Item, Kind
-from pubsub.topic_membership.roster import Roster, as_bytes, hashed
+from pubsub.topic_membership.roster import Roster, as_bytes
+from pubsub.topic_membership.sightings import Sightings
 
 
 class TopicKnowledge:
-    """Rows and statuses are kept for participants in the boot that the roster names, and for nobody else."""
+    """Rows are kept for participants in the boot that the roster names, and for nobody else."""
 
-    def __init__(self, most_participants: int) -> None:
+    def __init__(self, me: PeerId, most_participants: int) -> None:
+        self._me = me
         self.roster = Roster(most_participants)
         self.matrix = Matrix()
-        self.statuses: dict[PeerId, Status] = {}
-        self._status_digest = 0
+        self.sightings = Sightings(me)
 
     @property
     def view_fingerprint(self) -> bytes:
@@ -29,7 +30,10 @@ class TopicKnowledge:
     @property
     def fingerprint(self) -> bytes:
         """Of everything."""
-        return as_bytes(self.roster.digest + self.matrix.digest + self._status_digest)
+        roster = self.roster
+        return as_bytes(
+            roster.digest + roster.revisions + self.matrix.digest + self.sightings.digest
+        )
 
     def merge_entry(self, entry: Entry, now: float) -> bool:
         known = self.roster.joined.get(entry.id)
@@ -37,38 +41,21 @@ class TopicKnowledge:
             return False
         if known is None or entry.left or known.boot != entry.boot:
             self.matrix.drop(entry.id)
-            self._drop_status(entry.id)
         return True
 
     def merge_row(self, row: Row) -> bool:
         entry = self.roster.joined.get(row.owner)
         return entry is not None and row.boot == entry.boot and self.matrix.merge(row)
 
-    def merge_status(self, status: Status) -> bool:
-        entry = self.roster.joined.get(status.owner)
-        known = self.statuses.get(status.owner)
-        if entry is None or status.boot != entry.boot:
-            return False
-        if known is not None and status.serial <= known.serial:
-            return False
-        self._drop_status(status.owner)
-        self.statuses[status.owner] = status
-        self._status_digest += _hash(status)
-        return True
+    def items_beside_the_view(self) -> list[Item]:
+        """What those who have said that they see the same view may still not know."""
+        revised = (peer for peer, entry in self.roster.joined.items() if entry.revision)
+        return [*(Item(Kind.ENTRY, peer) for peer in revised), Item(Kind.SIGHT, self._me)]
 
     def items(self) -> list[Item]:
         """Everything there is to tell, of those who left too: one that was away may not know."""
         return [
             *(Item(Kind.ENTRY, peer) for peer in (*self.roster.joined, *self.roster.left)),
             *(Item(Kind.ROW, peer) for peer in self.matrix.rows),
-            *(Item(Kind.STATUS, peer) for peer in self.statuses),
+            Item(Kind.SIGHT, self._me),
         ]
-
-    def _drop_status(self, owner: PeerId) -> None:
-        status = self.statuses.pop(owner, None)
-        if status is not None:
-            self._status_digest -= _hash(status)
-
-
-def _hash(status: Status) -> int:
-    return hashed(status.owner, status.boot, status.serial)

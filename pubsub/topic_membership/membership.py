@@ -78,7 +78,7 @@ class TopicMembership:
         self._context = context
         self._config = config
         self._listener = listener
-        self._knowledge = TopicKnowledge(config.most_participants)
+        self._knowledge = TopicKnowledge(self.me, config.most_participants)
         self._spreading = Spreading(topic, context, config, self._knowledge, self._open_peers)
         self._views = ViewWatch(context, config, self._knowledge, self._spreading, listener)
         self._row = OwnRow(context, config, self._knowledge, self._spreading, self._row_is_due)
@@ -232,18 +232,18 @@ class TopicMembership:
         for row in message.rows:
             if row.owner != self.me and self._knowledge.merge_row(row):
                 self._spreading.changed(Item(Kind.ROW, row.owner), sender.id)
-        for status in message.statuses:
-            if status.owner != self.me and self._knowledge.merge_status(status):
-                self._spreading.changed(Item(Kind.STATUS, status.owner), sender.id)
         if now_joined:
             self._greet_all()
         self.heard(sender.id)
-        self._compare(sender, message)
         self._views.look_again()
+        if message.sight is not None:
+            self._views.hear(sender.id, message.sight)
+        self._compare(sender, message)
 
     def _compare(self, sender: Contact, message: Knowledge) -> None:
         row = self._knowledge.matrix.rows.get(sender.id)
-        if message.asks and row is not None and self.me in row.closed:
+        begins = row is None and sender.id in self.participants
+        if message.asks and (begins or (row is not None and self.me in row.closed)):
             self._spreading.tell(sender)  # it has not heard this participant yet
         else:
             self._spreading.compare(sender, message.fingerprint, answer=message.asks)
@@ -298,9 +298,10 @@ class TopicMembership:
         self.is_joined = True
         self._knowledge.merge_entry(mine, self._context.now())
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._row.begin(self.boot)
         if first:
+            self._row.unheard.update(dict.fromkeys(p for p in self.participants if p != self.me))
             self._spreading.start()
+        self._row.begin(self.boot)
         self._listener.joined(mine, has)
         self._views.look_again()
 
@@ -308,10 +309,8 @@ class TopicMembership:
         """Ask everybody to answer, who know each other already: tell them of this participant alone."""
         others = [entry.contact for peer, entry in self.participants.items() if peer != self.me]
         for contact in others:
-            self._row.unheard.setdefault(contact.id)
             self._spreading.news.told(contact.id)
         self._spreading.changed(Item(Kind.ENTRY, self.me))
-        self._row.renew(self.boot, anyway=True)
         for contact in others:
             self._spreading.tell(contact, asks=True)
         self._views.look_again()

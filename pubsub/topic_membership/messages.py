@@ -12,6 +12,9 @@ FINGERPRINT_BYTES = 8
 MOST_FILTER = 4096
 """Characters of a participant's filter."""
 
+MOST_SIGHT_BYTES = 8192
+"""Of the bits that say who sees a view."""
+
 LARGEST = (1 << 62) - 1
 """The largest boot, life, version or number that is believed; what is hashed or logged is within 64 bits."""
 
@@ -85,18 +88,19 @@ class Row:
 
 @message(0x63)
 @dataclass(frozen=True, slots=True)
-class Status:
-    """Which view the owner sees, as the fingerprint of all that decides it."""
+class Sight:
+    """Who has said to see a view."""
 
-    owner: PeerId
-    boot: int
-    serial: int
     sees: bytes
+    """The fingerprint of all that decides the view."""
+    by: bytes
+    """One bit for each participant, the last for the lowest id: whoever has the fingerprint knows them."""
 
     def __post_init__(self) -> None:
-        check_counts(self.boot, self.serial)
         if len(self.sees) != FINGERPRINT_BYTES:
             raise UsageError("a fingerprint has 8 bytes")
+        if len(self.by) > MOST_SIGHT_BYTES:
+            raise UsageError(f"a sight is of at most {8 * MOST_SIGHT_BYTES} participants")
 
 
 @message(0x64)
@@ -107,7 +111,7 @@ class Knowledge:
     topic: str
     entries: tuple[Entry, ...]
     rows: tuple[Row, ...]
-    statuses: tuple[Status, ...]
+    sight: Sight | None
     fingerprint: bytes
     asks: bool
     """The receiver is asked to answer if its own knowledge has another fingerprint."""

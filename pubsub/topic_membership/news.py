@@ -7,21 +7,23 @@ participant, and what is new for somebody is found without looking at anything e
 
 from __future__ import annotations
 
-from enum import Enum
+from collections.abc import Iterable
+from enum import IntEnum
 from typing import NamedTuple
 
 from overlay.contact import PeerId
 
 
-class Kind(Enum):
+class Kind(IntEnum):
     ENTRY = 0
     ROW = 1
-    STATUS = 2
+    SIGHT = 2
 
 
 class Item(NamedTuple):
     kind: Kind
     of: PeerId
+    """A sight is one item, of whoever tells it."""
 
 
 class News:
@@ -45,7 +47,6 @@ class News:
     def forget(self, peer: PeerId) -> None:
         """A participant left: there is nothing to tell of it but that, and nothing to tell to it."""
         self.gone(Item(Kind.ROW, peer))
-        self.gone(Item(Kind.STATUS, peer))
         self._told.pop(peer, None)
 
     def untold(self, peer: PeerId) -> list[Item]:
@@ -63,6 +64,10 @@ class News:
     def told(self, peer: PeerId) -> None:
         """A peer has just been told everything."""
         self._told[peer] = self.latest
+
+    def known_by(self, peers: Iterable[PeerId]) -> None:
+        """These know all that there is, whoever told them."""
+        self._told.update(dict.fromkeys(peers, self.latest))
 
     def not_told(self, peer: PeerId) -> None:
         """Something that a peer was told may have been lost: tell it everything again."""

@@ -36,6 +36,9 @@ class OwnRow:
         self._on_due = on_due
         self._timer: Timer | None = None
         self._version = 0
+        self._waits = False
+        """Whether there is no row yet, for the others are about to be heard: so it is not said of one after
+        the other that its channel is open."""
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -45,21 +48,32 @@ class OwnRow:
         return peer in self.suspected or peer in self.unheard
 
     def begin(self, boot: int) -> None:
-        """The first row of a boot."""
+        """The first row of a boot: at once, or when those who are there have had time to answer."""
         self._version = 0
-        self.renew(boot)
+        self._waits = bool(self.unheard)
+        if self._waits:
+            self.renew_soon()
+        else:
+            self.renew(boot)
 
     def renew_soon(self) -> None:
         """Channels close and open several at a time: state them together."""
+        if self._timer is not None and self._waits and not self.unheard:
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
-            self._timer = self._context.call_later(self._config.rumour_interval / 2, self._ring)
+            wait = self._config.settle if self.unheard else self._config.rumour_interval / 2
+            self._timer = self._context.call_later(wait, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
+        self._waits = False
         self._on_due()
 
     def renew(self, boot: int, *, anyway: bool = False) -> None:
         """State the own channels; the timestamp rises only if they are others than before, or `anyway`."""
+        if self._waits:
+            return
         joined = self._knowledge.roster.joined
         closed = tuple(sorted(p for p in {**self.suspected, **self.unheard} if p in joined))
         known = self._knowledge.matrix.rows.get(self._me)

@@ -33,6 +33,8 @@ class Roster:
         """The participants, reachable or not."""
         self.digest = 0
         """Of who has joined, with their boots; those who left do not count."""
+        self.revisions = 0
+        """Digest of the filters that were changed."""
         self.left: dict[PeerId, tuple[Entry, float]] = {}
         """Those who left, and when this was heard."""
         self._most = most
@@ -58,6 +60,7 @@ class Roster:
         else:
             self.joined[entry.id] = entry
             self.digest += hashed(entry.id, entry.boot)
+            self.revisions += _hash_of_revision(entry)
         return True
 
     def forget_left(self, before: float) -> list[PeerId]:
@@ -72,3 +75,8 @@ class Roster:
         entry = self.joined.pop(peer, None)
         if entry is not None:
             self.digest -= hashed(entry.id, entry.boot)
+            self.revisions -= _hash_of_revision(entry)
+
+
+def _hash_of_revision(entry: Entry) -> int:
+    return hashed(entry.id, entry.boot, entry.revision) if entry.revision else 0

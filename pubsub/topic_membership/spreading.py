@@ -3,6 +3,9 @@
 News goes at once to a few participants drawn at random, a few times. In addition each participant now and
 then picks one other and compares fingerprints; only where these differ does the other answer with what it
 knows. So participants that agree exchange a few bytes a second, whatever the size of the matrix.
+
+Rumours go no faster than they are acknowledged: where peers or this participant cannot keep up, more of them
+would only make everybody later.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from pubsub.topic_membership.parts import numbers_size, parts
 OpenPeers = Callable[[], list[Contact]]
 
 ITEM_BYTES = 96
-"""Of an entry without its filter and numbers, of a status, or of a row, at most."""
+"""Of an entry without its filter and numbers, or of a row without its closed channels, at most."""
 
 ID_BYTES = 24
 """Of one closed channel in a row."""
@@ -45,6 +48,8 @@ class Spreading:
         self._config = config
         self._knowledge = knowledge
         self._open_peers = open_peers
+        self._on_their_way: dict[PeerId, int] = {}
+        """Messages to each that are not acknowledged yet."""
         self._rounds_left = 0
         self._changed_at = context.now()
         self._rumours: Timer | None = None
@@ -90,6 +95,8 @@ class Spreading:
         """A peer has this fingerprint, and its news was taken: answer, if asked to, where ours is another."""
         if fingerprint == self._knowledge.fingerprint:
             self.news.told(peer.id)  # whoever told it
+        elif answer and self._knowledge.sightings.include_one(peer.id):
+            self._send(peer, self._knowledge.items_beside_the_view(), asks=False)
         elif answer and self._is_calm():
             self.tell_everything(peer)
         elif answer:
@@ -114,6 +121,7 @@ class Spreading:
             message = self._knowledge_of(told, asks and is_last, has)
             if not self._context.send(peer, message, partial(self._outcome, peer.id)):
                 return
+            self._on_their_way[peer.id] = self._on_their_way.get(peer.id, 0) + 1
         if items:
             self.news.told(peer.id)
 
@@ -129,7 +137,7 @@ class Spreading:
             self._topic,
             tuple(entry for entry in entries if entry is not None),
             tuple(r for r in map(knowledge.matrix.rows.get, chosen[Kind.ROW]) if r is not None),
-            tuple(s for s in map(knowledge.statuses.get, chosen[Kind.STATUS]) if s is not None),
+            knowledge.sightings.wire() if chosen[Kind.SIGHT] else None,
             knowledge.fingerprint,
             asks,
             has,
@@ -144,6 +152,9 @@ class Spreading:
         return ITEM_BYTES + ID_BYTES * len(row.closed) if row is not None else ITEM_BYTES
 
     def _outcome(self, peer: PeerId, arrived: bool) -> None:
+        self._on_their_way[peer] -= 1
+        if not self._on_their_way[peer]:
+            del self._on_their_way[peer]
         if not arrived:
             self.news.not_told(peer)
 
@@ -154,11 +165,12 @@ class Spreading:
 
     def _spread_rumours(self) -> None:
         self._rumours = None
-        self._rounds_left -= 1
-        peers = self._open_peers()
-        few = min(self._config.rumour_fanout, len(peers))
-        for peer in self._context.random.sample(peers, few):
-            self.tell(peer, always=False)
+        config, peers = self._config, self._open_peers()
+        idle = [peer for peer in peers if peer.id not in self._on_their_way]
+        if len(peers) - len(idle) < config.rumour_fanout * config.rumour_rounds:
+            self._rounds_left -= 1
+            for peer in self._context.random.sample(idle, min(config.rumour_fanout, len(idle))):
+                self.tell(peer, always=False)
         if self._rounds_left > 0 and peers:
             self._arm()
 

@@ -12,7 +12,7 @@ from overlay.context import Timer
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.knowledge import TopicKnowledge
-from pubsub.topic_membership.messages import Status
+from pubsub.topic_membership.messages import Sight
 from pubsub.topic_membership.news import Item, Kind
 from pubsub.topic_membership.spreading import Spreading
 from pubsub.topic_membership.stable_views import StableView, TopicView
@@ -48,7 +48,9 @@ class ViewWatch:
         self._looked_at = b""
         self._changed_at = context.now()
         self._settling: Timer | None = None
-        self._serial = 0
+        self._sight = Item(Kind.SIGHT, self._me)
+        self._members = 0
+        """Of the view, as bits of the sightings."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -68,17 +70,28 @@ class ViewWatch:
             return
         fingerprint = self._knowledge.view_fingerprint
         if fingerprint != self._looked_at:
-            self._looked_at = fingerprint
-            self._changed_at = self._context.now()
-            members = self._knowledge.matrix.reachable(self._me)
-            if members != self.view.members:
-                self.view = TopicView(members)
-                self._listener.view_changed(self.view)
-        seen = self._knowledge.statuses.get(self._me)
-        if seen is not None and seen.sees == fingerprint:
-            self._reach_if_all_see_it(fingerprint)
-        elif self._settling is None:
+            self._look_at(fingerprint)
+        if self._settling is None and not self._knowledge.sightings.is_said:
             self._settling = self._context.call_later(self._config.settle, self._settled)
+
+    def hear(self, peer: PeerId, sight: Sight) -> None:
+        """A peer tells who sees a view."""
+        sightings = self._knowledge.sightings
+        if not self._stopped and sightings.merge(sight):
+            self._reach_if_all_see_it()
+            self._spreading.changed(self._sight, peer if sightings.is_all_of(sight) else None)
+
+    def _look_at(self, fingerprint: bytes) -> None:
+        knowledge = self._knowledge
+        self._looked_at = fingerprint
+        self._changed_at = self._context.now()
+        members = knowledge.matrix.reachable(self._me)
+        knowledge.sightings.look_at(fingerprint, knowledge.roster.joined)
+        self._members = knowledge.sightings.of(members)
+        self._spreading.news.gone(self._sight)
+        if members != self.view.members:
+            self.view = TopicView(members)
+            self._listener.view_changed(self.view)
 
     def _settled(self) -> None:
         """If nothing has changed for a while, say which view this participant sees."""
@@ -86,23 +99,22 @@ class ViewWatch:
         wait = self._changed_at + self._config.settle - self._context.now()
         if wait > 0.001:
             self._settling = self._context.call_later(wait, self._settled)
-            return
-        self._serial += 1
-        boot = self._knowledge.roster.joined[self._me].boot
-        fingerprint = self._knowledge.view_fingerprint
-        self._knowledge.merge_status(Status(self._me, boot, self._serial, fingerprint))
-        self._spreading.changed(Item(Kind.STATUS, self._me))
-        self._reach_if_all_see_it(fingerprint)
+        elif self._knowledge.view_fingerprint != self._looked_at:
+            self.look_again()
+        else:
+            self._knowledge.sightings.say()
+            self._reach_if_all_see_it()
+            self._spreading.changed(self._sight)
 
-    def _reach_if_all_see_it(self, fingerprint: bytes) -> None:
+    def _reach_if_all_see_it(self) -> None:
+        fingerprint = self._looked_at
         if self.stable_view is not None and self.stable_view.id == fingerprint:
             return
-        statuses = self._knowledge.statuses
-        for member in self.view.members:
-            status = statuses.get(member)
-            if status is None or status.sees != fingerprint:
-                return
+        if not self._knowledge.sightings.include(self._members):
+            return
         self.stable_view = self._seen(fingerprint)
+        # They see the same entries and rows, so there is nothing to tell them but that all see them.
+        self._spreading.news.known_by(self.view.members)
         self._listener.stable(self.stable_view)
 
     def _seen(self, fingerprint: bytes) -> StableView:

@@ -18,7 +18,7 @@ from overlay.wire import WireError, decode, encode
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received, source_of
-from pubsub.topic_membership.messages import LARGEST, Knowledge, Row, Status, Subscribe
+from pubsub.topic_membership.messages import LARGEST, Knowledge, Row, Sight, Subscribe
 from tests.pubsub.topic_broadcast.test_stable_phases import joined, payloads_at
 from tests.pubsub.topic_broadcast.troupe import Troupe
 
@@ -44,6 +44,8 @@ def test_messages_that_contradict_themselves_do_not_exist() -> None:
             False,
         ),
         lambda: Aside("/t", "loud", 1, 1, b""),
+        lambda: Sight(b"short", b""),
+        lambda: Sight(bytes(8), bytes(8193)),
     ):
         with pytest.raises(UsageError):
             make()
@@ -205,7 +207,7 @@ def test_a_participant_says_itself_what_its_channels_and_its_view_are() -> None:
         "/topic",
         (),
         (Row(mine.id, mine.boot, LARGEST, others),),
-        (Status(mine.id, mine.boot, LARGEST, bytes(8)),),
+        Sight(membership._knowledge.view_fingerprint, b"\xff"),
         bytes(8),
         False,
     )
@@ -221,7 +223,7 @@ def test_one_that_is_said_to_have_begun_at_the_end_of_time_goes_on() -> None:
     membership = troupe.actors[0].core.membership
     mine = membership.participants[membership.me]
     for boot in (LARGEST, LARGEST - 1):
-        lie = Knowledge("/topic", (replace(mine, boot=boot),), (), (), bytes(8), True)
+        lie = Knowledge("/topic", (replace(mine, boot=boot),), (), None, bytes(8), True)
         membership.receive_knowledge(troupe.contacts[1], lie)
     troupe.broadcast(0, b"still here")
     troupe.run(5.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode
 from pubsub.topic_membership.knowledge import TopicKnowledge
 from pubsub.topic_membership.matrix import Matrix
-from pubsub.topic_membership.messages import Entry, Knowledge, Row, Status, Subscribe
+from pubsub.topic_membership.messages import Entry, Knowledge, Row, Subscribe
 from pubsub.topic_membership.news import Item, Kind, News
 from pubsub.topic_membership.roster import Roster
 
@@ -105,39 +106,58 @@ def test_a_later_row_replaces_an_earlier_one_and_never_the_other_way_round() -> 
     assert made.digest != digest
 
 
-def test_rows_and_statuses_of_another_boot_or_of_strangers_are_not_taken() -> None:
-    knowledge = TopicKnowledge(10)
+def test_rows_of_another_boot_or_of_strangers_are_not_taken() -> None:
+    knowledge = TopicKnowledge(PEERS[7], 10)
     knowledge.merge_entry(Entry(numbered_contact(0), 5, False, 0, 1, "", ()), 0.0)
     assert not knowledge.merge_row(Row(PEERS[0], 4, 1, ()))
     assert not knowledge.merge_row(Row(PEERS[1], 5, 1, ()))
-    assert not knowledge.merge_status(Status(PEERS[0], 4, 1, bytes(8)))
     assert knowledge.merge_row(Row(PEERS[0], 5, 1, ()))
-    assert knowledge.merge_status(Status(PEERS[0], 5, 1, bytes(8)))
     knowledge.merge_entry(Entry(numbered_contact(0), 6, False, 0, 1, "", ()), 0.0)
     assert knowledge.matrix.rows == {}
-    assert knowledge.statuses == {}
+
+
+def test_a_changed_filter_is_seen_in_the_fingerprint_of_everything_and_not_in_that_of_the_view() -> (
+    None
+):
+    one, other = TopicKnowledge(PEERS[6], 10), TopicKnowledge(PEERS[7], 10)
+    entry = Entry(numbered_contact(0), 5, False, 0, 1, "", ())
+    changed = replace(entry, filter="price < 3", revision=1)
+    for knowledge in (one, other):
+        knowledge.merge_entry(entry, 0.0)
+    one.merge_entry(changed, 0.0)
+    assert one.view_fingerprint == other.view_fingerprint
+    assert one.fingerprint != other.fingerprint
+    assert Item(Kind.ENTRY, PEERS[0]) in one.items_beside_the_view()
+    assert Item(Kind.ENTRY, PEERS[0]) not in other.items_beside_the_view()
+    other.merge_entry(changed, 0.0)
+    assert one.fingerprint == other.fingerprint
+    for knowledge in (one, other):
+        knowledge.merge_entry(replace(changed, left=True), 0.0)
+        assert knowledge.fingerprint == TopicKnowledge(PEERS[0], 10).fingerprint
 
 
 def test_only_what_changed_since_a_peer_was_told_is_news_to_it() -> None:
     news = News()
-    row, status = Item(Kind.ROW, PEERS[0]), Item(Kind.STATUS, PEERS[0])
+    row, sight = Item(Kind.ROW, PEERS[0]), Item(Kind.SIGHT, PEERS[0])
     news.changed(row)
     assert news.untold(PEERS[1]) == [row]
     news.told(PEERS[1])
     assert news.untold(PEERS[1]) == []
-    news.changed(status, learned_from=PEERS[1])
+    news.changed(sight, learned_from=PEERS[1])
     assert news.untold(PEERS[1]) == [], "it is not told back what it told"
-    assert news.untold(PEERS[2]) == [row, status]
+    assert news.untold(PEERS[2]) == [row, sight]
     news.changed(row)
     assert news.untold(PEERS[1]) == [row]
     news.not_told(PEERS[1])
     assert news.untold(PEERS[1]) == [row]
+    news.known_by([PEERS[1]])
+    assert news.untold(PEERS[1]) == []
     news.gone(row)
-    assert news.untold(PEERS[2]) == [status]
+    assert news.untold(PEERS[2]) == [sight]
 
 
 def test_participants_that_know_the_same_exchange_a_few_bytes() -> None:
-    assert len(encode(Knowledge("/topic", (), (), (), bytes(8), True))) < 32
+    assert len(encode(Knowledge("/topic", (), (), None, bytes(8), True))) < 32
 
 
 @pytest.mark.parametrize(
