@@ -49,17 +49,19 @@ class Given:
             return False
         if len(spans) > 1:
             return any(first <= catenation <= last for first, last in spans.values())
-        ((first, last),) = spans.values()  # as a rule, and this is asked for every event
-        return first <= catenation <= last
+        for first, last in spans.values():  # one as a rule, and this is asked for every event
+            return first <= catenation <= last
+        return False
 
     def add(self, origin: bytes, stream: bytes, catenation: int) -> bool:
         """Whether this was news."""
-        if self.covers(origin, catenation):
-            return False
         spans = self._origins.get(origin)
         if spans is None:
             spans = self._origins[origin] = {}
         span = spans.get(stream)
+        is_next = span is not None and len(spans) == 1 and catenation > span[1]  # as a rule
+        if not is_next and self.covers(origin, catenation):
+            return False
         if span is None:
             spans[stream] = (0 if stream == origin else catenation, catenation)
         elif catenation > span[1]:
