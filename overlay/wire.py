@@ -207,6 +207,8 @@ def _tuple_checker(arguments: tuple[Any, ...]) -> _Check:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         if arguments[0] in _PLAIN:
             return functools.partial(_all_exactly, {arguments[0]})
+        if (kinds := _plain_row(arguments[0])) is not None:
+            return functools.partial(_all_rows, kinds)
         item = _checker(arguments[0])
         return lambda value: tuple(map(item, _exactly(tuple, value)))
     items = [_checker(argument) for argument in arguments]
@@ -239,8 +241,18 @@ def _tuple_packer(arguments: tuple[Any, ...]) -> _Pack | None:
     if len(arguments) == 2 and arguments[1] is Ellipsis:
         item = _packer(arguments[0])
         return None if item is None else lambda values: list(map(item, values))
+    if all(argument in _PLAIN for argument in arguments):
+        return None
     packers = [_packer(a) or (lambda same: same) for a in arguments]
     return lambda values: [p(v) for p, v in zip(packers, values, strict=True)]
+
+
+def _plain_row(hint: Any) -> tuple[type, ...] | None:
+    """The types of a tuple of so many fields that are what msgpack gives; None for anything else. Messages
+    have many such rows, which are checked at once and packed as they are."""
+    arguments = typing.get_args(hint)
+    is_row = typing.get_origin(hint) is tuple and all(one in _PLAIN for one in arguments)
+    return arguments if is_row else None
 
 
 def _exactly(cls: type[T], value: Any) -> T:
@@ -252,6 +264,15 @@ def _exactly(cls: type[T], value: Any) -> T:
 def _all_exactly(kinds: set[type], value: Any) -> tuple[Any, ...]:
     if type(value) is not tuple or not set(map(type, value)) <= kinds:
         raise WireError("wrong_fields")
+    return value
+
+
+def _all_rows(kinds: tuple[type, ...], value: Any) -> tuple[Any, ...]:
+    if type(value) is not tuple or not set(map(type, value)) <= {tuple}:
+        raise WireError("wrong_fields")
+    for row in value:
+        if (*map(type, row),) != kinds:
+            raise WireError("wrong_fields")
     return value
 
 

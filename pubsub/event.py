@@ -206,8 +206,14 @@ def pack_body(body: EventBody) -> bytes:
 
 def unpack_body(gossip: Gossip) -> EventBody:
     """The body inside; `WireError` unless it is one that may be in the community it came to."""
-    encoded = gossip.body
-    if not encoded.startswith(_BODY_PREFIX) or encoded[ID_PLACE] != gossip.id:
+    if gossip.body[ID_PLACE] != gossip.id:
+        raise WireError("malformed_event")
+    return read_body(gossip.body, gossip.community)
+
+
+def read_body(encoded: bytes, community: str) -> EventBody:
+    """The body in these bytes; `WireError` unless it is one that may be in this community."""
+    if not encoded.startswith(_BODY_PREFIX):
         raise WireError("malformed_event")
     try:
         raw = limited_msgpack.unpack(encoded)
@@ -227,7 +233,7 @@ def unpack_body(gossip: Gossip) -> EventBody:
         or (lineage and not _is_lineage(lineage))
     ):
         raise WireError("malformed_event")
-    if not included(gossip.community, topic, lineage):
+    if not included(community, topic, lineage):
         raise WireError("wrong_community")
     return EventBody(event_id, topic, lineage, _peer_id(publisher), sequence, upward, data, eager)
 

@@ -41,8 +41,15 @@ class DurableEvent(Event):
         redelivered: bool = False,
         missed: int = 0,
     ) -> None:
-        super().__init__(topic, data, publisher, sequence, hops, id, signed)
+        # All of them here: one is made for every delivery, and a call more would be noticed.
         fields = self.__dict__
+        fields["topic"] = topic
+        fields["data"] = data
+        fields["publisher"] = publisher
+        fields["sequence"] = sequence
+        fields["hops"] = hops
+        fields["id"] = id
+        fields["signed"] = signed
         fields["archived"] = archived
         fields["catenation"] = catenation
         fields["redelivered"] = redelivered
@@ -53,7 +60,7 @@ def from_archive(numbered: Numbered, managed: str, missed: int, signed: bool) ->
     """The event that an archive sent; `WireError` for anything else, or, with `signed`, for a forged one."""
     read = read_event(numbered.event, managed)
     body = read.body
-    if signed and not is_signed_by_publisher(read.gossip, body):
+    if signed and not is_signed_by_publisher(read.gossip(managed), body):
         raise WireError("bad_signature")
     return DurableEvent(
         body.topic,

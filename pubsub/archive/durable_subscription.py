@@ -278,7 +278,7 @@ class DurableSubscription:
         assert self._core is not None
         event: DurableEvent | None
         missed, self._missed = self._missed, 0
-        live = self._live.get(numbered.event)
+        live = self._live.get(numbered.event) if self._live else None
         if live is not None:
             event = from_gossip(live, missed)
         else:

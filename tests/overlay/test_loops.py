@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 
 import pytest
@@ -30,3 +31,13 @@ def test_what_main_raises_is_raised() -> None:
 
     with pytest.raises(LookupError):
         loops.run(fail())
+
+
+def test_garbage_is_collected_as_before_once_it_is_over() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+
+    async def main() -> int:
+        return gc.get_threshold()[0]
+
+    assert loops.run(main()) == loops.NEW_OBJECTS
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before

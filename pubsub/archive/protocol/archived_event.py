@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from overlay.wire import WireError
-from pubsub.event import ID_BYTES, ID_PLACE, EventBody, Gossip, unpack_body, unpack_data
+from pubsub.event import ID_BYTES, ID_PLACE, EventBody, Gossip, read_body, unpack_data
 
 
-@dataclass(frozen=True, slots=True)
-class ReadEvent:
+class ReadEvent(NamedTuple):
     """The bytes of an event and what is in them."""
 
     encoded: bytes
-    gossip: Gossip
     body: EventBody
 
     @property
     def id(self) -> bytes:
-        return self.gossip.id
+        return self.body.id
+
+    def gossip(self, managed: str) -> Gossip:
+        """The event as it would come to a member of the managed topic, with its signature."""
+        end = len(self.encoded) - 1
+        start = end - self.encoded[end]
+        return Gossip(self.id, managed, 0, False, self.encoded[:start], self.encoded[start:end])
 
     def data(self) -> Any:
         """What the application published; `WireError` when it is no data."""
@@ -45,6 +48,4 @@ def read_event(encoded: bytes, managed: str) -> ReadEvent:
     end = len(encoded) - 1
     if end <= ID_BYTES or end <= (signed := encoded[end]):
         raise WireError("malformed_event")
-    body = encoded[: end - signed]
-    gossip = Gossip(body[ID_PLACE], managed, 0, False, body, encoded[end - signed : end])
-    return ReadEvent(encoded, gossip, unpack_body(gossip))
+    return ReadEvent(encoded, read_body(encoded[: end - signed], managed))

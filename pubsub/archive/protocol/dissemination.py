@@ -23,6 +23,7 @@ from overlay.contact import Contact
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.spans import spans_of
+from pubsub.archive.store.changes import StoredEvent
 
 
 @dataclass(slots=True)
@@ -58,10 +59,12 @@ class Session:
         """As far as there is no hole in what was acknowledged."""
         return next(iter(self.outstanding)) - 1 if self.outstanding else self.cursor
 
-    def offer(self, sequence: int, stream: bytes, catenation: int, size: int) -> int:
-        """Note an event that the subscriber is notified of; the number of the one before it."""
+    def offer(self, event: StoredEvent, size: int) -> int:
+        """Note an event that the subscriber is notified of, in so many bytes; the number of the one before
+        it."""
+        sequence = event.sequence
         previous, self.previous = self.previous, sequence
-        self.offered[sequence] = (stream, catenation, size)
+        self.offered[sequence] = (event.publisher, event.catenation, size)
         self.offered_bytes += size
         self.outstanding[sequence] = None
         return previous
@@ -80,6 +83,17 @@ class Session:
             else:
                 for sequence in [one for one in self.outstanding if first <= one <= last]:
                     del self.outstanding[sequence]
+
+    def finish(self, done: int) -> dict[bytes, int]:
+        """Strike what was offered up to this number; the highest catenation number of it, by stream."""
+        last: dict[bytes, int] = {}
+        offered = self.offered  # in the order of its numbers
+        for sequence in list(takewhile(lambda one: one <= done, offered)):
+            stream, catenation, size = offered.pop(sequence)
+            self.offered_bytes -= size
+            if catenation > last.get(stream, 0):
+                last[stream] = catenation
+        return last
 
     def missing(self, to: int) -> tuple[tuple[int, int], ...]:
         """What the subscriber was notified of up to this number, and has not acknowledged."""
@@ -168,9 +182,7 @@ class Dissemination:
         self.done = done
         self.sync = max(self.sync, done)
         if session is not None:
-            for sequence in [one for one in session.offered if one <= done]:
-                stream, catenation, size = session.offered.pop(sequence)
-                session.offered_bytes -= size
+            for stream, catenation in session.finish(done).items():
                 self.progress.raise_to(stream, catenation)
                 self.covered.raise_to(stream, catenation)
         return True

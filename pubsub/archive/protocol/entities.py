@@ -13,7 +13,6 @@ from functools import partial
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.dissemination import Dissemination, Session
 from pubsub.archive.protocol.entity_name import is_entity_name
 from pubsub.archive.protocol.frontier import Frontier
@@ -116,10 +115,6 @@ class Entities:
                 f"{self._world.topic}: what the durable subscriber {name!r} asks for cannot be read, and its "
                 "events would be lost; if it is a profile of XPath, install camcast[xpath]"
             ) from None
-
-    def destinations(self, event: ReadEvent) -> tuple[str, ...]:
-        """The entities that an event is for (the matching engine of section 4.2)."""
-        return tuple(name for name, one in self.all.items() if one.interest.matches(event))
 
     @property
     def all_matched(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from overlay.contact import ID_BYTES
 from pubsub.archive.protocol.archived_event import id_of
 from pubsub.archive.protocol.frontier import RUN_BYTES, STREAM_BYTES, publisher_of, stream_of
 from pubsub.archive.protocol.messages import Marks
@@ -22,7 +23,8 @@ _FORKED_BYTES = STREAM_BYTES + RUN_BYTES + NUMBER_BYTES
 
 def origin_of(stream: bytes, event: bytes) -> bytes:
     """The stream that an event's publisher began its life with; `event` is encoded, or its id alone."""
-    return stream_of(publisher_of(stream), id_of(event)[:RUN_BYTES])
+    run = id_of(event)[:RUN_BYTES]
+    return stream if stream[ID_BYTES:] == run else stream_of(publisher_of(stream), run)
 
 
 class Given:
@@ -43,18 +45,29 @@ class Given:
 
     def covers(self, origin: bytes, catenation: int) -> bool:
         spans = self._origins.get(origin)
-        return spans is not None and any(
-            first <= catenation <= last for first, last in spans.values()
-        )
+        if spans is None:
+            return False
+        if len(spans) > 1:
+            return any(first <= catenation <= last for first, last in spans.values())
+        for first, last in spans.values():  # one as a rule, and this is asked for every event
+            return first <= catenation <= last
+        return False
 
     def add(self, origin: bytes, stream: bytes, catenation: int) -> bool:
         """Whether this was news."""
-        if self.covers(origin, catenation):
+        spans = self._origins.get(origin)
+        if spans is None:
+            spans = self._origins[origin] = {}
+        span = spans.get(stream)
+        is_next = span is not None and len(spans) == 1 and catenation > span[1]  # as a rule
+        if not is_next and self.covers(origin, catenation):
             return False
-        spans = self._origins.setdefault(origin, {})
-        begin = 0 if stream == origin else catenation
-        first, last = spans.get(stream, (begin, catenation))
-        spans[stream] = (min(first, catenation), max(last, catenation))
+        if span is None:
+            spans[stream] = (0 if stream == origin else catenation, catenation)
+        elif catenation > span[1]:
+            spans[stream] = (span[0], catenation)
+        else:
+            spans[stream] = (catenation, span[1])
         return True
 
     def streams(self) -> Marks:

@@ -29,11 +29,15 @@ class Interest:
 
     def matches(self, event: ReadEvent) -> bool:
         """Whether the event is for this subscriber; never raises."""
-        body, pattern = event.body, self._pattern
-        if not included(pattern.topic.name, body.topic, body.lineage):
-            return False
-        if not pattern.matches(body.topic):
-            return False
+        return self.includes(event.body.topic, event.body.lineage) and self.selects(event)
+
+    def includes(self, topic: str, lineage: tuple[str, ...]) -> bool:
+        """Whether events of a topic with these super-topics are asked for at all."""
+        pattern = self._pattern
+        return included(pattern.topic.name, topic, lineage) and pattern.matches(topic)
+
+    def selects(self, event: ReadEvent) -> bool:
+        """Whether an event of a topic that is asked for satisfies the profile; never raises."""
         if not self.profile.constraints:
             return True
         try:

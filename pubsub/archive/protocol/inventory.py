@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.resent import Resent
@@ -21,8 +21,7 @@ RECENT = 8192
 RECENT_BYTES = 32 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """An event that is next in its stream."""
 
     stream: bytes

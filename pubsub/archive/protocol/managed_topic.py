@@ -23,6 +23,7 @@ from pubsub.archive.protocol.frontier import (
 )
 from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
+from pubsub.archive.protocol.matching import Matching
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
 from pubsub.archive.protocol.replica_table import is_line
 from pubsub.archive.protocol.replication import Replication
@@ -185,7 +186,7 @@ class ManagedTopic:
         if not self.entities.is_open:
             self._send_elsewhere(sender, stream)
             return
-        if not all(self.world.is_genuine(stream, event) for event in companion.events):
+        if not self.world.are_genuine(stream, companion.events):
             return
         self._bases[stream] = companion.base
         self._publishers.pop(stream, None)
@@ -279,13 +280,17 @@ class ManagedTopic:
             self._stored(events, origin)
 
         if new or skipped:
-            self.inventory.store(new, self.entities.destinations, changes, stored)
+            destinations = Matching(self.entities.all).destinations
+            self.inventory.store(new, destinations, changes, stored)
 
     def _stored(self, events: list[StoredEvent], origin: bool) -> None:
+        last: dict[bytes, int] = {}
         for event in events:
             self._staged.pop(event.id, None)
-            self.here.raise_to(event.publisher, event.catenation)
-            self._to_answer.setdefault(event.publisher, None)
+            last[event.publisher] = event.catenation  # they come in order
+        for stream, catenation in last.items():
+            self.here.raise_to(stream, catenation)
+            self._to_answer.setdefault(stream, None)
         self.replication.stored(events, self._bases, origin)
         self._fresh = True
         self._flush_soon()
@@ -297,7 +302,7 @@ class ManagedTopic:
 
     def _destinations_of(self, encoded: bytes) -> tuple[str, ...]:
         try:
-            return self.entities.destinations(read_event(encoded, self.topic))
+            return Matching(self.entities.all).destinations(read_event(encoded, self.topic))
         except WireError:
             return ()
 

@@ -25,8 +25,9 @@ Marks = tuple[tuple[bytes, int], ...]
 
 
 def _check(numbers: Iterable[int]) -> None:
-    if not all(0 <= number < LARGEST_NUMBER for number in numbers):
-        raise WireError("number_out_of_range")
+    for number in numbers:  # a loop and no generator: some are checked for every event
+        if not 0 <= number < LARGEST_NUMBER:
+            raise WireError("number_out_of_range")
 
 
 def _check_spans(*spans: Spans) -> None:
@@ -176,7 +177,13 @@ class Notice:
     number; the event, or its id alone; whether the subscriber may have been given it in an earlier life."""
 
     def __post_init__(self) -> None:
-        _check(chain.from_iterable((item[0], item[1], item[3]) for item in self.items))
+        for sequence, previous, _, catenation, _, _ in self.items:
+            if not (
+                0 <= sequence < LARGEST_NUMBER
+                and 0 <= previous < LARGEST_NUMBER
+                and 0 <= catenation < LARGEST_NUMBER
+            ):
+                raise WireError("number_out_of_range")
 
 
 @message(0x77)

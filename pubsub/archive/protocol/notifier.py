@@ -39,6 +39,11 @@ OnChange = Callable[[Dissemination], None]
 """Called with an entity that other replicas should hear of."""
 
 
+_Offer = tuple[StoredEvent, int, bytes]
+"""An event, the number of the one before it for its entity, and what is sent: itself, or its id alone to
+those who listen elsewhere too."""
+
+
 class Notifier:
     """Sends entities what is for them, as far as they keep up."""
 
@@ -65,7 +70,7 @@ class Notifier:
         if world.context.now() - session.heard_at >= world.config.patience:
             entity.session = None
             return
-        offers: list[tuple[StoredEvent, int]] = []
+        offers: list[_Offer] = []
         while (
             len(session.offered) < world.config.unread
             and session.offered_bytes < world.config.window_bytes
@@ -78,15 +83,11 @@ class Notifier:
                     end = event.sequence - 1
                     break
                 if self._is_for(entity, event):
-                    offers.append((event, self._offer(session, event)))
+                    sent = event.body if session.is_sent_whole(event.sequence) else event.id
+                    offers.append((event, session.offer(event, len(sent)), sent))
             session.cursor = end
         if offers:
-            self._send(entity, session, offers, whole=False)
-
-    @staticmethod
-    def _offer(session: Session, event: StoredEvent) -> int:
-        size = len(event.body if session.is_sent_whole(event.sequence) else event.id)
-        return session.offer(event.sequence, event.publisher, event.catenation, size)
+            self._send(entity, session, offers)
 
     def _is_for(self, entity: Dissemination, event: StoredEvent) -> bool:
         if entity.covered.covers(event.publisher, event.catenation):
@@ -102,18 +103,11 @@ class Notifier:
         self,
         entity: Dissemination,
         session: Session,
-        offers: Iterable[tuple[StoredEvent, int]],
-        whole: bool,
+        offers: Iterable[_Offer],
     ) -> None:
-        """Send events; to those who listen elsewhere too, only notifications of the newest."""
         world = self._world
-
-        def what(event: StoredEvent) -> bytes:
-            return event.body if whole or session.is_sent_whole(event.sequence) else event.id
-
         resent = self._inventory.resent
-
-        for batch in batches(offers, lambda offer: len(what(offer[0])), world.config):
+        for batch in batches(offers, lambda offer: len(offer[2]), world.config):
             streams: dict[bytes, int] = {}
             items = tuple(
                 (
@@ -121,12 +115,12 @@ class Notifier:
                     previous,
                     streams.setdefault(event.publisher, len(streams)),
                     event.catenation,
-                    what(event),
+                    sent,
                     event.sequence <= session.doubtful_to
                     or event.time <= session.doubtful_before
                     or resent.covers(event.publisher, event.catenation),
                 )
-                for event, previous in batch
+                for event, previous, sent in batch
             )
             notice = Notice(world.topic, entity.name, session.id, tuple(streams), items)
             world.context.send(session.contact, notice)
@@ -174,7 +168,7 @@ class Notifier:
             read = self._inventory.read(numbers[start : start + READ_AT_ONCE])
             room -= sum(len(event.body) for event in read)
             again += read
-        self._send(entity, session, [(event, 0) for event in again], whole=True)
+        self._send(entity, session, [(event, 0, event.body) for event in again])
 
     def _persist_progress(self, entity: Dissemination) -> None:
         """Make the sync point safe; then, and not before, tell the subscriber."""

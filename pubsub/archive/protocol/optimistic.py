@@ -37,7 +37,7 @@ class OptimisticSubscriber(Subscriber):
         """An event came live."""
         if id not in self._ids:
             self._unnumbered[id] = None
-            self._give(Numbered(0, b"", 0, event, False), id)
+            self._give(Numbered(0, b"", 0, event, False, b""), id)
 
     @property
     def is_settled(self) -> bool:

@@ -11,7 +11,6 @@ none does.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import Any
 
 from pubsub.archive.protocol.archived_event import is_id_alone
@@ -60,7 +59,7 @@ class OrderedSubscriber(Subscriber):
             self._ask_for([numbered.sequence])
         else:
             if self._remembers and numbered.doubtful:
-                numbered = replace(numbered, doubtful=False)
+                numbered = numbered._replace(doubtful=False)
             self._held[numbered.sequence] = numbered
 
     def _received(self) -> list[int]:

@@ -80,6 +80,8 @@ class Publisher:
         """Without a gap from `_oldest` to the last one."""
         self._oldest = 1
         self._kept_bytes = 0
+        self._few_bytes = min(config.spare_bytes, config.buffer_bytes)
+        """With no more than these, another event is no reason to forget one."""
         self._safe_to = 0
         """Everything up to this number has been safe on one replica."""
         self._short: dict[int, dict[int, _Kept]] = {}
@@ -122,7 +124,7 @@ class Publisher:
     @property
     def short_of_copies(self) -> int:
         """Those among them that are safe on one replica."""
-        return sum(map(len, self._short.values()))
+        return sum(map(len, self._short.values())) if self._short else 0
 
     def add(self, event: bytes, copies: int = 1) -> int:
         """Publish an event to the archive: its catenation number. `use` must have been called once."""
@@ -135,7 +137,8 @@ class Publisher:
         catenation = self._next
         self._owed_bytes += len(event)
         self._keep(_Kept(catenation, event, copies))
-        self._release_spare()
+        if self._kept_bytes > self._few_bytes:
+            self._release_spare()
         if self._flush_timer is None:
             self._flush_timer = self._context.call_later(0, self._flush)
         return catenation
@@ -154,10 +157,12 @@ class Publisher:
     def is_safe(self, catenation: int, copies: int = 1) -> bool:
         """Whether so many replicas have the event on stable storage; as many as it wants, at most."""
         number = self.number_of(catenation)
-        is_short = any(number in short for short in self._short.values())
-        if number <= self._safe_to and not is_short:
+        if number <= self._safe_to and not self._is_short(number):
             return True
         return self._has_copies(number, copies)
+
+    def _is_short(self, number: int) -> bool:
+        return bool(self._short) and any(number in short for short in self._short.values())
 
     def _has_copies(self, number: int, copies: int) -> bool:
         return len(self._safe) >= copies and number <= self._safe[copies - 1]
@@ -255,22 +260,25 @@ class Publisher:
 
     def _release_spare(self) -> None:
         """Forget events that are safe: those that all of several replicas have, and the oldest of others
-        where there are too many."""
-        while self._oldest <= self._safe_to and self._is_spare(self._oldest):
-            self._kept_bytes -= len(self._kept.pop(self._oldest).event)
-            self._oldest += 1
+        where there are too many.
 
-    def _is_spare(self, number: int) -> bool:
-        """Of the events behind one that lacks copies as many are kept as may be owed: so it keeps its place
+        Of the events behind one that lacks copies as many are kept as may be owed: so it keeps its place
         among them, unless very many were published after it."""
-        if number <= (self._safe[-1] if len(self._safe) > 1 else 0):
-            return True
-        config = self._config
+        config, kept = self._config, self._kept
+        everywhere = self._safe[-1] if len(self._safe) > 1 else 0
         firsts = (next(iter(short)) for short in self._short.values() if short)
         first_short = min(firsts, default=self._safe_to + 1)
-        if number < first_short:
-            return first_short - number > config.spare or self._kept_bytes > config.spare_bytes
-        return self._safe_to - number >= config.buffer or self._kept_bytes > config.buffer_bytes
+        before_short = max(everywhere, first_short - 1 - config.spare)
+        behind_short = max(everywhere, self._safe_to - config.buffer)
+        for number in range(self._oldest, self._safe_to + 1):
+            if number < first_short:
+                is_spare = number <= before_short or self._kept_bytes > config.spare_bytes
+            else:
+                is_spare = number <= behind_short or self._kept_bytes > config.buffer_bytes
+            if not is_spare:
+                return
+            self._kept_bytes -= len(kept.pop(number).event)
+            self._oldest = number + 1
 
     def _send_again(self, missing: tuple[tuple[int, int], ...]) -> None:
         oldest = self._oldest

@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 
 def spans_of(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """First and last of each unbroken run of numbers that come in ascending order."""
+    """First and last of each unbroken run of numbers that come in ascending order, each once."""
+    numbers = list(numbers)
+    if numbers and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return ((numbers[0], numbers[-1]),)
     spans: list[tuple[int, int]] = []
     first = last = None
     for number in numbers:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
@@ -41,8 +41,7 @@ DONE_A_TIME = 256
 Since = Literal["now", "beginning", "sequence", "time"]
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(NamedTuple):
     """An event with the archive's number."""
 
     sequence: int
@@ -52,10 +51,8 @@ class Numbered:
     """Encoded, or its id alone."""
     doubtful: bool
     """The application may have been given it in an earlier life."""
-
-    @property
-    def origin(self) -> bytes:
-        return origin_of(self.stream, self.event)
+    origin: bytes
+    """See `pubsub.archive.protocol.given`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,16 +255,20 @@ class Subscriber(ABC):
     def receive_notice(self, sender: Contact, notice: Notice) -> None:
         if not self._is_mine(sender, notice.session):
             return
+        streams, sync, has = notice.streams, self.sync, self._has
+        before = 0
         for sequence, previous, place, catenation, event, doubtful in notice.items:
-            if not 0 <= place < len(notice.streams):
+            if not 0 <= place < len(streams):
                 continue
-            if previous > self.sync and not self._has(previous):
+            if previous > sync and previous != before and not has(previous):
                 self._ask_for([previous])
-            stream = notice.streams[place]
-            if sequence > self.sync and not self._has(sequence):
-                self._numbered(Numbered(sequence, stream, catenation, event, doubtful))
-            if self._has(sequence):
+            if sequence > sync and not has(sequence):
+                stream = streams[place]
+                origin = origin_of(stream, event)
+                self._numbered(Numbered(sequence, stream, catenation, event, doubtful, origin))
+            if self._wanted and has(sequence):
                 self._wanted.pop(sequence, None)
+            before = sequence  # it is here, or asked for
         self._invoice_soon(0)
 
     # Asking for what is missing.
@@ -293,7 +294,10 @@ class Subscriber(ABC):
 
     def _done_with_one(self) -> None:
         self._unsent_done += 1
-        self._invoice_soon(0 if self._unsent_done >= DONE_A_TIME else self._config.grace)
+        if self._unsent_done >= DONE_A_TIME:
+            self._invoice_soon(0)
+        elif self._invoice_timer is None:  # one that is set fires within the grace
+            self._invoice_soon(self._config.grace)
 
     def _invoice_soon(self, delay: float) -> None:
         if self._closed or not self.is_registered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from overlay.context import Context
@@ -43,6 +43,10 @@ class ArchiveWorld:
     replay: ReplayPolicy = field(default_factory=ReplayPolicy)
     """How far back new durable names may begin."""
 
+    def are_genuine(self, stream: bytes, events: Iterable[bytes]) -> bool:
+        """Whether all of these are; see below."""
+        return self.verify is None or all(self.is_genuine(stream, event) for event in events)
+
     def is_genuine(self, stream: bytes, encoded: bytes) -> bool:
         """Whether an event was signed by the publisher of its stream, where the network signs; counted
         otherwise. To be asked before its number counts as taken, or the true one would be taken for a
@@ -55,7 +59,9 @@ class ArchiveWorld:
             self.count_drop(error.reason)
             return False
         body = event.body
-        genuine = body.publisher == publisher_of(stream) and self.verify(event.gossip, body)
+        genuine = body.publisher == publisher_of(stream) and self.verify(
+            event.gossip(self.topic), body
+        )
         if not genuine:
             self.count_drop("bad_signature")
         return genuine

@@ -7,12 +7,12 @@ store remembers the highest one that was ever used (see `Store.last_sequence`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pubsub.archive.store.sequence_ranges import Span
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(NamedTuple):
     """An inventory event: the event in full, and for whom it was when it was archived."""
 
     topic: str
