@@ -14,8 +14,10 @@ class Drawn:
 
     topic: str
     seconds: float
-    newcomer: bool
+    take_in: bool
     """Few hold me in their tables: take me into yours."""
+    newcomer: bool
+    """I was no member before."""
 
 
 @message(0x3B)
@@ -31,5 +33,13 @@ class Confirm:
 @dataclass(frozen=True, slots=True)
 class Farewell:
     """I leave: forget me."""
+
+    topic: str
+
+
+@message(0x3D)
+@dataclass(frozen=True, slots=True)
+class Released:
+    """I drew you, or held you, and have others in my table now."""
 
     topic: str

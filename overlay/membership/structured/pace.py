@@ -36,6 +36,10 @@ class Pace:
         """The most seconds that the interval after this one may last."""
         return min(2 * self._interval, self._config.longest_redraw_seconds)
 
+    def soonest(self, now: float) -> float:
+        """The least seconds to the next drawing."""
+        return max(self._drawn_at + self._config.shortest_redraw_seconds - now, 0.0)
+
     def drawn(self, now: float, table_size: int) -> None:
         """A table was drawn: set the next interval by what changed since the last."""
         seconds = max(now - self._drawn_at, 1e-3)
@@ -52,8 +56,8 @@ class Pace:
         self._changes += 1
         if self._changes <= 2 * self._config.change * max(table_size, 1):
             return None
-        due = self._drawn_at + self._config.shortest_redraw_seconds
-        if due >= self._drawn_at + self._interval:
+        shortest = self._config.shortest_redraw_seconds
+        if shortest >= self._interval:
             return None
-        self._interval = self._config.shortest_redraw_seconds
-        return max(due - now, 0.0)
+        self._interval = shortest
+        return self.soonest(now)

@@ -5,9 +5,14 @@ that leaves says so to those who hold it, one that crashes is removed when it is
 asks those it drew to take it into their tables in place of a random member: so it is held by as many as
 everyone else from the start, and tables stay uniform.
 
+Of members that are drawn so, some few are in hardly any table by mere chance, and one in none is reached by
+no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less than
+a quarter of the tables that it should be in draws soon, and asks to be taken in as a newcomer does. (With a
+half, those whom it replaces would soon be in too few themselves, and nobody would come to rest.)
+
 Needs of its context: messages may be lost, duplicated and reordered; what is lost is made up for at the
-next drawing. Sends one `Drawn` and one `Confirm` per table entry and drawing, and nothing else when idle:
-2 (ln N + c) / longest_redraw_seconds messages a second, 0.08 at N = 1,000.
+next drawing. Sends a `Drawn`, a `Confirm` and a `Released` per table entry and drawing, and nothing else when
+idle: 3 (ln N + c) / longest_redraw_seconds messages a second, 0.12 at N = 1,000.
 """
 
 from __future__ import annotations
@@ -21,9 +26,12 @@ from overlay.context import Context, Timer
 from overlay.membership.interface import FOUND_NOBODY, MembershipListener, TopicDirectory
 from overlay.membership.structured.config import StructuredConfig
 from overlay.membership.structured.drawing import Drawing
-from overlay.membership.structured.messages import Confirm, Drawn, Farewell
+from overlay.membership.structured.messages import Confirm, Drawn, Farewell, Released
 from overlay.membership.structured.pace import Pace
 from overlay.metrics import Metrics
+
+FEW = 1 / 4
+"""The part of the tables that a member should be in, below which it sees to it that it is in more."""
 
 MOST_HOLDERS = 1024
 """The most holders that are remembered, against peers that make them up."""
@@ -68,6 +76,7 @@ class StructuredMembership:
             Drawn: self._on_drawn,
             Confirm: self._on_confirm,
             Farewell: self._on_farewell,
+            Released: self._on_released,
         }
 
     @property
@@ -143,13 +152,21 @@ class StructuredMembership:
         )
 
     def _ask(self, member: Contact) -> None:
-        newcomer = not self._has_joined or len(self._holders) < self._wanted / 2
-        self._context.send(member, Drawn(self._topic, self._pace.longest_next, newcomer))
+        newcomer = not self._has_joined
+        take_in = newcomer or self._is_held_by_few
+        self._context.send(member, Drawn(self._topic, self._pace.longest_next, take_in, newcomer))
+
+    @property
+    def _is_held_by_few(self) -> bool:
+        return len(self._holders) < FEW * min(self._wanted, self._size - 1)
 
     def _drew(self, size: float, wanted: int, confirmed: list[Contact]) -> None:
         """Put those who confirmed in the table; when they are too few, some of the old ones stay."""
         self._size, self._wanted = size, wanted
         new = {member.id: member for member in confirmed[:wanted]}
+        for spare in confirmed[wanted:]:
+            if spare.id not in self._members:
+                self._context.send(spare, Released(self._topic))
         for peer, member in self._members.items():
             if len(new) >= wanted:
                 break
@@ -163,6 +180,7 @@ class StructuredMembership:
         for peer, member in old.items():
             if peer not in new:
                 self._listener.member_removed(member)
+                self._context.send(member, Released(self._topic))
         for peer, member in new.items():
             if peer not in old:
                 self._listener.member_added(member)
@@ -181,8 +199,10 @@ class StructuredMembership:
 
     def _on_drawn(self, sender: Contact, message: Drawn) -> None:
         self._held_by(sender, message.seconds)
-        if message.newcomer:
+        if message.take_in and sender.id not in self._members:
             self._take_in(sender)
+            if message.newcomer:
+                self._changed()
         seconds = self._pace.longest_next if sender.id in self._members else 0.0
         self._context.send(sender, Confirm(self._topic, seconds))
 
@@ -195,6 +215,10 @@ class StructuredMembership:
     def _on_farewell(self, sender: Contact, message: Farewell) -> None:
         self._gone(sender.id)
 
+    def _on_released(self, sender: Contact, message: Released) -> None:
+        self._holders.pop(sender.id, None)
+        self._look_for_holders()
+
     def _held_by(self, holder: Contact, seconds: float) -> None:
         if len(self._holders) >= MOST_HOLDERS and holder.id not in self._holders:
             self._dropped.add("in_view_full")
@@ -204,21 +228,21 @@ class StructuredMembership:
         until = self._context.now() + seconds
         self._holders[holder.id] = (holder, until)
 
-    def _take_in(self, newcomer: Contact) -> None:
-        """Put a newcomer into the table, in place of a random member when the table is full."""
-        if newcomer.id in self._members:
-            return
+    def _take_in(self, member: Contact) -> None:
+        """Put a member into the table, in place of a random one when the table is full."""
         if self._members and len(self._members) >= self._wanted:
-            self._remove(self._context.random.choice(self._table).id)
-        self._members[newcomer.id] = newcomer
+            replaced = self._context.random.choice(self._table)
+            self._remove(replaced.id)
+            self._context.send(replaced, Released(self._topic))
+        self._members[member.id] = member
         self._table = tuple(self._members.values())
-        self._listener.member_added(newcomer)
-        self._changed()
+        self._listener.member_added(member)
 
     def _gone(self, peer: PeerId) -> None:
         self._holders.pop(peer, None)
         if self._remove(peer):
             self._changed()
+        self._look_for_holders()
 
     def _remove(self, peer: PeerId) -> bool:
         member = self._members.pop(peer, None)
@@ -232,3 +256,8 @@ class StructuredMembership:
         sooner = self._pace.changed(self._context.now(), self._wanted)
         if sooner is not None and self._timer is not None:
             self._draw_in(sooner)
+
+    def _look_for_holders(self) -> None:
+        """Held by few: draw soon, and have those who are drawn take this process in."""
+        if self._has_joined and self._is_held_by_few:
+            self._draw_in(self._pace.soonest(self._context.now()))

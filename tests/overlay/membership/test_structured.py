@@ -16,7 +16,7 @@ from overlay.errors import UsageError
 from overlay.membership.structured.config import StructuredConfig
 from overlay.membership.structured.messages import Confirm, Drawn, Farewell
 from overlay.membership.structured.pace import Pace
-from overlay.membership.structured.service import StructuredMembership
+from overlay.membership.structured.service import FEW, StructuredMembership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from tests.overlay.membership.community import (
@@ -100,8 +100,7 @@ def test_a_newcomer_is_held_by_a_tableful_of_members_when_it_has_joined() -> Non
     newcomer = community.join()
     while not community.listeners[newcomer].has_joined:
         community.stage.run_for(0.01)
-    holders = sum(newcomer in member.table for member in community.members.values())
-    assert holders >= community.config.table_size(100)
+    assert holders_of(community, newcomer) >= community.config.table_size(100)
     sizes = {len(member.table) for member in community.members.values()}
     assert sizes == {community.config.table_size(100)}, "it replaced others"
 
@@ -113,6 +112,40 @@ def test_a_leaver_is_forgotten_by_everyone_at_once() -> None:
     community.members.pop(leaver).stop()
     community.stage.run_for(0.1)
     assert not any(leaver in member.table for member in community.members.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_member_that_nobody_draws_sees_to_it_that_it_is_held(seed: int) -> None:
+    community = community_of(60, seed)
+    forgotten, *others = community.members
+    community.directory.withdraw(forgotten)
+    for contact in others[:20]:
+        community.crash(contact)
+    for contact in others[:20]:
+        for member in community.members.values():
+            member.suspect(contact.id)
+    held = []
+    for _ in range(24):  # everyone draws anew by and by, and none draws the forgotten one
+        community.stage.run_for(10)
+        held.append(holders_of(community, forgotten))
+    assert min(held) > 0
+    assert statistics.fmean(held) >= FEW * community.config.table_size(41)
+
+
+def test_members_know_by_whom_they_are_held() -> None:
+    community = community_of(100, seed=62)
+    for _ in range(4):
+        community.stage.run_for(30)
+        wrong = [
+            len(member.holders) - holders_of(community, contact)
+            for contact, member in community.members.items()
+        ]
+        # Some are drawing at this moment.
+        assert statistics.fmean(abs(number) for number in wrong) < 0.2
+
+
+def holders_of(community: StructuredCommunity, contact: Contact) -> int:
+    return sum(contact in member.table for member in community.members.values())
 
 
 def test_the_crashed_that_the_directory_still_names_enter_no_table() -> None:
