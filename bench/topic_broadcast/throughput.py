@@ -24,8 +24,7 @@ class Throughput:
     participants: int
     messages: int
     seconds: float
-    """From the first broadcast until every participant had acknowledged the last one, or nothing came any
-    more."""
+    """From the first broadcast until every participant had acknowledged all, or nothing came any more."""
     delivered: float
     """Share of the deliveries that were due at others."""
     datagrams: float
@@ -55,9 +54,9 @@ async def measure(
     sent = datagrams()
     began = clock()
     if semantics == "reliable":
-        for _ in range(messages):
-            number = await people[0].strong.broadcast(PAYLOAD)
-        await people[0].strong.settled(number)
+        numbers = [await people[0].strong.broadcast(PAYLOAD) for _ in range(messages)]
+        for number in numbers:  # a later one may be settled sooner
+            await people[0].strong.settled(number)
         ended = clock()
     else:
         for _ in range(messages):
