@@ -45,8 +45,11 @@ from pubsub.receipt import Receipt
 
 ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
+FIRST_SEARCH_SECONDS = 0.25
+"""From the first search for others that have pieces of a file to the next: many begin at the same time, and are
+in the directory a little later. The pauses double."""
 SEARCH_SECONDS = 10.0
-"""Between two searches for others that have pieces of a file."""
+"""The longest pause between two searches."""
 MOST_SHARED = 64
 """Files that have arrived and are given away at one time; each is announced in the directory."""
 UNSAFE_PIECES = 12
@@ -234,9 +237,11 @@ class FileSharing:
             for contact in contacts:
                 exchange.meet(contact)
 
+        pause = FIRST_SEARCH_SECONDS
         while not exchange.is_complete:
             self._directory.contacts(_holders_of(transfer.manifest), 8, found)
-            await asyncio.sleep(SEARCH_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, SEARCH_SECONDS)
 
     def _receive(self, sender: Contact, message: Holds | Wanted | Piece | PieceHashes) -> None:
         transfer = self._transfers.get(message.file)

@@ -343,7 +343,7 @@ def test_only_a_version_that_announces_to_anyone_tells_those_who_left(
     troupe.stage.heal()
 
     def go_on() -> None:
-        publish_many(troupe, publisher, 5)
+        publish_many(troupe, publisher, 5, pause=0.5)
 
     if mutant is LazyGossip:
         go_on()
