@@ -46,8 +46,8 @@ from pubsub.receipt import Receipt
 ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""
 FIRST_SEARCH_SECONDS = 0.25
-"""From the first search for others that have pieces of a file to the next: many begin at the same time, and are
-in the directory a little later. The pauses double."""
+"""From the first search for others that have pieces of a file to the next: many begin at the same time, and
+are in the directory a little later. The pauses double."""
 SEARCH_SECONDS = 10.0
 """The longest pause between two searches."""
 MOST_SHARED = 64

@@ -6,9 +6,9 @@ asks those it drew to take it into their tables in place of a random member: so 
 everyone else from the start, and tables stay uniform.
 
 Of members that are drawn so, some few are in hardly any table by mere chance, and one in none is reached by
-no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less than
-a quarter of the tables that it should be in draws soon, and asks to be taken in as a newcomer does. (With a
-half, those whom it replaces would soon be in too few themselves, and nobody would come to rest.)
+no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less
+than a quarter of the tables that it should be in draws soon, and asks to be taken in as a newcomer does.
+(With a half, those whom it replaces would soon be in too few themselves, and nobody would come to rest.)
 
 Needs of its context: messages may be lost, duplicated and reordered; what is lost is made up for at the
 next drawing. Sends a `Drawn`, a `Confirm` and a `Released` per table entry and drawing, and nothing else when
