@@ -256,6 +256,14 @@ class StructuredMembership:
         sooner = self._pace.changed(self._context.now(), self._wanted)
         if sooner is not None and self._timer is not None:
             self._draw_in(sooner)
+            self._doubt_holders()
+
+    def _doubt_holders(self) -> None:
+        """Much has changed, so every holder that lives draws soon, and says so; the silent have crashed."""
+        config = self._config
+        until = self._context.now() + config.shortest_redraw_seconds + 2 * config.settle_seconds
+        for peer, (contact, promised) in self._holders.items():
+            self._holders[peer] = (contact, min(promised, until))
 
     def _look_for_holders(self) -> None:
         """Held by few: draw soon, and have those who are drawn take this process in."""
