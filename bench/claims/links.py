@@ -8,6 +8,7 @@ from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import NOT_MEASURED, NOT_REFUTED, Verdict
 from bench.claims.comparison import (
+    FEWEST_NETWORKS,
     all_hold,
     at_least,
     averaged,
@@ -171,6 +172,8 @@ def _falls(aggregates: Aggregates, metric: str) -> Verdict:
                 r for r in real(aggregates, mode, metric) if r.community == community and r.p_sel
             ]
             rows.sort(key=lambda row: row.p_sel or 0.0)
+            # With the fewest links an event gets there in few networks, or in none.
+            rows = [row for row in rows if row.networks >= FEWEST_NETWORKS] or rows
             if len(rows) > 1:
                 ends.append((rows[0], rows[-1]))
     if len(ends) < len(MODES) * len(SUPER_COMMUNITIES):
