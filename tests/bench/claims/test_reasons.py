@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.intervals import wilson
 from bench.suites.settings import MODES
 from tests.bench.claims import flips
-from tests.bench.claims.made_up import emulated, evidence, row
+from tests.bench.claims.made_up import emulated, evidence, row, verdict
 
 
 def test_degradation_lists_the_communities_and_tells_which_lose_more() -> None:
@@ -77,3 +79,21 @@ def test_a_mode_without_its_own_sizes_is_judged_by_the_others() -> None:
     bounds = wilson(100, 100)
     rows = [emulated(m, 1.0, low=bounds.low, high=1.0, **shared) for m in MODES]
     assert evidence("seven-percent", *rows).holds is True
+
+
+@pytest.mark.parametrize(("networks", "holds"), [(2, True), (10, False)])
+def test_a_trend_is_judged_from_the_least_share_with_enough_networks(
+    networks: int, holds: bool
+) -> None:
+    """The least share would have efficiency rise; it does not count where few networks were reached."""
+    rows = [
+        emulated(mode, value, 0.01, metric="efficiency", community=community, p_sel=p_sel, **fields)
+        for mode in MODES
+        for community in (1, 2)
+        for p_sel, value, fields in (
+            (0.01, 0.1, {"networks": networks}),
+            (0.05, 0.5, {}),
+            (1.0, 0.2, {}),
+        )
+    ]
+    assert verdict("efficiency-falls", *rows) is holds

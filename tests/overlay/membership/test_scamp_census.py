@@ -121,6 +121,17 @@ def test_the_living_know_how_many_they_are_soon_after_many_crash(
         assert member.size == pytest.approx(alive, rel=0.4)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_those_who_stay_know_how_many_they_are_soon_after_many_leave(seed: int) -> None:
+    community = ScampCommunity(seed)
+    community.grow(30, interval=0.02)
+    community.stage.run_for(75)
+    for contact in list(community.members)[10:]:
+        community.leave(contact)
+    community.stage.run_for(36)
+    assert {member.size for member in community.members.values()} == {10}
+
+
 def test_members_follow_whoever_is_in_a_later_epoch() -> None:
     early, late = censuses(2, seed=3)
     late.packed(EPOCH)
