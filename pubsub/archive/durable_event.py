@@ -41,15 +41,8 @@ class DurableEvent(Event):
         redelivered: bool = False,
         missed: int = 0,
     ) -> None:
-        # All of them here: one is made for every delivery, and a call more would be noticed.
+        super().__init__(topic, data, publisher, sequence, hops, id, signed)
         fields = self.__dict__
-        fields["topic"] = topic
-        fields["data"] = data
-        fields["publisher"] = publisher
-        fields["sequence"] = sequence
-        fields["hops"] = hops
-        fields["id"] = id
-        fields["signed"] = signed
         fields["archived"] = archived
         fields["catenation"] = catenation
         fields["redelivered"] = redelivered

@@ -9,9 +9,9 @@ in ln N. All members see the same draws, so all err alike; the next epoch errs a
 An epoch lasts 30 heartbeats. It is ripe when its draws have reached everyone: when 8 messages in a row held
 the very draws that this member knew, or after 20 heartbeats. Until then the last ripe one counts, unless this
 one has already seen clearly more members, so that newcomers that matter count at once. Members that left or
-crashed count until the next epoch is ripe. Whoever loses a sixth of its view in a ripe epoch begins the next
-at once, and all who hear of it follow. When a third or a half of up to 1,000 members crash, the rest know
-their number 10 to 25 heartbeats later; 20 to 50 would pass without.
+crashed count until the next epoch is ripe. Whoever has lost a sixth of its view in an epoch begins the next
+as soon as 16 messages agreed, and all who hear of it follow. When a third or a half of up to 1,000 members
+crash, the rest know their number 10 to 25 heartbeats later; 20 to 50 would pass without.
 
 Nobody's clock is trusted: a member enters an epoch when its own time has come or when it first hears of it.
 Epochs are compared modulo 2^32, so that communities that meet after a partition agree on one.
@@ -105,13 +105,12 @@ class Census:
         if 0 < ahead < 2**31:
             self._enter(epoch, now, now - age / _WHOLE_EPOCH * self._seconds)
         if ahead < 2**31:
-            is_known = packed[_HEAD.size :] == self._packed
-            if not is_known:
-                self._add(struct.unpack_from(f">{count}I", packed, _HEAD.size))
-            if is_known:
+            if packed[_HEAD.size :] == self._packed:
                 self._agreeing += 1
-            elif self._agreeing < AGREEING:
-                self._agreeing = 0
+            else:
+                self._add(struct.unpack_from(f">{count}I", packed, _HEAD.size))
+                if self._agreeing < AGREEING:
+                    self._agreeing = 0
         return True
 
     def _is_ripe(self, now: float) -> bool:

@@ -9,6 +9,7 @@ Of members that are drawn so, some few are in hardly any table by mere chance, a
 no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less
 than a quarter of the tables that it should be in draws soon, and asks to be taken in as a newcomer does.
 (With a half, those whom it replaces would soon be in too few themselves, and nobody would come to rest.)
+Those whose tables it is in may crash unnoticed: when much changes, it counts on those alone that speak again.
 
 Needs of its context: messages may be lost, duplicated and reordered; what is lost is made up for at the
 next drawing. Sends a `Drawn`, a `Confirm` and a `Released` per table entry and drawing, and nothing else when
