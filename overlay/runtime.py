@@ -118,6 +118,10 @@ class Runtime:
             raise UsageError(f"messages of type {message_type.__name__} have a handler already")
         self._handlers[message_type] = handler
 
+    def handles(self, message_type: type) -> bool:
+        """Whether messages of this type have a handler."""
+        return message_type in self._handlers
+
     def off(self, message_type: type) -> None:
         """Hand messages of this type to nobody."""
         self._handlers.pop(message_type, None)

@@ -16,8 +16,6 @@ from overlay.identity import Identity
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
 from overlay.membership.mode import Mode, make_membership
-from overlay.membership.scamp import messages as scamp
-from overlay.membership.structured import messages as structured
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
@@ -117,6 +115,7 @@ class NetworkAttachment:
         self.runtime = self._runtime = runtime
         self.directory = self._directory = directory
         self._leave = leave
+        self._process: Process | None = None
         self._over_channels = config.links == "channel"
         self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
         self.control: Context = runtime.context("channel")
@@ -135,7 +134,7 @@ class NetworkAttachment:
     def make_membership(
         self, topic: str, parameters: Parameters, listener: MembershipListener
     ) -> Membership:
-        return make_membership(
+        membership = make_membership(
             self._mode,
             topic,
             self._runtime.context("channel"),
@@ -144,12 +143,21 @@ class NetworkAttachment:
             membership_config(parameters),
             self._runtime.metrics,
         )
+        self._serve(membership.message_types)
+        return membership
 
     def serve(self, process: Process) -> None:
-        for kind in (*process.message_types, *MEMBERSHIP_MESSAGES):
-            handler = process.receive_copies if kind is Copies else process.receive
-            self._runtime.on(kind, handler)
+        self._process = process
+        self._serve(process.message_types)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
+
+    def _serve(self, kinds: Iterable[type]) -> None:
+        """Hand the process the messages of these types, from the first that needs them on."""
+        assert self._process is not None, "a process is served before its communities are made"
+        for kind in kinds:
+            if not self._runtime.handles(kind):
+                handler = self._process.receive_copies if kind is Copies else self._process.receive
+                self._runtime.on(kind, handler)
 
     def watch(self, contact: Contact) -> None:
         self._runtime.failure.watch(contact)
@@ -183,19 +191,3 @@ class NetworkAttachment:
         ):  # who has not answered by then may have gone as well
             async with asyncio.timeout(LEAVING_SECONDS):
                 await self._runtime.channels.drained()
-
-
-MEMBERSHIP_MESSAGES = (
-    scamp.Subscribe,
-    scamp.Walk,
-    scamp.Forward,
-    scamp.Welcome,
-    scamp.Heartbeat,
-    scamp.Echo,
-    scamp.Release,
-    scamp.Spare,
-    scamp.Unsubscribe,
-    structured.Drawn,
-    structured.Confirm,
-    structured.Farewell,
-)

@@ -60,6 +60,11 @@ class Membership(Protocol):
         """The community's estimated size N_t, this process included; at least 1."""
         ...
 
+    @property
+    def message_types(self) -> tuple[type, ...]:
+        """What `receive` reacts to: this service's own messages."""
+        ...
+
     def start(self) -> None:
         """Join the community."""
         ...

@@ -84,7 +84,10 @@ def play(
     network: Network | None = None,
     **settings: Any,
 ) -> Playground:
-    """Run `main` on a virtual network; nothing may be left running, and no parasite have been sent."""
+    """Run `main` on a virtual network, and look after it.
+
+    Nothing may be left running, no parasite have been sent, and no message have come that nobody takes.
+    """
     network = network or Network(seed)
     playground = Playground(network, mode, **settings)
 
@@ -98,6 +101,8 @@ def play(
     with network.rule(playground.watch):
         network.run(run())
     assert not playground.watch.parasites, playground.watch.parasites[:3]
+    for node in playground.nodes:
+        assert "no_handler" not in node.metrics.as_dict()["messages_dropped_in"]
     return playground
 
 

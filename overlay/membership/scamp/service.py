@@ -120,6 +120,10 @@ class ScampMembership:
     def size(self) -> float:
         return self._community.size
 
+    @property
+    def message_types(self) -> tuple[type, ...]:
+        return tuple(self._reactions)
+
     def start(self) -> None:
         self._is_running = True
         self._community.new_term()

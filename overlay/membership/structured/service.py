@@ -97,6 +97,10 @@ class StructuredMembership:
     def size(self) -> float:
         return max(self._size, len(self._table) + 1.0)
 
+    @property
+    def message_types(self) -> tuple[type, ...]:
+        return tuple(self._reactions)
+
     def start(self) -> None:
         self._is_running = True
         self._directory.announce(self._topic)
