@@ -34,6 +34,8 @@ class Suspect:
     """The peer is believed to have crashed, or to be cut off."""
 
     peer: Contact
+    again: bool = False
+    """That was said before; somebody watches the peer since then who was not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,16 @@ Action = Ask | Suspect | Restore
 
 
 class _Watch:
-    __slots__ = ("answers", "asked_at", "contact", "count", "due", "heard_at", "suspected")
+    __slots__ = (
+        "answers",
+        "asked_at",
+        "contact",
+        "count",
+        "due",
+        "heard_at",
+        "is_untold",
+        "suspected",
+    )
 
     def __init__(self, contact: Contact, now: float) -> None:
         self.contact = contact
@@ -57,6 +68,8 @@ class _Watch:
         self.asked_at: float | None = None
         """When the peer was first asked and did not answer since."""
         self.suspected = False
+        self.is_untold = False
+        """It was suspected already when somebody began to watch it."""
         self.due = now
 
 
@@ -75,11 +88,16 @@ class Detector:
         self._order = 0
 
     def watch(self, contact: Contact, now: float) -> None:
-        """Watch a peer; one that is watched already, once more (and at this address from now on)."""
+        """Watch a peer; one that is watched already, once more (and at this address from now on).
+
+        One that is suspected, and is not heard again, is soon reported again."""
         watch = self._watches.get(contact.id)
         if watch is not None:
             watch.count += 1
             watch.contact = contact
+            if watch.suspected:
+                watch.is_untold = True
+                self._schedule(watch, now)
             return
         watch = self._watches[contact.id] = _Watch(contact, now)
         self._schedule(watch, now)
@@ -140,6 +158,9 @@ class Detector:
         if watch.asked_at is None:
             self._listen(watch, now, actions)
         elif watch.suspected:
+            if watch.is_untold:
+                watch.is_untold = False
+                actions.append(Suspect(watch.contact, again=True))
             actions.append(Ask(watch.contact))
             self._schedule(watch, now + self._config.probe_interval)
         else:
@@ -148,7 +169,7 @@ class Detector:
     def _answered(self, watch: _Watch, seconds: float, actions: list[Action]) -> None:
         watch.asked_at = None
         if watch.suspected:
-            watch.suspected = False
+            watch.suspected = watch.is_untold = False
             actions.append(Restore(watch.contact))
         # A partition says little of how long answers take: learn only that the time-out was too short.
         watch.answers.sample(min(seconds, self._timeout(watch)))

@@ -62,7 +62,10 @@ class FailureDetector:
         channels.on_state(lambda peer, state: self._news(peer))
 
     def watch(self, contact: Contact) -> None:
-        """Watch a peer until `unwatch` was called as often as this."""
+        """Watch a peer until `unwatch` was called as often as this.
+
+        Of one that is suspected already, subscribers are told again: some began to care for it just now.
+        """
         if not self._closed:
             self._detector.watch(contact, self._loop.time())
             self._arm()
@@ -75,6 +78,8 @@ class FailureDetector:
         self, suspect: PeerHandler, restore: PeerHandler | None = None, *, strict: bool = False
     ) -> Callable[[], None]:
         """Call the handlers at each suspicion and each restoration; the result ends the subscription.
+
+        A suspicion may be told more than once (see `watch`).
 
         `strict`: once crashed, for ever crashed (see above); `restore` is then never called.
         """
@@ -118,7 +123,7 @@ class FailureDetector:
             if isinstance(action, Ask):
                 self._ask(action.peer)
             elif isinstance(action, Suspect):
-                self._suspected.value += 1
+                self._suspected.value += not action.again
                 self._tell_suspect(action.peer)
             elif isinstance(action, Restore):
                 self._restored.value += 1

@@ -140,3 +140,25 @@ def test_whatever_is_heard_suspicion_and_restoration_alternate_and_silence_is_su
 def test_a_configuration_that_cannot_work_names_the_field(field: str, value: float) -> None:
     with pytest.raises(UsageError, match=field):
         FailureConfig(**{field: value})
+
+
+def test_who_watches_a_suspected_peer_later_is_told_as_well() -> None:
+    driver = Driver(answer=None)
+    driver.detector.watch(PEER, 0.0)
+    driver.run(10)
+    driver.detector.watch(PEER, driver.now)
+    driver.run(60)
+    reports = [action for _, action in driver.actions if isinstance(action, Suspect)]
+    assert reports == [Suspect(PEER), Suspect(PEER, again=True)]
+    assert driver.times(Suspect)[1] == 10
+
+
+def test_a_suspected_peer_that_was_heard_is_restored_and_not_reported_to_a_later_watcher() -> None:
+    driver = Driver(answer=None)
+    driver.detector.watch(PEER, 0.0)
+    driver.run(10)
+    driver.heard.append(10.0)
+    driver.detector.watch(PEER, driver.now)
+    driver.answer = 0.05
+    driver.run(60)
+    assert len(driver.times(Suspect)) == len(driver.times(Restore)) == 1
