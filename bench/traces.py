@@ -34,7 +34,7 @@ KIND_NEEDS = {
     "send": ("event",),
     "upward": ("event",),
     "duplicate": ("event",),
-    "receive": ("event", "peer", "hops"),
+    "receive": ("event", "hops"),
 }
 """The columns that are read of each kind of row."""
 
@@ -171,10 +171,11 @@ def _note(history: EventHistory, row: Row) -> None:
     elif kind == "duplicate":
         copies.duplicates[row["node"]] += 1
     elif kind == "receive":
-        copies.useful[row["node"]] += 1
         copies.had[row["node"]] = row["hops"]
         copies.last = max(copies.last, row["time"])
-        history.hops.append((row["hops"], row["peer"], row["node"], row["topic"]))
+        if row.get("peer") is not None:  # else no copy came: the node had it in another community
+            copies.useful[row["node"]] += 1
+            history.hops.append((row["hops"], row["peer"], row["node"], row["topic"]))
 
 
 @dataclass(frozen=True, slots=True)

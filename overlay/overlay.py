@@ -53,7 +53,7 @@ class Overlay:
         bootstrap: Sequence[str | Address] = (),
         key: bytes | Sequence[bytes] | None = None,
         identity: Identity | None = None,
-        serve: bool = True,
+        serve: bool | None = None,
         *,
         contacts_file: str | Path | None = None,
         insecure: bool = False,
@@ -63,9 +63,9 @@ class Overlay:
     ) -> None:
         """`key`: the network key, or a ring of them; `identity`: a new one unless given.
 
-        `serve=False` makes a light member, which uses the DHT without being part of it. `contacts_file`
-        keeps known contacts for the next start. `insecure` allows an address that others can
-        reach without a key, `advertise` says what others call this node where that is not `listen`.
+        `serve=False` makes a light member, which uses the DHT without being part of it; None leaves that to
+        `dht`. `contacts_file` keeps known contacts for the next start. `insecure` allows an address that
+        others can reach without a key, `advertise` says what others call this node where it is not `listen`.
         """
         keys = () if key is None else (key,) if isinstance(key, bytes) else tuple(key)
         self._listening: EndpointConfig | None = EndpointConfig(
@@ -80,7 +80,7 @@ class Overlay:
         cls,
         endpoint: Endpoint,
         bootstrap: Sequence[str | Address] = (),
-        serve: bool = True,
+        serve: bool | None = None,
         *,
         contacts_file: str | Path | None = None,
         dht: DhtConfig | None = None,
@@ -97,7 +97,7 @@ class Overlay:
     def _set_up(
         self,
         bootstrap: Sequence[str | Address],
-        serve: bool,
+        serve: bool | None,
         contacts_file: str | Path | None,
         dht: DhtConfig | None,
         directory: DirectoryConfig | None,
@@ -105,7 +105,9 @@ class Overlay:
         if isinstance(bootstrap, str):
             raise UsageError(f"bootstrap={bootstrap!r} is one address: write it in a list")
         self._bootstrap = [Address.of(address) for address in bootstrap]
-        self._dht_config = replace(dht or DhtConfig(), serve=serve)
+        self._dht_config = dht or DhtConfig()
+        if serve is not None:
+            self._dht_config = replace(self._dht_config, serve=serve)
         if contacts_file is not None:
             self._dht_config = replace(self._dht_config, contacts_file=Path(contacts_file))
         self._directory_config = directory or DirectoryConfig()

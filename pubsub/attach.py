@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from overlay.channel import ChannelConfig, OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
+from overlay.dht import DhtConfig
 from overlay.endpoint import EndpointConfig
 from overlay.errors import NetworkError
 from overlay.failure import FailureConfig
@@ -62,7 +63,8 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     )
     if not Mode.named(config.mode).uses_dht:
         return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
-    overlay = Overlay.on(runtime.endpoint, config.bootstrap)
+    patient = DhtConfig(join_attempts=None)  # `join_timeout` says how long
+    overlay = Overlay.on(runtime.endpoint, config.bootstrap, dht=patient)
     try:
         async with asyncio.timeout(config.join_timeout):
             await overlay.__aenter__()

@@ -107,6 +107,9 @@ class JoinedTopics:
         if joined is not None and subscription in joined.subscriptions:
             joined.subscriptions.remove(subscription)
             self.leave_if_unneeded(joined)
+            self._has_blocking = any(
+                other.blocks for topic in self._topics.values() for other in topic.subscriptions
+            )
 
     def may_publish(self, joined: JoinedTopic) -> bool:
         """Whether an event can be published without waiting for anything on this node."""

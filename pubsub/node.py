@@ -13,6 +13,7 @@ topic and super-topics that the members know, with the probability that the para
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
@@ -323,6 +324,13 @@ class Node:
         receipt.targets = len(spread.members)
         receipt.upward = len(spread.upward)
         return receipt, gossip
+
+    def rekey(self, keys: Sequence[bytes]) -> None:
+        """Replace the ring of network keys while running: the first one seals, and all of them open.
+
+        A network changes its key without a stop: add the new key behind the old one on every node, then move
+        it to the front everywhere, then take the old one away. A node that began without a key has none."""
+        self._attached().runtime.endpoint.rekey(tuple(keys))
 
     # Communities.
 

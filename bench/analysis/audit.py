@@ -99,7 +99,8 @@ QUERIES = {
     "copies": """
         SELECT event, t.topic AS community,
             count_if(kind = 'send') AS messages_inside, count_if(kind = 'upward') AS messages_upward,
-            count_if(kind = 'receive') AS useful, count_if(kind = 'duplicate') AS duplicates,
+            count_if(kind = 'receive' AND peer IS NOT NULL) AS useful,
+            count_if(kind = 'duplicate') AS duplicates,
             max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
             max(CASE WHEN kind = 'receive' THEN time - published END) AS seconds
         FROM trace t JOIN published USING (event) GROUP BY event, t.topic""",
@@ -123,7 +124,7 @@ LATENCIES = """
     SELECT topic, count(*) AS receptions, percentile(late, 0.5) AS p50, percentile(late, 0.99) AS p99,
         max(late) AS longest
     FROM (SELECT t.topic, time - published AS late FROM trace t JOIN published USING (event)
-          WHERE kind = 'receive')
+          WHERE kind = 'receive' AND peer IS NOT NULL)
     GROUP BY topic ORDER BY topic"""
 
 MISSED_BY = """

@@ -28,8 +28,8 @@ class DhtConfig:
     contacts_file: Path | None = None
     """Where known contacts are kept for the next start."""
 
-    join_attempts: int = 6
-    """How often all bootstrap addresses are tried before `NoBootstrapAnswer`."""
+    join_attempts: int | None = 6
+    """How often all bootstrap addresses are tried before `NoBootstrapAnswer`; None: until one answers."""
 
     join_backoff: float = 0.5
     """Seconds before the second attempt; doubled for each one after, up to 30, each +-50 % by chance."""
@@ -96,5 +96,5 @@ class DhtConfig:
                 raise UsageError(f"{name}={getattr(self, name)} is not within 1..k={self.k}")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.type in ("int", "float") and not value > 0:
+            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
                 raise UsageError(f"{field.name}={value} must be greater than 0")

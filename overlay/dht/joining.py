@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Sequence
@@ -36,24 +37,26 @@ async def find_first_contacts(
     own = server.node.contact.address
     first = [address for address in dict.fromkeys(bootstrap) if address != own]
     before = [contact.address for contact in known]
-    for attempt in range(config.join_attempts):
+    attempts = config.join_attempts
+    for attempt in itertools.count():
         some = draw.sample(before, min(len(before), KNOWN_AT_ONCE))
         answered = await server.bootstrap(list(dict.fromkeys(first + some)))
         if answered or not first:
             return answered
-        if attempt + 1 < config.join_attempts:
-            pause = backoff(config.join_backoff, attempt, draw)
-            _log.warning("no bootstrap node answered; trying again in %.1f s", pause)
-            await asyncio.sleep(pause)
+        if attempt + 1 == attempts:
+            break
+        pause = backoff(config.join_backoff, attempt, draw)
+        _log.warning("no bootstrap node answered; trying again in %.1f s", pause)
+        await asyncio.sleep(pause)
     addresses = ", ".join(map(str, first))
     raise NoBootstrapAnswer(
-        f"none of {addresses} answered {config.join_attempts} attempts: check that one of them runs,"
+        f"none of {addresses} answered {attempts} attempts: check that one of them runs,"
         " can be reached, and has the same network key"
     )
 
 
 def backoff(first: float, attempt: int, draw: random.Random) -> float:
-    return min(first * 2.0**attempt, LONGEST_BACKOFF) * draw.uniform(0.5, 1.5)
+    return min(first * 2.0 ** min(attempt, 32), LONGEST_BACKOFF) * draw.uniform(0.5, 1.5)
 
 
 async def explore(server: DhtServer, config: DhtConfig, draw: random.Random) -> None:

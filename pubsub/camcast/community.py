@@ -102,7 +102,7 @@ class Community:
         self._context = services.control
         self._observer = services.observer
         self.heard = heard
-        self.super_tables = SuperTables(topic, is_own)
+        self.super_tables = SuperTables(topic, is_own, self._super_table_changed)
         self.links = Links(self, self._context, leases, self.super_tables, self._start_search)
         self.search = SuperSearch(
             self, self._context, services.find_contacts, self.links, self._search_over
@@ -243,8 +243,9 @@ class Community:
         if not self._stopped:
             self._services.unwatch(contact)
 
-    def super_table_changed(self, super_topic: str) -> None:
-        self.record("table", detail=f"super {super_topic}")
+    def _super_table_changed(self, super_topic: str, contact: Contact, entered: bool) -> None:
+        detail = f"{'added' if entered else 'removed'} super {super_topic}"
+        self.record("table", peer=contact.id, detail=detail)
 
     def gone(self, peer: PeerId, topic: str | None = None) -> None:
         """A process is not in `topic`, or in no topic at all (it is believed to have crashed)."""
@@ -344,6 +345,8 @@ class Community:
         now = self._context.now()
         for gossip, _ in new:
             self.heard.add(gossip.id, now)
+            if self._observer is not None:
+                self.record("receive", event=gossip.id, hops=gossip.hops)
         if new:
             self._take(new, None, from_outside=True)
 

@@ -81,17 +81,18 @@ class Leases:
         carrier: Carrier,
         promise: Callable[[str], float],
         gone: Callable[[Contact, str], None],
-        check_timeout: float,
+        patience: Callable[[str], float],
         metrics: Metrics,
         drops: EventDrops,
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
-        `gone` is told of whoever does not answer, or answers that it is not in the topic."""
+        `gone` is told of whoever does not answer, or answers that it is not in the topic;
+        `patience` gives the seconds in which a process has to answer whether it is in a topic."""
         self._control = control
         self._carrier = carrier
         self._promise = promise
         self._gone = gone
-        self._check_timeout = check_timeout
+        self._patience = patience
         self._renew_before: dict[tuple[PeerId, str], float] = {}
         self._until: dict[tuple[PeerId, str], float] = {}
         self._questions: dict[tuple[PeerId, str], _Question] = {}
@@ -159,6 +160,10 @@ class Leases:
         now = self._control.now()
         return now < self._until.get((peer, topic), now)
 
+    def has_left(self, topic: str) -> None:
+        """The last promise to stay in `topic` has run out."""
+        self._granted.pop(topic, None)
+
     def granted_until(self, topic: str) -> float:
         """When the last promise to stay in `topic` runs out; a time already past if there is none."""
         return self._granted.get(topic, self._control.now())
@@ -210,7 +215,7 @@ class Leases:
                 self._control.random.getrandbits(63),
                 self._control.now(),
                 TRIES,
-                self._control.call_later(self._check_timeout / TRIES, lambda: self._again(key)),
+                self._control.call_later(self._patience(topic) / TRIES, lambda: self._again(key)),
             )
             self._control.send(contact, Check(topic, question.nonce))
         return question
@@ -223,7 +228,7 @@ class Leases:
             self._settle(key, 0.0, "no_answer")
             return
         question.timer = self._control.call_later(
-            self._check_timeout / TRIES, lambda: self._again(key)
+            self._patience(key[1]) / TRIES, lambda: self._again(key)
         )
         self._control.send(question.contact, Check(key[1], question.nonce))
 

@@ -38,8 +38,6 @@ class LinkedCommunity(Protocol):
     @property
     def table(self) -> tuple[Contact, ...]: ...
 
-    def super_table_changed(self, super_topic: str) -> None: ...
-
 
 class Links:
     """The links of one community on one process."""
@@ -127,12 +125,10 @@ class Links:
             return
         first = not table
         z = self._community.parameters.z
-        if table.merge(contact, self._context.now(), z, self._stale_before()):
-            self._community.super_table_changed(topic)
-            if first:
-                self.tables.prune()
-                self._share(topic)
-                self._context.send(contact, NewProcesses(topic, z))
+        if table.merge(contact, self._context.now(), z, self._stale_before()) and first:
+            self.tables.prune()
+            self._share(topic)
+            self._context.send(contact, NewProcesses(topic, z))
 
     def _share(self, topic: str) -> None:
         """Pass a super-topic table on to as many members of the community as an event would go to."""

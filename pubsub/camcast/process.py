@@ -56,7 +56,7 @@ class Process:
             services.carrier,
             self._promise,
             self._gone,
-            self.parameters.check_timeout,
+            lambda topic: self._parameters_in(topic).check_timeout,
             services.metrics,
             self._drops,
         )
@@ -94,6 +94,7 @@ class Process:
             # Others may still send or announce what it had before it left.
             timer, heard = self._leaving.pop(topic.name)
             timer.cancel()
+            heard.resize(parameters.duplicate_lifetime, parameters.duplicate_capacity)
         community = self.communities[topic.name] = Community(
             topic,
             parameters,
@@ -117,6 +118,8 @@ class Process:
         if wait > 0:
             timer = self._context.call_later(wait, lambda: self._left(topic))
             self._leaving[topic] = (timer, community.heard)
+        else:
+            self.leases.has_left(topic)
         for other in self.communities.values():
             if other.super_tables.missing():
                 other.search.start()
@@ -149,12 +152,18 @@ class Process:
         for community in list(self.communities.values()):
             community.gone(peer)
 
+    def _parameters_in(self, topic: str) -> Parameters:
+        """Those of the community, or those for all topics where this process is not in it."""
+        community = self.communities.get(topic)
+        return self.parameters if community is None else community.parameters
+
     def _promise(self, topic: str) -> float:
         community = self.communities.get(topic)
         return community.parameters.lease if community is not None else 0.0
 
     def _left(self, topic: str) -> None:
         del self._leaving[topic]
+        self.leases.has_left(topic)
 
     def _gone(self, contact: Contact, topic: str) -> None:
         for community in list(self.communities.values()):
@@ -212,7 +221,7 @@ class Process:
         self._hand_on(question)
 
     def _known_in(self, topic: str) -> tuple[Contact, ...]:
-        z = self.parameters.z
+        z = self._parameters_in(topic).z
         community = self.communities.get(topic)
         if community is not None:
             others = community.table

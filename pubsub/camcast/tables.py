@@ -15,6 +15,12 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from pubsub.topic import Topic
 
+Changed = Callable[[str, Contact, bool], None]
+"""Called with a super-topic and a process that entered its table (True) or left it (False)."""
+
+
+def _ignore(topic: str, contact: Contact, entered: bool) -> None: ...
+
 
 @dataclass(slots=True)
 class _Entry:
@@ -25,8 +31,9 @@ class _Entry:
 class SuperTable:
     """Up to z processes that have said that they are in `topic`, and when each last said so."""
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, changed: Changed = _ignore) -> None:
         self.topic = topic
+        self._changed = changed
         self._entries: dict[PeerId, _Entry] = {}
 
     def __len__(self) -> int:
@@ -48,31 +55,44 @@ class SuperTable:
         """MERGE for one process that has just confirmed: it fills a free place, or a stale one.
 
         Returns whether it is in the table now."""
-        entry = self._entries.get(fresh.id)
-        if entry is None and len(self._entries) >= size:
+        is_new = fresh.id not in self._entries
+        if is_new and len(self._entries) >= size:
             oldest = min(self._entries.values(), key=lambda entry: entry.confirmed)
             if oldest.confirmed >= stale_before:
                 return False
-            del self._entries[oldest.contact.id]
+            self.drop(oldest.contact.id)
         self._entries[fresh.id] = _Entry(fresh, now)
+        if is_new:
+            self._changed(self.topic.name, fresh, True)
         return True
 
     def rotate(self, random: Randomness) -> None:
         """Drop one process at random, to make room for another."""
         if self._entries:
-            del self._entries[random.choice(tuple(self._entries))]
+            self.drop(random.choice(tuple(self._entries)))
 
     def drop(self, peer: PeerId) -> bool:
-        return self._entries.pop(peer, None) is not None
+        """Take a process out; False when it is not in."""
+        entry = self._entries.pop(peer, None)
+        if entry is not None:
+            self._changed(self.topic.name, entry.contact, False)
+        return entry is not None
+
+    def clear(self) -> None:
+        for peer in list(self._entries):
+            self.drop(peer)
 
 
 class SuperTables:
     """Every super-topic table of one community, and which super-topics are being looked for."""
 
-    def __init__(self, topic: Topic, is_own: Callable[[str], bool]) -> None:
+    def __init__(
+        self, topic: Topic, is_own: Callable[[str], bool], changed: Changed = _ignore
+    ) -> None:
         """`is_own` says whether this process is itself in a topic's community: it is then its own link."""
         self._parents = topic.parents
         self._is_own = is_own
+        self._changed = changed
         self._tables: dict[str, SuperTable] = {}
         self._bridged: dict[str, None] = {}
 
@@ -100,7 +120,7 @@ class SuperTables:
         wanted = next((t for t in self._walk() if t.name == topic), None)
         if wanted is None:
             return None
-        return self._tables.setdefault(topic, SuperTable(wanted))
+        return self._tables.setdefault(topic, SuperTable(wanted, self._changed))
 
     def widen(self) -> bool:
         """Look beyond the super-topics in which nobody was found; False when that was tried already."""
@@ -117,7 +137,10 @@ class SuperTables:
         for table in self.linked():
             self._bridged.pop(table.topic.name, None)
         needed = {t.name for t in self._walk()}
-        self._tables = {name: t for name, t in self._tables.items() if name in needed and t}
+        for name, table in self._tables.items():
+            if name not in needed:
+                table.clear()
+        self._tables = {name: t for name, t in self._tables.items() if t}
         self._bridged = {name: None for name in self._bridged if name in needed}
 
     def drop(self, peer: PeerId, topic: str | None = None) -> bool:

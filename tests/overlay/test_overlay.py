@@ -208,6 +208,18 @@ def test_nodes_that_invent_members_do_not_get_them_into_samples() -> None:
     run(main)
 
 
+def test_the_configuration_of_the_dht_may_make_a_light_member() -> None:
+    async def main(village: Village) -> None:
+        serving = await village.add()
+        light = await village.add(dht=DhtConfig(serve=False))
+        both = await village.add(dht=DhtConfig(serve=False), serve=True)
+        await asyncio.sleep(5)
+        assert light.contact not in serving.neighbours
+        assert both.contact in serving.neighbours
+
+    run(main, seed=71)
+
+
 def test_a_light_member_uses_the_dht_without_being_part_of_it() -> None:
     async def main(village: Village) -> None:
         serving = await village.grow(10)

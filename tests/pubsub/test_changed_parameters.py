@@ -11,6 +11,7 @@ import pytest
 from overlay.errors import UsageError
 from pubsub import Node, Parameters
 from pubsub.camcast.lazy_gossip import LazyGossip
+from pubsub.camcast.leases import LONGEST_LEASE
 from tests.pubsub.playground import MODES, Playground, play
 
 MEMBERS = 18
@@ -49,6 +50,44 @@ def test_what_is_kept_for_others_follows_the_parameters() -> None:
             assert least <= len(lazy._kept) <= most
 
     play(52, main)
+
+
+@pytest.mark.parametrize("when", ["from the start", "while running"])
+def test_a_topic_has_its_own_time_in_which_a_process_has_to_answer(when: str) -> None:
+    hasty = Parameters(check_timeout=0.3, lease=2)
+    others = Parameters(check_timeout=30, lease=2)
+
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 2)
+        node = p.nodes[0]
+        if when == "while running":
+            node.set_parameters("/a", hasty)
+        p.crash(1)
+        await asyncio.sleep(2.5)  # the lease is over, and nobody is suspected yet
+        before = asyncio.get_running_loop().time()
+        receipt = await node.publish("/a", wait="acked")
+        assert receipt.failed == 1
+        assert asyncio.get_running_loop().time() - before == pytest.approx(0.3)
+
+    start = {"topic_parameters": {"/a": hasty}} if when == "from the start" else {}
+    play(54, main, parameters=others, **start)
+
+
+def test_nothing_is_kept_of_topics_that_were_left() -> None:
+    async def main(p: Playground) -> None:
+        one, other = await p.node(), await p.node()
+        for number in range(3):
+            topic = f"/{number}"
+            async with one.subscribe(topic), other.subscribe(topic):
+                assert one._process.leases._granted
+        await asyncio.sleep(LONGEST_LEASE)
+        for node in (one, other):
+            leases = node._process.leases
+            assert not leases._granted
+            assert not leases._until
+            assert not leases._questions
+
+    play(55, main, "structured")
 
 
 @pytest.mark.parametrize("wrong", [None, {"c": 7}, 12])

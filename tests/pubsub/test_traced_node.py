@@ -127,3 +127,50 @@ def test_announcements_are_in_the_trace_one_row_an_event_and_peer(tmp_path: Path
         assert all(row["topic"] == "/a" and "hops" not in row for row in announced)
 
     play(45, main, mode="structured")
+
+
+def test_an_event_that_a_node_has_in_one_community_is_received_in_the_others_it_is_in(
+    tmp_path: Path,
+) -> None:
+    async def main(p: Playground) -> None:
+        publisher, _ = await p.subscriber("/a/b")
+        node = await p.node(trace=tmp_path / "t.jsonl")
+        async with node.subscribe("/a"), node.subscribe("/a/b"):
+            theirs = (await publisher.publish("/a/b", wait="acked")).id.hex()
+            await asyncio.sleep(5)
+            own = (await node.publish("/a/b", wait="acked")).id.hex()
+        node.flush_trace()
+        lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+        had = Counter(
+            (row["topic"], row["event"], row["kind"], "peer" in row)
+            for row in lines
+            if row["kind"] in ("receive", "publish")
+        )
+        first = next(row["topic"] for row in lines if row.get("event") == theirs and "peer" in row)
+        second = {"/a": "/a/b", "/a/b": "/a"}[first]
+        assert had == {
+            (first, theirs, "receive", True): 1,
+            (second, theirs, "receive", False): 1,
+            ("/a/b", own, "publish", False): 1,
+            ("/a", own, "receive", False): 1,
+        }
+
+    play(45, main)
+
+
+def test_who_enters_and_leaves_a_super_topic_table_is_in_the_trace_once(tmp_path: Path) -> None:
+    async def main(p: Playground) -> None:
+        above = await p.node()
+        async with above.subscribe("/a"):
+            node = await p.node(trace=tmp_path / "t.jsonl")
+            async with node.subscribe("/a/b"):
+                await asyncio.sleep(60)
+                assert rows(node, "table") == {("table", "added super /a"): 1}
+                await above.close()
+                await asyncio.sleep(10)
+                assert rows(node, "table") == {
+                    ("table", "added super /a"): 1,
+                    ("table", "removed super /a"): 1,
+                }
+
+    play(46, main, "structured", parameters=Parameters(lease=8, link_interval=2))
