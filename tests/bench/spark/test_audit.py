@@ -11,7 +11,7 @@ import pytest
 from bench.analysis.audit import Audit, audit
 from bench.analysis.command import as_text
 from bench.analysis.trace_files import read_traces, trace_files
-from bench.traces import TraceFileError
+from bench.traces import TraceFileError, histories, read_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,6 +105,28 @@ def test_the_text_names_those_who_missed_events_and_the_parasites(found: Audit) 
     assert "2 events, 5 nodes" in text
     assert f"{FIRST} by {'c' * 16} in /x" in text
     assert f"{SECOND} at {'b' * 16} in /x" in text
+
+
+def test_a_node_in_two_communities_has_an_event_in_both_by_one_copy(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        row(0.0, "a", "join", "/x"),
+        row(0.0, "b", "join", "/x"),
+        row(0.0, "b", "join", "/"),
+        row(1.0, "a", "publish", "/x", event=FIRST),
+        copy(1.5, "b", "receive", "/x", FIRST, 1),
+        row(1.5, "b", "receive", "/", event=FIRST, hops=1),
+    ]
+    trace = tmp_path / "both.jsonl"
+    trace.write_text("".join(json.dumps(line) + "\n" for line in rows))
+    found = audit(spark, read_traces(spark, [trace]))
+    assert found.missed == []
+    assert value(found, "/", "reliability") == value(found, "/x", "reliability") == 1.0
+    assert [(r["topic"], r["receptions"]) for r in found.latencies] == [("/x", 1)]
+    [history] = histories(list(read_trace(trace))).values()
+    assert set(history.communities["/"].had) == {"b" * 40}
+    assert history.communities["/"].useful.total() == 0
 
 
 def test_a_bad_line_far_into_a_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
