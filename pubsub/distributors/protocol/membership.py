@@ -51,6 +51,7 @@ class DistributorMembership:
         self._asked: dict[PeerId, tuple[Contact, float]] = {}
         """Those without a view, and when they last said so."""
         self._suspected: dict[PeerId, None] = {}
+        """Members of this view: the failure detector watches these, and begins anew with who comes back."""
         self._gone: dict[PeerId, None] = {}
         """Members of this view that said goodbye, or that have no view any more."""
         self._latest: dict[Group, View] = {}
@@ -69,9 +70,10 @@ class DistributorMembership:
         self._known = {contact.id: contact for contact in contacts if contact.id != self.me.id}
 
     def suspect(self, peer: PeerId) -> None:
-        """The failure detector believes that a distributor has crashed."""
-        self._suspected[peer] = None
-        self._lead_if_due()
+        """The failure detector believes that a member has crashed; of others it says nothing that counts."""
+        if self.view is not None and peer in self.view:
+            self._suspected[peer] = None
+            self._lead_if_due()
 
     def restore(self, peer: PeerId) -> None:
         """It was heard again."""
@@ -240,6 +242,8 @@ class DistributorMembership:
         self.view = view
         self._agreement = Agreement(view, self._context, self._decided)
         self._gone = {}
+        # Nobody takes back the suspicion of one that is left out: it would be put out again each time.
+        self._suspected = {peer: None for peer in self._suspected if peer in view}
         for member in view.members:
             self._asked.pop(member.id, None)
         self._cut_off_since = None
@@ -251,6 +255,7 @@ class DistributorMembership:
         self._last_group = self.view.group
         self.view = self._agreement = None
         self._gone = {}
+        self._suspected = {}
         self._alone_since = self._context.now()
         self._changed(None)
 

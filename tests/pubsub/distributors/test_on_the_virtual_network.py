@@ -141,6 +141,24 @@ def test_subscribers_and_publishers_fail_over_when_a_distributor_crashes(seed: i
     play(seed, main)
 
 
+def test_views_come_to_rest_after_a_partition(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        distributors = await ground.distributors(3, services=["ticker"])
+        hosts = [one.address.host for one in distributors]
+        ground.network.partition(hosts[2:], hosts[:2])
+        await view_of(distributors[0], 2)
+        await asyncio.sleep(10)
+        ground.network.heal()
+        await asyncio.sleep(30)
+        at_rest = [one.view for one in distributors]
+        assert at_rest[0] is not None
+        assert len(at_rest[0].members) == 3
+        await asyncio.sleep(60)
+        assert [one.view for one in distributors] == at_rest == at_rest[:1] * 3
+
+    play(seed, main, latency=Latency.uniform(0.001, 0.02))
+
+
 def test_a_distributor_that_leaves_hands_its_subscribers_over_at_once(seed: int) -> None:
     async def main(ground: Playground) -> None:
         staying = (await ground.distributors(2, services=["ticker"]))[0]
