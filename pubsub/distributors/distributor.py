@@ -32,6 +32,7 @@ from pubsub.distributors.protocol.history import History
 from pubsub.distributors.protocol.view import View
 from pubsub.distributors.relay import Relay
 from pubsub.distributors.service_name import check_service
+from pubsub.distributors.settings import check_port_is_free_to_choose, inner_client, inner_node
 from pubsub.distributors.topic_feed import TopicFeed
 from pubsub.topic import Topic
 
@@ -74,8 +75,8 @@ class Distributor:
         """`services`: to have from the start; publishers create others.
 
         `topics`: by service, a CAMCAST topic whose events are its messages. `upstream`: another group of
-        distributors, from which the messages of `services` are taken. `settings` are those of `NodeConfig`;
-        publishers and subscribers need this node's `keys` too."""
+        distributors, from which the messages of `services` are taken. `settings` are those of `NodeConfig`,
+        those about events only with `topics`; publishers and subscribers need this node's `keys` too."""
         if isinstance(services, str):
             raise UsageError(f"services={services!r} is one name: write it in a list")
         self.services = tuple(check_service(name) for name in services)
@@ -88,6 +89,8 @@ class Distributor:
         self.group = group
         self.upstream = upstream
         self.node = NodeConfig(**settings)
+        if self.topics:
+            check_port_is_free_to_choose(self.node)
         self.config = config or DistributorConfig()
         self.metrics = Metrics()
         self._history = history
@@ -135,12 +138,14 @@ class Distributor:
         await stack.aclose()
 
     async def _open(self) -> None:
-        node, enter = self.node, self._stack.enter_async_context
+        node = self.node
         runtime = self._runtime = await Runtime.open(
             self._runtime_config(), node.identity, self.metrics
         )
-        await enter(runtime)
-        self._overlay = await enter(Overlay.on(runtime.endpoint, node.bootstrap))
+        await self._stack.enter_async_context(runtime)
+        self._overlay = await self._stack.enter_async_context(
+            Overlay.on(runtime.endpoint, node.bootstrap)
+        )
         core = self._core = DistributorCore(
             runtime.context("channel"),
             runtime.context("datagram"),
@@ -189,35 +194,15 @@ class Distributor:
 
     async def _open_sources(self, core: DistributorCore) -> None:
         """Begin to take messages from topics, and from another group."""
-        here = str(self._runtime.contact.address)
+        here = self._runtime.contact.address
         enter = self._stack.enter_async_context
         for service, topic in self.topics.items():
-            feed = TopicFeed(core, service, topic, self._node_settings(here))
+            feed = TopicFeed(core, service, topic, inner_node(self.node, here))
             self._feeds.append(feed)
             await enter(feed)
         if self.upstream is not None:
-            relay = Relay(core, self.services, self.upstream, self._client_settings(here))
+            relay = Relay(core, self.services, self.upstream, inner_client(self.node, here))
             await enter(relay)
-
-    def _node_settings(self, here: str) -> NodeConfig:
-        listen = Address.parse(self.node.listen)
-        return replace(
-            self.node,
-            listen=str(Address(listen.host, 0)),
-            bootstrap=(here,),
-            identity=None,
-            trace=None,
-        )
-
-    def _client_settings(self, here: str) -> dict[str, Any]:
-        node = self._node_settings(here)
-        return {
-            "bootstrap": list(node.bootstrap),
-            "listen": node.listen,
-            "advertise": node.advertise,
-            "keys": node.keys,
-            "insecure": node.insecure,
-        }
 
     # What runs.
 

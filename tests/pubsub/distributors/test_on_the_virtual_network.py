@@ -210,6 +210,23 @@ def test_a_service_is_fed_by_a_topic(seed: int) -> None:
     play(seed, main)
 
 
+def test_a_distributor_that_advertises_an_address_is_fed_by_a_topic_too(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        node = await ground.enter(Node)
+        known_as = f"{nth_host(ground.hosts)}:{PORT}"
+        topics = {"football": "/soccer"}
+        distributor = await ground.enter(Distributor, topics=topics, advertise=known_as)
+        assert str(distributor.address) == known_as
+        subscriber = await ground.enter(Subscriber)
+        async with subscriber.subscribe("football") as messages:
+            for number in range(5):
+                await node.publish("/soccer/italy", number)
+            found = await received(messages, 5)
+            assert [message.data for message in found] == list(range(5))
+
+    play(seed, main)
+
+
 def test_distributors_are_stacked(seed: int) -> None:
     async def main(ground: Playground) -> None:
         await ground.distributors(2, services=["ticker"])
