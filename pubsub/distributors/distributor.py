@@ -22,7 +22,7 @@ from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
-from pubsub.config import NodeConfig
+from pubsub.attach import join
 from pubsub.distributors import messages
 from pubsub.distributors.client import runtime_config
 from pubsub.distributors.config import DistributorConfig
@@ -32,7 +32,7 @@ from pubsub.distributors.protocol.history import History
 from pubsub.distributors.protocol.view import View
 from pubsub.distributors.relay import Relay
 from pubsub.distributors.service_name import check_service
-from pubsub.distributors.settings import check_port_is_free_to_choose, inner_client, inner_node
+from pubsub.distributors.settings import distributor_settings, inner_client, inner_node
 from pubsub.distributors.topic_feed import TopicFeed
 from pubsub.topic import Topic
 
@@ -88,9 +88,7 @@ class Distributor:
             group_topic(upstream)
         self.group = group
         self.upstream = upstream
-        self.node = NodeConfig(**settings)
-        if self.topics:
-            check_port_is_free_to_choose(self.node)
+        self.node = distributor_settings(settings, feeds=bool(self.topics))
         self.config = config or DistributorConfig()
         self.metrics = Metrics()
         self._history = history
@@ -143,9 +141,9 @@ class Distributor:
             self._runtime_config(), node.identity, self.metrics
         )
         await self._stack.enter_async_context(runtime)
-        self._overlay = await self._stack.enter_async_context(
-            Overlay.on(runtime.endpoint, node.bootstrap)
-        )
+        overlay = self._overlay = Overlay.on(runtime.endpoint, node.bootstrap)
+        await join(overlay, node)
+        self._stack.push_async_exit(overlay)
         core = self._core = DistributorCore(
             runtime.context("channel"),
             runtime.context("datagram"),
