@@ -150,6 +150,7 @@ class Distributor:
             self.config,
             runtime.endpoint.max_body,
             history=self._history,
+            metrics=self.metrics,
             wake=self._work.set,
             on_view=self._view_changed,
             on_taken=self._taken,
@@ -277,11 +278,13 @@ class Distributor:
         return self.view
 
     def status(self) -> dict[str, Any]:
-        """Its view, and by service the subscribers, the memory and what was dropped."""
+        """Its view, by service the subscribers and the memory, and all counters."""
         assert self._core is not None
         view = self._core.view
         return {
+            "id": self.contact.id.hex(),
             "address": str(self.address),
+            "group": self.group,
             "view": None if view is None else view.number,
             "distributors": [] if view is None else [str(one) for one in view.members],
             "cut_off": self._core.membership.is_cut_off,
@@ -295,7 +298,8 @@ class Distributor:
                 }
                 for name, service in self._core.services.items()
             },
-            "dropped": dict(self._core.dropped),
+            "dropped": dict(self._core.dropped.values),
+            "counters": self.metrics.as_dict(),
         }
 
     def _register_gauges(self, core: DistributorCore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -23,6 +24,8 @@ from pubsub.distributors import (
     ServiceSubscription,
     Subscriber,
 )
+from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.protocol.source import make_source
 
 PORT = 4000
 
@@ -245,6 +248,22 @@ def test_distributors_are_stacked(seed: int) -> None:
             messages = await received(subscription, 30)
             assert [message.data for message in messages] == list(range(30))
             assert {message.publisher for message in messages} == {publisher.contact.id}
+
+    play(seed, main)
+
+
+def test_what_a_distributor_drops_is_in_its_metrics_and_its_status(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        distributor = (await ground.distributors(1, services=["ticker"]))[0]
+        publisher = await ground.enter(Publisher)
+        source = make_source(publisher.contact.id, b"run1")
+        strange = Publication("nothing", source, 1, b"")
+        publisher._open().context("channel").send(distributor.contact, Spread((strange,)))
+        await asyncio.sleep(1)
+        assert distributor.metrics.as_dict()["distributor_dropped"] == {"no_service": 1}
+        status = json.loads(json.dumps(distributor.status()))
+        assert status["dropped"] == status["counters"]["distributor_dropped"] == {"no_service": 1}
+        assert (status["group"], list(status["services"])) == ("main", ["ticker"])
 
     play(seed, main)
 
