@@ -21,6 +21,9 @@ from pubsub.distributors.protocol.view import NO_GROUP, Group, View
 FRESH_TICKS = 5
 """A newcomer that has not asked for so many ticks is not taken in."""
 
+LATE_TICKS = 2
+"""A member that says so soon after a view that it has none may have asked before it was told of the view."""
+
 MOST_MEMBERS = 256
 """Members of a view that is believed."""
 
@@ -58,7 +61,7 @@ class DistributorMembership:
         """The latest view that is known of each group, to be told to whoever has missed it; nothing older is
         installed."""
         self._leaving = False
-        self._alone_since = context.now()
+        self._installed_at = self._alone_since = context.now()
         self._last_group: Group | None = None
         """The group of the last view, after it was lost."""
         self._cut_off_since: float | None = None
@@ -125,8 +128,10 @@ class DistributorMembership:
             self._asked.pop(sender.id, None)
             self._set_gone(sender)
         elif not hello.number:
-            self._asked[sender.id] = (sender, self._context.now())
-            self._set_gone(sender)
+            now = self._context.now()
+            self._asked[sender.id] = (sender, now)
+            if now - self._installed_at >= LATE_TICKS * self._config.tick:
+                self._set_gone(sender)
             if self.view is not None:
                 self._context.send(sender, self._hello())
         elif 0 < len(hello.members) <= MOST_MEMBERS:
@@ -247,6 +252,7 @@ class DistributorMembership:
         for member in view.members:
             self._asked.pop(member.id, None)
         self._cut_off_since = None
+        self._installed_at = self._context.now()
         self._changed(view)
 
     def _let_go(self) -> None:

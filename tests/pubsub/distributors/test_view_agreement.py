@@ -182,6 +182,18 @@ def test_views_come_to_rest_after_a_partition(seed: int) -> None:
     assert [one.core.view for one in distributors] == at_rest
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_one_that_joins_is_taken_in_once(seed: int) -> None:
+    theatre = Theatre(seed)
+    first = theatre.distributor()
+    assert theatre.settled()
+    theatre.distributor()
+    theatre.run(15.0)
+    view = first.core.view
+    assert view is not None
+    assert (view.number, len(view.members)) == (2, 2)
+
+
 def test_the_suspicion_of_one_that_is_no_member_is_not_remembered() -> None:
     theatre = Theatre(9)
     one = theatre.distributor()
@@ -189,7 +201,6 @@ def test_the_suspicion_of_one_that_is_no_member_is_not_remembered() -> None:
     late = numbered_contact(2)  # the id that the next distributor will have
     one.core.suspect(late.id)
     assert theatre.distributor().contact == late
-    theatre.run(10.0)
     assert theatre.settled(30.0)
     at_rest = one.core.view
     theatre.run(20.0)
