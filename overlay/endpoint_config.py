@@ -26,7 +26,8 @@ class EndpointConfig:
     """Allow an address other than loopback without a key."""
 
     advertise: str | Address | None = None
-    """What others call this node, where that is not `listen`: behind 0.0.0.0, ::, or a NAT."""
+    """What others call this node, where that is not `listen`: behind 0.0.0.0, ::, or a NAT. Port 0 is the
+    port that is bound."""
 
     datagram_size: int = 1400
     """Bytes of UDP payload that the path carries, headers of this protocol included; 512 to 65,507."""
@@ -50,8 +51,7 @@ class EndpointConfig:
                 f"listen={address} stands for every address of the machine: say with advertise=host:port "
                 "by which of them others reach it"
             )
-        if self.advertised_address is not None and self.advertised_address.is_wildcard:
-            raise UsageError(f"advertise={self.advertise} is no address that others can send to")
+        self._check_advertised(self.advertised_address)
         if not SMALLEST_DATAGRAM <= self.datagram_size <= MAX_DATAGRAM:
             raise UsageError(
                 f"datagram_size={self.datagram_size} is not within {SMALLEST_DATAGRAM}..{MAX_DATAGRAM}"
@@ -60,6 +60,17 @@ class EndpointConfig:
             raise UsageError(f"outgoing_limit={self.outgoing_limit} is less than two datagrams")
         if self.incoming_limit < 1:
             raise UsageError(f"incoming_limit={self.incoming_limit} leaves no room for a datagram")
+
+    def _check_advertised(self, advertised: Address | None) -> None:
+        if advertised is None:
+            return
+        if advertised.is_wildcard:
+            raise UsageError(f"advertise={advertised} is no address that others can send to")
+        if advertised.port and not self.listen_address.port:
+            raise UsageError(
+                f"listen={self.listen_address} takes any free port, and advertise={advertised} names one: "
+                "give listen a port, or advertise port 0, which stands for the one that is bound"
+            )
 
     @property
     def listen_address(self) -> Address:

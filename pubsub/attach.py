@@ -66,16 +66,9 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     patient = DhtConfig(join_attempts=None)  # `join_timeout` says how long
     overlay = Overlay.on(runtime.endpoint, config.bootstrap, dht=patient)
     try:
-        async with asyncio.timeout(config.join_timeout):
-            await overlay.__aenter__()
-    except BaseException as error:
-        await overlay.close()
+        await join(overlay, config)
+    except BaseException:
         await runtime.close()
-        if isinstance(error, TimeoutError):
-            raise NetworkError(
-                f"no node of {', '.join(config.bootstrap)} answered within {config.join_timeout:g} s: "
-                "check the addresses and the network key"
-            ) from None
         raise
     directory = CallbackTopicDirectory(overlay.service)
 
@@ -84,6 +77,21 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         await overlay.close()
 
     return NetworkAttachment(config, runtime, directory, leave)
+
+
+async def join(overlay: Overlay, config: NodeConfig) -> None:
+    """Enter the overlay within `join_timeout`, or close it; `NetworkError` when no bootstrap node answers."""
+    try:
+        async with asyncio.timeout(config.join_timeout):
+            await overlay.__aenter__()
+    except BaseException as error:
+        await overlay.close()
+        if isinstance(error, TimeoutError):
+            raise NetworkError(
+                f"no node of {', '.join(config.bootstrap)} answered within {config.join_timeout:g} s: "
+                "check the addresses and the network key"
+            ) from None
+        raise
 
 
 async def _nothing() -> None:

@@ -53,7 +53,7 @@ class NodeConfig:
     """`host:port`, a numeric IP; port 0 takes any free port."""
 
     advertise: str | None = None
-    """What others call this node, where that is not `listen`."""
+    """What others call this node, where that is not `listen`; port 0 is the port that is bound."""
 
     bootstrap: tuple[str, ...] = ()
     """Addresses of nodes of the network; none for its first node, and none in mode `unstructured`."""

@@ -1,25 +1,34 @@
-"""What a node says of itself over HTTP: `/metrics` for Prometheus and `/status` as JSON."""
+"""What a node or a distributor says of itself over HTTP: `/metrics` for Prometheus and `/status` as JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 from overlay.contact import Address
 from overlay.errors import NetworkError
-from pubsub.node import Node
+from overlay.metrics import Metrics
 
 REQUEST_TIMEOUT = 5.0
 LONGEST_REQUEST = 8192
 
 
+class Reporting(Protocol):
+    """A process that has counters and a status, as a JSON object."""
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    def status(self) -> dict[str, Any]: ...
+
+
 class StatusServer:
     """Serves while it is entered; one short request a connection."""
 
-    def __init__(self, node: Node, listen: Address) -> None:
-        self._node = node
+    def __init__(self, process: Reporting, listen: Address) -> None:
+        self._process = process
         self._listen = listen
 
     async def __aenter__(self) -> Self:
@@ -58,9 +67,9 @@ class StatusServer:
     def _answer(self, request: bytes) -> bytes:
         path = request.split(b" ", 2)[1:2]
         if path == [b"/metrics"]:
-            return _response(200, "text/plain; version=0.0.4", self._node.metrics.prometheus())
+            return _response(200, "text/plain; version=0.0.4", self._process.metrics.prometheus())
         if path == [b"/status"]:
-            return _response(200, "application/json", json.dumps(self._node.status()))
+            return _response(200, "application/json", json.dumps(self._process.status()))
         return _response(404, "text/plain", "there are /metrics and /status\n")
 
 

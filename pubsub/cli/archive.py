@@ -6,17 +6,16 @@ import argparse
 from contextlib import AsyncExitStack
 from typing import Any
 
-from overlay.contact import Address
 from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import Retention
 from pubsub.cli.file_options import add_flag, add_option, with_file
+from pubsub.cli.metrics_option import add_metrics_option, metrics_address, serve_status
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import say
 from pubsub.cli.runner import run
-from pubsub.status_server import StatusServer
 
 
 def add_command(commands: Any) -> None:
@@ -29,12 +28,7 @@ def add_command(commands: Any) -> None:
     _add_topics(parser)
     _add_store(parser)
     _add_replay(parser)
-    add_option(
-        parser,
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve /metrics (Prometheus) and /status (JSON)",
-    )
+    add_metrics_option(parser)
     add_flag(parser, "--json", help="print JSON lines")
     add_node_options(parser, only_options=True)
     parser.set_defaults(action=lambda arguments: run(keep(with_file(arguments))))
@@ -110,7 +104,7 @@ async def keep(arguments: argparse.Namespace) -> int:
         arguments.max_age, arguments.max_count, arguments.max_bytes, arguments.drop_unseen
     )
     replay = _replay(arguments)
-    metrics = Address.parse(arguments.metrics) if arguments.metrics else None
+    metrics = metrics_address(arguments)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         archive = Archive(
@@ -129,10 +123,7 @@ async def keep(arguments: argparse.Namespace) -> int:
                 "handed to it, such as --accept '/**'"
             )
         say(arguments, f"listening on {node.address}", listening=str(node.address))
-        if metrics is not None:
-            server = await stack.enter_async_context(StatusServer(node, metrics))
-            url = f"http://{server.address}/status"
-            say(arguments, f"status on {url}", status=url)
+        await serve_status(arguments, node, metrics, stack)
         await archive.failed()
     return 1
 

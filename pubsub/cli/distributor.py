@@ -11,6 +11,7 @@ from overlay.errors import UsageError
 from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
 from pubsub.cli.file_options import add_flag, add_option, with_file
+from pubsub.cli.metrics_option import add_metrics_option, metrics_address, serve_status
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, node_config, positive
 from pubsub.cli.output import say
@@ -50,6 +51,7 @@ def add_command(commands: Any) -> None:
         parser, "--upstream", metavar="GROUP", help="take the services' messages from another group"
     )
     add_flag(parser, "--json", help="print JSON lines")
+    add_metrics_option(parser)
     _add_memory_options(parser)
     parser.set_defaults(action=lambda arguments: run(serve(with_file(arguments))))
 
@@ -81,6 +83,7 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
 
 async def serve(arguments: argparse.Namespace) -> int:
     node = node_config(arguments)
+    metrics = metrics_address(arguments)
     buffer = arguments.buffer * 1024 * 1024
     async with AsyncExitStack() as stack:
         history = None
@@ -100,6 +103,7 @@ async def serve(arguments: argparse.Namespace) -> int:
         await stack.enter_async_context(distributor)
         text = f"distributor on {distributor.address}, group {arguments.group}"
         say(arguments, text, listening=str(distributor.address), group=arguments.group)
+        await serve_status(arguments, distributor, metrics, stack)
         await distributor.ready()
         say(arguments, "ready", ready=True)
         while True:

@@ -7,14 +7,13 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
-from overlay.contact import Address
 from pubsub.cli.file_options import add_flag, add_option, with_file
+from pubsub.cli.metrics_option import add_metrics_option, metrics_address, serve_status
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.output import as_json, plain, say
 from pubsub.cli.runner import run
 from pubsub.node import Node
-from pubsub.status_server import StatusServer
 from pubsub.topic import Pattern
 
 
@@ -36,25 +35,17 @@ def add_command(commands: Any) -> None:
         help="print these topics' events",
     )
     add_flag(parser, "--json", help="print JSON lines")
-    add_option(
-        parser,
-        "--metrics",
-        metavar="HOST:PORT",
-        help="serve /metrics (Prometheus) and /status (JSON)",
-    )
+    add_metrics_option(parser)
     parser.set_defaults(action=lambda arguments: run(run_node(with_file(arguments))))
 
 
 async def run_node(arguments: argparse.Namespace) -> int:
     patterns = [Pattern.of(topic) for topic in arguments.subscribe]
-    metrics = Address.parse(arguments.metrics) if arguments.metrics is not None else None
+    metrics = metrics_address(arguments)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         say(arguments, f"listening on {node.address}", listening=str(node.address))
-        if metrics is not None:
-            server = await stack.enter_async_context(StatusServer(node, metrics))
-            url = f"http://{server.address}/status"
-            say(arguments, f"status on {url}", status=url)
+        await serve_status(arguments, node, metrics, stack)
         printing = [_print(node, pattern, arguments.json) for pattern in patterns]
         await asyncio.gather(asyncio.Event().wait(), *printing)
     return 0

@@ -1,4 +1,4 @@
-"""`camcast status`: what a running node says of itself."""
+"""`camcast status`: what a running node or distributor says of itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "status",
-        "show the communities, tables and counters of a running node",
+        "show what a running node or distributor knows and counts",
         "camcast status 127.0.0.1:9100",
     )
     parser.add_argument("address", metavar="HOST:PORT", help="what the node was given as --metrics")
@@ -50,6 +50,27 @@ def _ask(address: Address) -> Any:
 
 
 def _plain(status: dict[str, Any]) -> str:
+    lines = _of_distributor(status) if "services" in status else _of_node(status)
+    for name, value in sorted(status["counters"].items()):
+        if isinstance(value, dict):
+            lines += [f"{name}[{label}]  {count}" for label, count in sorted(value.items())]
+        elif value:
+            lines.append(f"{name}  {value:g}")
+    return "\n".join(map(visible, lines))
+
+
+def _of_distributor(status: dict[str, Any]) -> list[str]:
+    lines = [f"distributor {status['id'][:8]} on {status['address']}, group {status['group']}"]
+    others = ", ".join(status["distributors"])
+    lines.append("no view" if status["view"] is None else f"view {status['view']}: {others}")
+    for name, service in sorted(status["services"].items()):
+        lines.append(
+            f"{name}  {service['subscribers']} subscribers, {service['held_bytes']} bytes held"
+        )
+    return lines
+
+
+def _of_node(status: dict[str, Any]) -> list[str]:
     lines = [f"node {status['id'][:8]} on {status['address']}, mode {status['mode']}"]
     for name, community in sorted(status["communities"].items()):
         lines.append(
@@ -58,9 +79,4 @@ def _plain(status: dict[str, Any]) -> str:
         )
         for super_topic, entries in sorted(community["super_tables"].items()):
             lines.append(f"  linked to {super_topic} by {len(entries)} processes")
-    for name, value in sorted(status["counters"].items()):
-        if isinstance(value, dict):
-            lines += [f"{name}[{label}]  {count}" for label, count in sorted(value.items())]
-        elif value:
-            lines.append(f"{name}  {value:g}")
-    return "\n".join(map(visible, lines))
+    return lines

@@ -22,7 +22,7 @@ from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
-from pubsub.config import NodeConfig
+from pubsub.attach import join
 from pubsub.distributors import messages
 from pubsub.distributors.client import runtime_config
 from pubsub.distributors.config import DistributorConfig
@@ -32,6 +32,7 @@ from pubsub.distributors.protocol.history import History
 from pubsub.distributors.protocol.view import View
 from pubsub.distributors.relay import Relay
 from pubsub.distributors.service_name import check_service
+from pubsub.distributors.settings import distributor_settings, inner_client, inner_node
 from pubsub.distributors.topic_feed import TopicFeed
 from pubsub.topic import Topic
 
@@ -74,8 +75,8 @@ class Distributor:
         """`services`: to have from the start; publishers create others.
 
         `topics`: by service, a CAMCAST topic whose events are its messages. `upstream`: another group of
-        distributors, from which the messages of `services` are taken. `settings` are those of `NodeConfig`;
-        publishers and subscribers need this node's `keys` too."""
+        distributors, from which the messages of `services` are taken. `settings` are those of `NodeConfig`,
+        those about events only with `topics`; publishers and subscribers need this node's `keys` too."""
         if isinstance(services, str):
             raise UsageError(f"services={services!r} is one name: write it in a list")
         self.services = tuple(check_service(name) for name in services)
@@ -87,7 +88,7 @@ class Distributor:
             group_topic(upstream)
         self.group = group
         self.upstream = upstream
-        self.node = NodeConfig(**settings)
+        self.node = distributor_settings(settings, feeds=bool(self.topics))
         self.config = config or DistributorConfig()
         self.metrics = Metrics()
         self._history = history
@@ -135,18 +136,21 @@ class Distributor:
         await stack.aclose()
 
     async def _open(self) -> None:
-        node, enter = self.node, self._stack.enter_async_context
+        node = self.node
         runtime = self._runtime = await Runtime.open(
             self._runtime_config(), node.identity, self.metrics
         )
-        await enter(runtime)
-        self._overlay = await enter(Overlay.on(runtime.endpoint, node.bootstrap))
+        await self._stack.enter_async_context(runtime)
+        overlay = self._overlay = Overlay.on(runtime.endpoint, node.bootstrap)
+        await join(overlay, node)
+        self._stack.push_async_exit(overlay)
         core = self._core = DistributorCore(
             runtime.context("channel"),
             runtime.context("datagram"),
             self.config,
             runtime.endpoint.max_body,
             history=self._history,
+            metrics=self.metrics,
             wake=self._work.set,
             on_view=self._view_changed,
             on_taken=self._taken,
@@ -189,35 +193,15 @@ class Distributor:
 
     async def _open_sources(self, core: DistributorCore) -> None:
         """Begin to take messages from topics, and from another group."""
-        here = str(self._runtime.contact.address)
+        here = self._runtime.contact.address
         enter = self._stack.enter_async_context
         for service, topic in self.topics.items():
-            feed = TopicFeed(core, service, topic, self._node_settings(here))
+            feed = TopicFeed(core, service, topic, inner_node(self.node, here))
             self._feeds.append(feed)
             await enter(feed)
         if self.upstream is not None:
-            relay = Relay(core, self.services, self.upstream, self._client_settings(here))
+            relay = Relay(core, self.services, self.upstream, inner_client(self.node, here))
             await enter(relay)
-
-    def _node_settings(self, here: str) -> NodeConfig:
-        listen = Address.parse(self.node.listen)
-        return replace(
-            self.node,
-            listen=str(Address(listen.host, 0)),
-            bootstrap=(here,),
-            identity=None,
-            trace=None,
-        )
-
-    def _client_settings(self, here: str) -> dict[str, Any]:
-        node = self._node_settings(here)
-        return {
-            "bootstrap": list(node.bootstrap),
-            "listen": node.listen,
-            "advertise": node.advertise,
-            "keys": node.keys,
-            "insecure": node.insecure,
-        }
 
     # What runs.
 
@@ -294,11 +278,13 @@ class Distributor:
         return self.view
 
     def status(self) -> dict[str, Any]:
-        """Its view, and by service the subscribers, the memory and what was dropped."""
+        """Its view, by service the subscribers and the memory, and all counters."""
         assert self._core is not None
         view = self._core.view
         return {
+            "id": self.contact.id.hex(),
             "address": str(self.address),
+            "group": self.group,
             "view": None if view is None else view.number,
             "distributors": [] if view is None else [str(one) for one in view.members],
             "cut_off": self._core.membership.is_cut_off,
@@ -312,7 +298,8 @@ class Distributor:
                 }
                 for name, service in self._core.services.items()
             },
-            "dropped": dict(self._core.dropped),
+            "dropped": dict(self._core.dropped.values),
+            "counters": self.metrics.as_dict(),
         }
 
     def _register_gauges(self, core: DistributorCore) -> None:

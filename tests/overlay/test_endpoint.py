@@ -60,6 +60,20 @@ def test_ipv6_works_too(run: Runner, keys: tuple[bytes, ...]) -> None:
     run(main())
 
 
+def test_port_0_that_is_advertised_stands_for_the_bound_one() -> None:
+    async def main() -> None:
+        async with (
+            party("127.0.0.1:0", advertise="127.0.0.9:0") as known_by_host,
+            party("127.0.0.1:0") as other,
+        ):
+            known_by_host.send(other, b"hello")
+            await other.has(1)
+            bound = other.received[0][0]
+            assert known_by_host.contact.address == ("127.0.0.9", bound.port)
+
+    asyncio.run(main())
+
+
 @needs_ipv6
 @pytest.mark.parametrize("run", [asyncio.run, loops.run])
 def test_an_ipv6_endpoint_speaks_to_ipv4_peers_by_their_ipv4_addresses(run: Runner) -> None:

@@ -36,6 +36,13 @@ def test_a_wildcard_is_no_loopback_and_needs_a_name_for_others(listen: str) -> N
     assert config.advertised_address == Address("10.0.0.1", 4000)
 
 
+def test_a_free_port_is_advertised_as_port_0() -> None:
+    with pytest.raises(UsageError, match=r"listen=127.0.0.1:0 takes any free port"):
+        EndpointConfig("127.0.0.1:0", advertise="10.0.0.1:4000")
+    EndpointConfig("127.0.0.1:0", advertise="10.0.0.1:0")
+    EndpointConfig("127.0.0.1:4000", advertise="10.0.0.1:0")
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -46,6 +46,8 @@ def test_every_command_has_help_with_an_example(
         (["node", "--config", "/does/not/exist.toml"], "cannot be read"),
         (["node", "--key-file", "/does/not/exist"], "cannot be read"),
         (["node", "--metrics", ""], "is no address"),
+        (["archive", "--store", "memory:", "--metrics", ""], "is no address"),
+        (["distributor", "--metrics", ""], "is no address"),
         (["distributor", "--archive", ""], "is no store"),
         (["publish", "/a", "[" * 5000], "nested too deeply"),
         (["subscribe", "/a", "--durable", ""], "is no name"),

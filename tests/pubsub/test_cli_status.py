@@ -56,6 +56,7 @@ def answering(answer: bytes) -> Iterator[Address]:
         (as_response({**NODE, "communities": 5, "counters": {}}), "is no node"),
         (as_response({**NODE, "communities": {"/a": {}}, "counters": {}}), "is no node"),
         (as_response({**NODE, "communities": {}, "counters": {"x": "y"}}), "is no node"),
+        (as_response({**NODE, "services": {"ticker": 1}, "counters": {}}), "is no node"),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--json"]])
@@ -83,4 +84,24 @@ def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         "  linked to / by 1 processes",
         "lost[x]  1",
         "sent  2",
+    ]
+
+
+def test_a_distributor_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    status = {
+        "id": "ab" * 20,
+        "address": "127.0.0.1:4000",
+        "group": "main",
+        "view": 3,
+        "distributors": ["abababab@127.0.0.1:4000", "cdcdcdcd@127.0.0.1:4001"],
+        "services": {"ticker": {"subscribers": 2, "held_bytes": 100}},
+        "counters": {"distributor_dropped": {"no_service": 1}},
+    }
+    with answering(as_response(status)) as address:
+        assert main(["status", str(address)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "distributor abababab on 127.0.0.1:4000, group main",
+        "view 3: abababab@127.0.0.1:4000, cdcdcdcd@127.0.0.1:4001",
+        "ticker  2 subscribers, 100 bytes held",
+        "distributor_dropped[no_service]  1",
     ]

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,22 @@ def test_a_distributor_prints_plain_text_when_not_asked() -> None:
         assert line(distributor) == "ready"
         view = line(distributor)
         assert (view.startswith("view "), view.endswith(f"@{address}")) == (True, True)
+
+
+def test_a_distributor_is_asked_for_its_metrics_and_its_status() -> None:
+    with camcast(
+        "distributor", "--service", "ticker", "--metrics", "127.0.0.1:0", "--json"
+    ) as distributor:
+        line(distributor)
+        status_at = json.loads(line(distributor))["status"]
+        with urllib.request.urlopen(status_at.replace("/status", "/metrics"), timeout=30) as answer:
+            metrics = answer.read().decode().splitlines()
+        assert "camcast_distributor_subscribers 0.0" in metrics
+        assert "# TYPE camcast_distributor_dropped_total counter" in metrics
+        asked = status_at.removeprefix("http://").removesuffix("/status")
+        with camcast("status", asked) as asking:
+            assert line(asking).startswith("distributor ")
+            assert asking.wait(30) == 0
 
 
 def test_a_node_whose_output_nobody_reads_any_more_ends_without_a_word() -> None:

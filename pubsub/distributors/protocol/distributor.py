@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
+from overlay.metrics import Metrics
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import (
     Action,
@@ -43,6 +44,9 @@ CATCHING_UP = 5.0
 SMALL_ANSWER = 16
 """Sources in an answer that surely fits a datagram; larger ones go over the channel."""
 
+DROPPED = ("distributor_dropped", "reason", "Messages of others that were not taken")
+"""A family of counters: its name, its label and what it counts."""
+
 
 class DistributorCore:
     """One distributor. `tick` is to be called every `DistributorConfig.tick` seconds, and `pump` after each
@@ -56,18 +60,18 @@ class DistributorCore:
         datagram: int,
         *,
         history: History | None = None,
+        metrics: Metrics | None = None,
         wake: Callable[[], None] = lambda: None,
         on_view: Callable[[View | None], None] = lambda view: None,
         on_taken: Callable[[Publication], None] = lambda publication: None,
     ) -> None:
         """`peers` sends to distributors, `clients` to publishers and subscribers; both may lose messages.
 
-        `datagram`: bytes of a message that `clients` carries. `on_taken` is called with every new message in
-        its turn, wherever it came from."""
+        `datagram`: bytes of a message that `clients` carries. `metrics` counts what is dropped. `on_taken` is
+        called with every new message in its turn, wherever it came from."""
         self.config = config
         self.services: dict[str, Service] = {}
-        self.dropped: dict[str, int] = {}
-        """Messages of others that were not taken, by reason."""
+        self.dropped = (metrics or Metrics()).family(*DROPPED)
         self.membership = DistributorMembership(peers, config, self._view_changed)
         self._peers = peers
         self._clients = clients
@@ -168,7 +172,7 @@ class DistributorCore:
 
     def _make(self, name: str) -> Service | None:
         if len(self.services) >= self.config.most_services or len(name) > 255:
-            self._count("too_many_services")
+            self.dropped.add("too_many_services")
             return None
         stream = self._peers.random.getrandbits(62) + 1
         log = ServiceLog(name, stream, self._piece_bytes, self._taken)
@@ -185,7 +189,7 @@ class DistributorCore:
         """Take a message from this node itself; False when the buffer is full or the service unknown."""
         service = self.services.get(publication.service)
         if service is None or service.is_full:
-            self._count("no_service" if service is None else "buffer_full")
+            self.dropped.add("no_service" if service is None else "buffer_full")
             return False
         if service.take(publication, self._peers.now()):
             self._exchange.spread((publication,))
@@ -267,14 +271,14 @@ class DistributorCore:
         from_peer = self.view is not None and sender.id in self.view
         for publication in spread.publications:
             if not is_source(publication.source) or publication.sequence < 1:
-                self._count("malformed")
+                self.dropped.add("malformed")
                 continue
             own = publisher_of(publication.source) == sender.id
             service = self.services.get(publication.service)
             if service is None and from_peer:
                 service = self._make(publication.service)
             if service is None or not (own or from_peer):
-                self._count("no_service" if service is None else "not_its_source")
+                self.dropped.add("no_service" if service is None else "not_its_source")
             elif own and not from_peer:
                 news[service.name, publication.source] = service
                 if self._take_from_publisher(sender, service, publication):
@@ -294,11 +298,11 @@ class DistributorCore:
         """Whether the message is new and was taken."""
         source, now = publication.source, self._peers.now()
         if not service.knows_or_takes(source, now):
-            self._count("too_many_sources")
+            self.dropped.add("too_many_sources")
             return False
         service.publishers[source] = sender
         if service.is_full:
-            self._count("buffer_full")
+            self.dropped.add("buffer_full")
             return False
         return service.take(publication, now)
 
@@ -315,7 +319,7 @@ class DistributorCore:
 
     def receive_digest(self, sender: Contact, digest: Digest) -> None:
         if self.view is None or sender.id not in self.view:
-            self._count("not_in_view")
+            self.dropped.add("not_in_view")
             return
         named = [*(name for name, _ in digest.services), *(entry[0] for entry in digest.sources)]
         for name in named:
@@ -328,13 +332,13 @@ class DistributorCore:
         """A distributor, or a subscriber, misses messages."""
         service = self.services.get(want.service)
         if service is None or want.first < 1:
-            self._count("no_service" if service is None else "malformed")
+            self.dropped.add("no_service" if service is None else "malformed")
         elif self.view is not None and sender.id in self.view:
             self._exchange.receive_want(sender, want)
         elif sender.id in service.fanout.subscribers:
             self._recall.answer(sender, want, service)
         else:
-            self._count("not_a_subscriber")
+            self.dropped.add("not_a_subscriber")
 
     def receive_received(self, sender: Contact, received: Received) -> None:
         service = self._by_stream.get(received.stream)
@@ -350,6 +354,3 @@ class DistributorCore:
 
     def restore(self, peer: PeerId) -> None:
         self.membership.restore(peer)
-
-    def _count(self, reason: str) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1

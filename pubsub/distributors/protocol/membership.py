@@ -21,6 +21,9 @@ from pubsub.distributors.protocol.view import NO_GROUP, Group, View
 FRESH_TICKS = 5
 """A newcomer that has not asked for so many ticks is not taken in."""
 
+LATE_TICKS = 2
+"""A member that says so soon after a view that it has none may have asked before it was told of the view."""
+
 MOST_MEMBERS = 256
 """Members of a view that is believed."""
 
@@ -51,13 +54,14 @@ class DistributorMembership:
         self._asked: dict[PeerId, tuple[Contact, float]] = {}
         """Those without a view, and when they last said so."""
         self._suspected: dict[PeerId, None] = {}
+        """Members of this view: the failure detector watches these, and begins anew with who comes back."""
         self._gone: dict[PeerId, None] = {}
         """Members of this view that said goodbye, or that have no view any more."""
         self._latest: dict[Group, View] = {}
         """The latest view that is known of each group, to be told to whoever has missed it; nothing older is
         installed."""
         self._leaving = False
-        self._alone_since = context.now()
+        self._installed_at = self._alone_since = context.now()
         self._last_group: Group | None = None
         """The group of the last view, after it was lost."""
         self._cut_off_since: float | None = None
@@ -69,9 +73,10 @@ class DistributorMembership:
         self._known = {contact.id: contact for contact in contacts if contact.id != self.me.id}
 
     def suspect(self, peer: PeerId) -> None:
-        """The failure detector believes that a distributor has crashed."""
-        self._suspected[peer] = None
-        self._lead_if_due()
+        """The failure detector believes that a member has crashed; of others it says nothing that counts."""
+        if self.view is not None and peer in self.view:
+            self._suspected[peer] = None
+            self._lead_if_due()
 
     def restore(self, peer: PeerId) -> None:
         """It was heard again."""
@@ -123,8 +128,10 @@ class DistributorMembership:
             self._asked.pop(sender.id, None)
             self._set_gone(sender)
         elif not hello.number:
-            self._asked[sender.id] = (sender, self._context.now())
-            self._set_gone(sender)
+            now = self._context.now()
+            self._asked[sender.id] = (sender, now)
+            if now - self._installed_at >= LATE_TICKS * self._config.tick:
+                self._set_gone(sender)
             if self.view is not None:
                 self._context.send(sender, self._hello())
         elif 0 < len(hello.members) <= MOST_MEMBERS:
@@ -240,9 +247,12 @@ class DistributorMembership:
         self.view = view
         self._agreement = Agreement(view, self._context, self._decided)
         self._gone = {}
+        # Nobody takes back the suspicion of one that is left out: it would be put out again each time.
+        self._suspected = {peer: None for peer in self._suspected if peer in view}
         for member in view.members:
             self._asked.pop(member.id, None)
         self._cut_off_since = None
+        self._installed_at = self._context.now()
         self._changed(view)
 
     def _let_go(self) -> None:
@@ -251,6 +261,7 @@ class DistributorMembership:
         self._last_group = self.view.group
         self.view = self._agreement = None
         self._gone = {}
+        self._suspected = {}
         self._alone_since = self._context.now()
         self._changed(None)
 

@@ -93,6 +93,18 @@ def takes_nobody_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DistributorMembership, "receive_hello", receive_hello)
 
 
+@mutant("joins_enter_the_view")
+def remembers_suspicions_of_those_left_out(patch: pytest.MonkeyPatch) -> None:
+    original = DistributorMembership._install
+
+    def install(self: DistributorMembership, view: View) -> None:
+        suspected = dict(self._suspected)
+        original(self, view)
+        self._suspected.update(suspected)
+
+    patch.setattr(DistributorMembership, "_install", install)
+
+
 @mutant("suspicion_is_reciprocal")
 def keeps_surplus_connections(patch: pytest.MonkeyPatch) -> None:
     def receive_deliveries(self: SubscriptionCore, sender: Any, deliveries: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -23,6 +24,8 @@ from pubsub.distributors import (
     ServiceSubscription,
     Subscriber,
 )
+from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.protocol.source import make_source
 
 PORT = 4000
 
@@ -141,6 +144,24 @@ def test_subscribers_and_publishers_fail_over_when_a_distributor_crashes(seed: i
     play(seed, main)
 
 
+def test_views_come_to_rest_after_a_partition(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        distributors = await ground.distributors(3, services=["ticker"])
+        hosts = [one.address.host for one in distributors]
+        ground.network.partition(hosts[2:], hosts[:2])
+        await view_of(distributors[0], 2)
+        await asyncio.sleep(10)
+        ground.network.heal()
+        await asyncio.sleep(30)
+        at_rest = [one.view for one in distributors]
+        assert at_rest[0] is not None
+        assert len(at_rest[0].members) == 3
+        await asyncio.sleep(60)
+        assert [one.view for one in distributors] == at_rest == at_rest[:1] * 3
+
+    play(seed, main, latency=Latency.uniform(0.001, 0.02))
+
+
 def test_a_distributor_that_leaves_hands_its_subscribers_over_at_once(seed: int) -> None:
     async def main(ground: Playground) -> None:
         staying = (await ground.distributors(2, services=["ticker"]))[0]
@@ -192,6 +213,23 @@ def test_a_service_is_fed_by_a_topic(seed: int) -> None:
     play(seed, main)
 
 
+def test_a_distributor_that_advertises_an_address_is_fed_by_a_topic_too(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        node = await ground.enter(Node)
+        known_as = f"{nth_host(ground.hosts)}:{PORT}"
+        topics = {"football": "/soccer"}
+        distributor = await ground.enter(Distributor, topics=topics, advertise=known_as)
+        assert str(distributor.address) == known_as
+        subscriber = await ground.enter(Subscriber)
+        async with subscriber.subscribe("football") as messages:
+            for number in range(5):
+                await node.publish("/soccer/italy", number)
+            found = await received(messages, 5)
+            assert [message.data for message in found] == list(range(5))
+
+    play(seed, main)
+
+
 def test_distributors_are_stacked(seed: int) -> None:
     async def main(ground: Playground) -> None:
         await ground.distributors(2, services=["ticker"])
@@ -210,6 +248,22 @@ def test_distributors_are_stacked(seed: int) -> None:
             messages = await received(subscription, 30)
             assert [message.data for message in messages] == list(range(30))
             assert {message.publisher for message in messages} == {publisher.contact.id}
+
+    play(seed, main)
+
+
+def test_what_a_distributor_drops_is_in_its_metrics_and_its_status(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        distributor = (await ground.distributors(1, services=["ticker"]))[0]
+        publisher = await ground.enter(Publisher)
+        source = make_source(publisher.contact.id, b"run1")
+        strange = Publication("nothing", source, 1, b"")
+        publisher._open().context("channel").send(distributor.contact, Spread((strange,)))
+        await asyncio.sleep(1)
+        assert distributor.metrics.as_dict()["distributor_dropped"] == {"no_service": 1}
+        status = json.loads(json.dumps(distributor.status()))
+        assert status["dropped"] == status["counters"]["distributor_dropped"] == {"no_service": 1}
+        assert (status["group"], list(status["services"])) == ("main", ["ticker"])
 
     play(seed, main)
 

@@ -166,6 +166,47 @@ def test_a_distributor_that_was_left_out_by_mistake_comes_back() -> None:
     assert other.contact.id in after
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_views_come_to_rest_after_a_partition(seed: int) -> None:
+    theatre = Theatre(seed)
+    distributors = [theatre.distributor() for _ in range(3)]
+    assert theatre.settled()
+    theatre.partition([theatre.random.choice(distributors).contact])
+    theatre.run(20.0)
+    theatre.heal()
+    assert theatre.settled(30.0)
+    theatre.run(5.0)  # a suspicion that is still in the air may leave somebody out once more
+    assert theatre.settled(30.0)
+    at_rest = [one.core.view for one in distributors]
+    theatre.run(60.0)
+    assert [one.core.view for one in distributors] == at_rest
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_that_joins_is_taken_in_once(seed: int) -> None:
+    theatre = Theatre(seed)
+    first = theatre.distributor()
+    assert theatre.settled()
+    theatre.distributor()
+    theatre.run(15.0)
+    view = first.core.view
+    assert view is not None
+    assert (view.number, len(view.members)) == (2, 2)
+
+
+def test_the_suspicion_of_one_that_is_no_member_is_not_remembered() -> None:
+    theatre = Theatre(9)
+    one = theatre.distributor()
+    assert theatre.settled()
+    late = numbered_contact(2)  # the id that the next distributor will have
+    one.core.suspect(late.id)
+    assert theatre.distributor().contact == late
+    assert theatre.settled(30.0)
+    at_rest = one.core.view
+    theatre.run(20.0)
+    assert one.core.view == at_rest
+
+
 def test_groups_that_were_founded_apart_become_one() -> None:
     theatre = Theatre(6)
     distributors = [theatre.distributor() for _ in range(4)]

@@ -1,8 +1,8 @@
 """Distributors, publishers and subscribers on the stage, with a history of all that the properties speak of.
 
 The well-known place is a list of all distributors that ever were, the dead included. The failure detector
-suspects whoever is down or on the other side of a partition for a while, until that is over; a script may
-add false suspicions.
+suspects a member of the view that is down or on the other side of a partition for a while, until that is
+over (see `watching`); a script may add false suspicions.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.source import make_source
 from pubsub.distributors.protocol.subscription import SubscriptionCore
 from pubsub.distributors.protocol.view import View
+from tests.pubsub.distributors.watching import Watching
 
 DATAGRAM = 1200
-NOTICE_AFTER = 3.0
-"""Seconds until a crash or a partition is suspected."""
 
 MessageId = tuple[bytes, int]
 
@@ -35,6 +34,7 @@ MessageId = tuple[bytes, int]
 class DistributorActor:
     contact: Contact
     core: DistributorCore
+    watching: Watching
     views: list[tuple[float, View | None]] = field(default_factory=list)
     taken: dict[MessageId, float] = field(default_factory=dict)
     """When each message entered the log."""
@@ -94,7 +94,6 @@ class Theatre:
         self.publishers: list[PublisherActor] = []
         self._numbers = iter(range(1, 10_000))
         self._sides: dict[bytes, int] = {}
-        self._unreachable_since: dict[tuple[bytes, bytes], float] = {}
         self._falsely: dict[tuple[bytes, bytes], float] = {}
         self._script(0.25, self._detect)
 
@@ -116,6 +115,7 @@ class Theatre:
 
         def on_view(view: View | None) -> None:
             actor.views.append((stage.now, view))
+            actor.watching.change_view(view)
 
         def on_taken(publication: Publication) -> None:
             message = (publication.source, publication.sequence)
@@ -135,7 +135,7 @@ class Theatre:
             on_view=on_view,
             on_taken=on_taken,
         )
-        actor = DistributorActor(contact, core)
+        actor = DistributorActor(contact, core, Watching(core))
         self.distributors.append(actor)
         for name in services:
             core.create(name)
@@ -286,21 +286,14 @@ class Theatre:
 
     def _detect(self) -> None:
         """The failure detector of every distributor."""
-        now = self.stage.now
         for one in self.up(self.distributors):
-            for other in self.distributors:
-                if one is not other:
-                    self._look(one, other, now)
+            self._look(one.contact, one.watching)
 
-    def _look(self, one: DistributorActor, other: DistributorActor, now: float) -> None:
-        pair = (one.contact.id, other.contact.id)
-        apart = self._sides.get(pair[0], 0) != self._sides.get(pair[1], 0)
-        if not self.is_up(other.contact) or apart:
-            since = self._unreachable_since.setdefault(pair, now)
-            if now - since >= NOTICE_AFTER:
-                one.core.suspect(other.contact.id)
-        elif self._falsely.get(pair, 0.0) > now:
-            one.core.suspect(other.contact.id)
-        else:
-            self._unreachable_since.pop(pair, None)
-            one.core.restore(other.contact.id)
+    def _look(self, who: Contact, watching: Watching) -> None:
+        def reaches(whom: Contact) -> bool:
+            return self.is_up(whom) and self._sides.get(who.id, 0) == self._sides.get(whom.id, 0)
+
+        def is_wrong(whom: Contact) -> bool:
+            return self._falsely.get((who.id, whom.id), 0.0) > self.stage.now
+
+        watching.look(self.stage.now, reaches, is_wrong)

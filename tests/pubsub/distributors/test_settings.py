@@ -1,0 +1,105 @@
+"""A distributor takes the settings of a node that mean something to it, and refuses the others by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.cli import main
+from overlay.contact import Address
+from overlay.errors import NetworkError, UsageError
+from overlay.identity import Identity
+from pubsub.camcast.parameters import Parameters
+from pubsub.config import NodeConfig
+from pubsub.distributors import Distributor
+from pubsub.distributors.settings import inner_client, inner_node
+from tests.pubsub.distributors.test_on_the_virtual_network import Playground, play
+
+TOPICS = {"football": "/soccer"}
+OF_EVENTS: list[dict[str, Any]] = [
+    {"mode": "semi-structured"},
+    {"links": "datagram"},
+    {"signatures": True},
+    {"parameters": Parameters(c=9)},
+    {"topic_parameters": {"/soccer": Parameters(c=9)}},
+]
+
+
+@pytest.mark.parametrize("setting", OF_EVENTS)
+def test_settings_of_events_need_a_topic_that_feeds_a_service(setting: dict[str, Any]) -> None:
+    (name,) = setting
+    with pytest.raises(UsageError, match=f"^{name} has no effect on a distributor without topics"):
+        Distributor(["ticker"], **setting)
+    feed = inner_node(Distributor(topics=TOPICS, **setting).node, Address("127.0.0.1", 4000))
+    assert getattr(feed, name) == setting[name]
+
+
+@pytest.mark.parametrize("topics", [{}, TOPICS])
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"trace": "events.jsonl"}, "trace has no effect on a distributor"),
+        ({"dissemination": "eager"}, "dissemination has no effect on a distributor"),
+        ({"mode": "unstructured"}, 'mode "unstructured" has no DHT'),
+        ({"nonsense": 1}, r"Distributor\(\) got an unexpected keyword argument 'nonsense'"),
+    ],
+)
+def test_settings_that_never_have_an_effect_are_refused(
+    setting: dict[str, Any], words: str, topics: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        Distributor(["ticker"], topics=topics, **setting)
+
+
+def test_settings_of_any_node_and_the_usual_ones_are_taken() -> None:
+    usual = NodeConfig()
+    written_out = {name: getattr(usual, name) for name in NodeConfig.__dataclass_fields__}
+    assert Distributor(["ticker"], **written_out).node == usual
+    Distributor(["ticker"], identity=Identity.create(), datagram_size=1200, keys=(bytes(32),))
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        (["--trace", "events.jsonl"], "trace"),
+        (["--mode", "unstructured"], "mode"),
+        (["--mode", "semi-structured"], "mode"),
+        (["--links", "datagram"], "links"),
+        (["--signatures"], "signatures"),
+    ],
+)
+def test_the_command_refuses_them_in_one_sentence(
+    option: list[str], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["distributor", "--service", "ticker", *option]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"camcast: {name} ")
+    assert len(errors.splitlines()) == 1
+
+
+def test_what_runs_inside_is_known_by_the_host_and_a_port_of_its_own() -> None:
+    here = Address("192.0.2.1", 4000)
+    settings = {"listen": "0.0.0.0:4000", "advertise": str(here), "insecure": True}
+    outer = Distributor(topics=TOPICS, **settings).node
+    feed = inner_node(outer, here)
+    assert (feed.listen, feed.advertise) == ("0.0.0.0:0", "192.0.2.1:0")
+    assert feed.bootstrap == ("192.0.2.1:4000",)
+    client = inner_client(outer, here)
+    assert (client["listen"], client["advertise"]) == ("0.0.0.0:0", "192.0.2.1:0")
+
+
+def test_topics_are_refused_where_one_port_stands_for_another() -> None:
+    settings = {"listen": "127.0.0.1:4000", "advertise": "192.0.2.1:9000"}
+    with pytest.raises(UsageError, match=r"advertise=192.0.2.1:9000 is not the port of listen"):
+        Distributor(topics=TOPICS, **settings)
+    Distributor(["ticker"], **settings)
+
+
+def test_joining_takes_no_longer_than_it_may(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        ground.first = "127.9.9.9:4000"
+        with pytest.raises(NetworkError, match=r"127.9.9.9:4000 answered within 0.5 s"):
+            await ground.enter(Distributor, join_timeout=0.5)
+
+    play(seed, main)
