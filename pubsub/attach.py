@@ -10,7 +10,7 @@ from overlay.channel import ChannelConfig, OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
 from overlay.dht import DhtConfig
-from overlay.endpoint import EndpointConfig
+from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.errors import NetworkError
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
@@ -63,10 +63,8 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     )
     if not Mode.named(config.mode).uses_dht:
         return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
-    patient = DhtConfig(join_attempts=None)  # `join_timeout` says how long
-    overlay = Overlay.on(runtime.endpoint, config.bootstrap, dht=patient)
     try:
-        await join(overlay, config)
+        overlay = await join(runtime.endpoint, config)
     except BaseException:
         await runtime.close()
         raise
@@ -79,11 +77,13 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     return NetworkAttachment(config, runtime, directory, leave)
 
 
-async def join(overlay: Overlay, config: NodeConfig) -> None:
-    """Enter the overlay within `join_timeout`, or close it; `NetworkError` when no bootstrap node answers."""
+async def join(endpoint: Endpoint, config: NodeConfig) -> Overlay:
+    """The overlay, entered within `join_timeout`; `NetworkError` when no bootstrap node answers by then."""
+    patient = DhtConfig(join_attempts=None)
+    overlay = Overlay.on(endpoint, config.bootstrap, dht=patient)
     try:
         async with asyncio.timeout(config.join_timeout):
-            await overlay.__aenter__()
+            return await overlay.__aenter__()
     except BaseException as error:
         await overlay.close()
         if isinstance(error, TimeoutError):

@@ -141,8 +141,7 @@ class Distributor:
             self._runtime_config(), node.identity, self.metrics
         )
         await self._stack.enter_async_context(runtime)
-        overlay = self._overlay = Overlay.on(runtime.endpoint, node.bootstrap)
-        await join(overlay, node)
+        overlay = self._overlay = await join(runtime.endpoint, node)
         self._stack.push_async_exit(overlay)
         core = self._core = DistributorCore(
             runtime.context("channel"),
