@@ -249,11 +249,13 @@ def test_a_message_that_the_given_runtime_does_not_carry_is_refused() -> None:
     async def main(net: Network) -> None:
         async def program() -> None:
             small = RuntimeConfig(EndpointConfig(MEMBERS[0]), ChannelConfig(max_message=65_536))
-            async with await Runtime.open(small) as runtime:
-                async with Group(MEMBERS, 0, "urb", runtime=runtime) as group:
-                    await group.broadcast("x" * 60_000)
-                    with pytest.raises(UsageError, match="65024 is the most that urb carries"):
-                        await group.broadcast("x" * 70_000)
+            async with (
+                await Runtime.open(small) as runtime,
+                Group(MEMBERS, 0, "urb", runtime=runtime) as group,
+            ):
+                await group.broadcast("x" * 60_000)
+                with pytest.raises(UsageError, match="65024 is the most that urb carries"):
+                    await group.broadcast("x" * 70_000)
 
         await net.spawn(nth_host(0), program())
 
