@@ -3,6 +3,7 @@
 from pubsub.archive.archive import Archive
 from pubsub.archive.durable_event import DurableEvent
 from pubsub.archive.durable_subscription import DurableSubscription
+from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.communities import CommunityManager
 from pubsub.config import NodeConfig
@@ -16,6 +17,7 @@ from pubsub.topic import Pattern, Topic
 __all__ = [
     "Archive",
     "CommunityManager",
+    "DurableConfig",
     "DurableEvent",
     "DurableSubscription",
     "Event",

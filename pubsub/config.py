@@ -14,6 +14,7 @@ from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.seal import check_keys
 from overlay.topic_name import check_topic_name
+from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 
 Mode = Literal["unstructured", "semi-structured", "structured"]
@@ -34,6 +35,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "trace": ("the path of a file", (str, os.PathLike, NoneType)),
     "datagram_size": ("a whole number of bytes", (int, NoneType)),
     "join_timeout": ("a number of seconds", (int, float)),
+    "durability": ("a DurableConfig", (DurableConfig,)),
 }
 """What a setting is, in words and in types."""
 
@@ -97,6 +99,9 @@ class NodeConfig:
 
     join_timeout: float = 30.0
     """Seconds that joining the network or a community may take."""
+
+    durability: DurableConfig = field(default_factory=DurableConfig)
+    """Times and bounds of what this node publishes and subscribes to durably, and of an archive on it."""
 
     def __post_init__(self) -> None:
         for name, (wanted, types) in _WANTED.items():

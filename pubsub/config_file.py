@@ -6,12 +6,16 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.seal import parse_key
-from pubsub.camcast.parameters import ParameterError, Parameters
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.camcast.parameters import Parameters
 from pubsub.config import ConfigurationError, NodeConfig, check_type
+
+T = TypeVar("T", Parameters, DurableConfig)
 
 SETTINGS = frozenset(
     {f.name for f in fields(NodeConfig)} - {"keys", "topic_parameters"}
@@ -25,7 +29,7 @@ def read_settings(path: str | Path) -> dict[str, Any]:
 
     Those of a node: the fields of `NodeConfig`, where `key_file` and `identity` name files. Tables:
     `[gateways]` with lists of addresses by topic, `[parameters]` for all communities and `[topics."/soccer"]`
-    for one.
+    for one, `[durability]` with the fields of `DurableConfig`.
     """
     try:
         settings = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -64,11 +68,14 @@ def config_from(settings: Mapping[str, Any]) -> NodeConfig:
     if "trace" in values:
         _path("trace", values["trace"])
     common = _table("parameters", values.pop("parameters", {}))
-    values["parameters"] = _parameters("parameters", common)
+    values["parameters"] = _made(Parameters, "parameters", common)
     values["topic_parameters"] = {
-        topic: _parameters(f"topics.{topic}", {**common, **_table(f"topics.{topic}", own)})
+        topic: _made(Parameters, f"topics.{topic}", {**common, **_table(f"topics.{topic}", own)})
         for topic, own in _table("topics", values.pop("topics", {})).items()
     }
+    if "durability" in values:
+        bounds = _table("durability", values["durability"])
+        values["durability"] = _made(DurableConfig, "durability", bounds)
     return NodeConfig(**values)
 
 
@@ -111,11 +118,12 @@ def _table(name: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _parameters(where: str, values: Mapping[str, Any]) -> Parameters:
-    unknown = sorted(values.keys() - {f.name for f in fields(Parameters)})
+def _made(kind: type[T], where: str, values: Mapping[str, Any]) -> T:
+    """The parameters of a table as an object that checks itself."""
+    unknown = sorted(values.keys() - {f.name for f in fields(kind)})
     if unknown:
         raise ConfigurationError(f"{where}: there is no parameter {unknown[0]!r}")
     try:
-        return Parameters(**values)
-    except ParameterError as error:
+        return kind(**values)
+    except UsageError as error:
         raise ConfigurationError(f"{where}: {error}") from None

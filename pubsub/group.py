@@ -289,7 +289,7 @@ class Group:
         size = len(encode(Packet(channel.name, (), data))) + HEADERS
         most = self._runtime.endpoint.max_body
         if self.qos.name != "pb":
-            most = self._config.channel.max_message
+            most = self._runtime.channels.config.max_message
         if size > most:
             raise UsageError(
                 f"the message has {size - HEADERS} bytes, and {most - HEADERS} is the most that "

@@ -239,8 +239,8 @@ class Node:
         *,
         wait: Wait | None = None,
         durable: bool = False,
-        copies: int = 1,
-        deadline: float = DEADLINE,
+        copies: int | None = None,
+        deadline: float | None = None,
         upward: float | None = None,
         dissemination: DisseminationKind | None = None,
     ) -> Receipt:
@@ -253,10 +253,16 @@ class Node:
         has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
 
         `durable`: also send it to an archive of the topic, and wait until it is "safe", on stable storage
-        at `copies` replicas; `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds.
+        at `copies` replicas (1); `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds
+        (30).
         """
         wait = wait or ("safe" if durable else "sent")
         self._check_options(wait, durable, upward, dissemination)
+        if not durable and (copies is not None or deadline is not None):
+            name = "deadline" if copies is None else "copies"
+            raise UsageError(f"{name} goes with durable=True: no archive is sent this event")
+        copies = 1 if copies is None else copies
+        deadline = DEADLINE if deadline is None else deadline
         eager = self._is_eager if dissemination is None else dissemination == "eager"
         packed = pack_data(data)
         attachment = self._attached()

@@ -89,7 +89,7 @@ class Archive:
         `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`.
         `accept`: patterns of the topics that other archives may hand to this one. `replay`: how far back new
         durable names may begin; by default as far as they ask to. `operators`: ids of nodes that may have it
-        hand topics over, besides those of this machine."""
+        hand topics over, besides those of this machine. `config`: in place of the node's `durability`."""
         if isinstance(topics, str):
             raise DurableUsageError(f"topics is a list of topics: write [{topics!r}]")
         if node is not None and settings:
@@ -104,7 +104,7 @@ class Archive:
         self._acceptance = Acceptance(accept)
         self._replay = replay or ReplayPolicy()
         self._operators = operator_ids(operators)
-        self._config = config or DurableConfig()
+        self._config = config or self.node.config.durability
         self._store: Store | None = None
         self._failure: asyncio.Future[StoreError] | None = None
         self._tasks: list[asyncio.Task[None]] = []

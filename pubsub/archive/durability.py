@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_subscription import DurableSubscription
-from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.publishing import DurablePublishers
 from pubsub.topic import Pattern
 
@@ -30,13 +29,13 @@ class LocalArchive(Protocol):
 class Durability:
     """One for each node; closed before it."""
 
-    def __init__(self, node: Node, config: DurableConfig | None = None) -> None:
+    def __init__(self, node: Node) -> None:
         attachment = node.attachment
         self.client = DurableClient(
             attachment.runtime,
             attachment.directory,
             lambda topic: node.archive is not None and topic in node.archive.topics,
-            config or DurableConfig(),
+            node.config.durability,
         )
         self.publishers = DurablePublishers(self.client, node._run)
         self._node = node

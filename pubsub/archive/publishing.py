@@ -206,10 +206,6 @@ class DurablePublishers:
             self._client.use_for_publisher(publishing.core, found)
         self._by_topic[topic.name] = publishing
 
-    async def last_catenation(self, topic: Topic, within: float) -> int:
-        """The number of this publisher's last event in the topic's archive, earlier lives included."""
-        return (await self.open(topic, 1, within)).core.last
-
     def close(self) -> None:
         for publishing in self._managed.values():
             publishing.close()

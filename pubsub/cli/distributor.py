@@ -16,6 +16,7 @@ from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, node_config, positive
 from pubsub.cli.output import say
 from pubsub.cli.runner import run
+from pubsub.cli.useless_options import refuse
 from pubsub.distributors import ArchiveHistory, Distributor, DistributorConfig
 from pubsub.distributors.protocol.view import View
 
@@ -82,6 +83,8 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def serve(arguments: argparse.Namespace) -> int:
+    if arguments.archive is None:
+        refuse(arguments, ("archive_size",), "goes with --archive")
     node = node_config(arguments)
     metrics = metrics_address(arguments)
     buffer = arguments.buffer * 1024 * 1024

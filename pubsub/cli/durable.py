@@ -1,4 +1,4 @@
-"""Options of commands that subscribe durably, and what they print."""
+"""Options of commands that publish and subscribe durably, and what they print."""
 
 from __future__ import annotations
 
@@ -9,12 +9,34 @@ from typing import Any, Literal
 from overlay.errors import UsageError
 from pubsub.archive.durable_event import DurableEvent
 from pubsub.archive.durable_subscription import Begin, DurableSubscription
+from pubsub.archive.publishing import DEADLINE
 from pubsub.cli.file_options import add_option
+from pubsub.cli.options import positive
 from pubsub.event import Event
 from pubsub.node import Node
 
 LONGEST_NUMBER = 18
 """Digits of a sequence number, which has 64 bits."""
+
+
+def add_archiving_options(parser: argparse.ArgumentParser) -> None:
+    """What may be said of the safety of what is published."""
+    add_option(
+        parser,
+        "--copies",
+        type=positive,
+        default=1,
+        metavar="K",
+        help="durable: on K replicas (default: 1)",
+    )
+    add_option(
+        parser,
+        "--deadline",
+        type=float,
+        default=DEADLINE,
+        metavar="SECONDS",
+        help=f"durable: give up after (default: {DEADLINE:g})",
+    )
 
 
 def add_durable_options(parser: argparse.ArgumentParser) -> None:
@@ -52,13 +74,6 @@ def durable_subscription(node: Node, arguments: argparse.Namespace) -> DurableSu
         delivery=arguments.delivery,
         where=arguments.where,
     )
-
-
-def check_durable_options(arguments: argparse.Namespace) -> None:
-    """`UsageError` for an option that would do nothing because the subscription has no name."""
-    useless = sorted(arguments.given & {"since", "delivery", "where"})
-    if arguments.durable is None and useless:
-        raise UsageError(f"--{useless[0]} goes with --durable NAME")
 
 
 def durable_fields(event: Event) -> dict[str, Any]:

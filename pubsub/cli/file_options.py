@@ -6,15 +6,22 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from overlay.errors import UsageError
 from pubsub.config import ConfigurationError, check_type
-from pubsub.config_file import SETTINGS, check_names, read_settings
+from pubsub.config_file import check_names, read_settings
 
 
 def add_option(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
-    """An option like argparse's own; `many=True`: a list, for which it may be repeated."""
+    """An option like argparse's own; `many=True`: a list, for which it may be repeated.
+
+    `needed=True`: the command line or the file has to have it.
+    """
     option = parser.add_argument(*names, action=_Option, **how)
     known = parser.get_default("options") or ()
-    parser.set_defaults(options=(*known, option), given=frozenset(), settings={})
+    nodes = parser.get_default("node_settings") or frozenset()
+    parser.set_defaults(
+        options=(*known, option), given=frozenset(), settings={}, node_settings=nodes
+    )
 
 
 def add_flag(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
@@ -24,27 +31,37 @@ def add_flag(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
 def with_file(arguments: argparse.Namespace) -> argparse.Namespace:
     """The arguments, and what the command line does not say from the file of --config.
 
-    What the file says of the node itself is then in `settings`.
+    `given` then also has the options that the file sets to something else than their default, and `settings`
+    what it says of the node itself. `UsageError` when an option is needed and neither has it.
     """
-    if arguments.config is None:
-        return arguments
+    result = argparse.Namespace(**vars(arguments))
+    if arguments.config is not None:
+        _read_file(arguments, result)
+    for option in arguments.options:
+        if option.needed and getattr(result, option.dest) == option.default:
+            name = max(option.option_strings, key=len)
+            raise UsageError(f"{name} is needed, here or in the file of --config: {option.help}")
+    return result
+
+
+def _read_file(arguments: argparse.Namespace, result: argparse.Namespace) -> None:
     settings = read_settings(arguments.config)
     options = {option.dest: option for option in arguments.options}
-    check_names(settings, SETTINGS | options.keys())
-    result = argparse.Namespace(**vars(arguments))
+    check_names(settings, arguments.node_settings | options.keys())
     for name in options.keys() & settings.keys():
         value = _checked(options[name], settings.pop(name))
         if name not in arguments.given:
             setattr(result, name, value)
+            result.given |= set() if value == options[name].default else {name}
     result.settings = settings
-    return result
 
 
 class _Option(argparse.Action):
     """Notes in `given` that the command line has it: its value may be the default's."""
 
-    def __init__(self, *names: Any, many: bool = False, **how: Any) -> None:
+    def __init__(self, *names: Any, many: bool = False, needed: bool = False, **how: Any) -> None:
         super().__init__(*names, **how)
+        self.needed = needed
         self.many = many
 
     def __call__(

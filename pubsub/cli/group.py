@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-import tomllib
-from pathlib import Path
 from typing import Any
 
-from overlay.errors import UsageError
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
 from pubsub.cli import standard_input
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
+from pubsub.cli.output import say, visible
 from pubsub.cli.runner import run
+from pubsub.cli.useless_options import refuse
 from pubsub.config_file import read_keys
 from pubsub.group import Group, GroupError
 
@@ -30,37 +30,41 @@ def add_command(commands: Any) -> None:
         "camcast group -f processes.toml -n 0 --qos urb",
     )
     parser.add_argument(
-        "-f", "--file", required=True, help='a TOML file: members = ["127.0.0.1:25000", ...]'
+        "-f",
+        "--file",
+        "--config",
+        dest="config",
+        metavar="FILE",
+        help='a TOML file: members = ["127.0.0.1:25000", ...], and other options by their names; what is '
+        "given here wins",
     )
-    parser.add_argument("-n", "--rank", type=int, required=True, help="which of them this one is")
-    parser.add_argument("--qos", choices=NAMES, default="beb", help="what is promised")
-    parser.add_argument("--order", choices=ORDERS, default="none")
-    parser.add_argument("--fanout", type=int, default=4, help="of pb")
-    parser.add_argument("--maxrounds", type=int, default=6, help="of pb")
-    parser.add_argument("--log", metavar="FILE", help="with iurb: come back from a crash with it")
-    parser.add_argument("--key-file", metavar="FILE", help="network keys, one a line")
-    parser.add_argument(
-        "--insecure", action="store_true", help="allow a public address without a key"
+    add_option(
+        parser,
+        "--members",
+        metavar="HOST:PORT",
+        nargs="+",
+        many=True,
+        needed=True,
+        default=[],
+        help="the addresses of all, in the order of their ranks",
     )
-    parser.set_defaults(action=lambda arguments: run(talk(arguments)))
-
-
-def read_members(path: str) -> list[str]:
-    """The addresses in a file of processes, in the order of their ranks."""
-    try:
-        members = tomllib.loads(Path(path).read_text(encoding="utf-8")).get("members")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
-    if not isinstance(members, list) or not all(isinstance(one, str) for one in members):
-        raise UsageError(f'{path} must say members = ["host:port", ...], in the order of the ranks')
-    return members
+    add_option(parser, "-n", "--rank", type=int, needed=True, help="which of them this one is")
+    add_option(parser, "--qos", choices=NAMES, default="beb", help="what is promised")
+    add_option(parser, "--order", choices=ORDERS, default="none")
+    add_option(parser, "--fanout", type=int, default=4, help="of pb")
+    add_option(parser, "--maxrounds", type=int, default=6, help="of pb")
+    add_option(parser, "--log", metavar="FILE", help="with iurb: come back from a crash with it")
+    add_option(parser, "--key-file", metavar="FILE", help="network keys, one a line")
+    add_flag(parser, "--insecure", help="allow a public address without a key")
+    add_flag(parser, "--json", help="print JSON lines")
+    parser.set_defaults(action=lambda arguments: run(talk(with_file(arguments))))
 
 
 async def talk(arguments: argparse.Namespace) -> int:
+    if arguments.qos != "pb":
+        refuse(arguments, ("fanout", "maxrounds"), "goes with --qos pb")
     group = Group(
-        read_members(arguments.file),
+        arguments.members,
         arguments.rank,
         arguments.qos,
         order=arguments.order,
@@ -72,10 +76,11 @@ async def talk(arguments: argparse.Namespace) -> int:
         insecure=arguments.insecure,
     )
     async with group:
-        print(f"process {group.rank} of {len(group.addresses)}, {arguments.qos}", flush=True)
+        count, qos = len(group.addresses), arguments.qos
+        say(arguments, f"process {group.rank} of {count}, {qos}", rank=group.rank, qos=qos)
         if arguments.qos in NEED_DETECTOR:
             print(f"type {START} in every process once all of them run", file=sys.stderr)
-        printing = asyncio.create_task(_print(group))
+        printing = asyncio.create_task(_print(group, arguments))
         typing = asyncio.create_task(_type(group))
         try:
             await asyncio.wait((printing, typing), return_when=asyncio.FIRST_COMPLETED)
@@ -103,6 +108,7 @@ async def _obey(group: Group, line: str) -> None:
         await group.broadcast(line.removeprefix("bcast "))
 
 
-async def _print(group: Group) -> None:
+async def _print(group: Group, arguments: argparse.Namespace) -> None:
     async for message in group:
-        print(f"{message.source}: {message.data}", flush=True)
+        text = visible(f"{message.source}: {message.data}")
+        say(arguments, text, source=message.source, data=message.data, number=message.number)

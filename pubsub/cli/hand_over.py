@@ -25,13 +25,12 @@ def add_command(commands: Any) -> None:
         "camcast hand-over /soccer --from 192.0.2.6:4000 --to 192.0.2.7:4000",
     )
     parser.add_argument("topic")
-    parser.add_argument(
-        "--from", dest="at", metavar="HOST:PORT", required=True, help="the archive that has it"
-    )
-    parser.add_argument(
+    add_option(parser, "--from", metavar="HOST:PORT", needed=True, help="the archive that has it")
+    add_option(
+        parser,
         "--to",
         metavar="HOST:PORT",
-        required=True,
+        needed=True,
         help="the one that is to have it, and accepts it",
     )
     add_option(
@@ -49,7 +48,7 @@ def add_command(commands: Any) -> None:
 
 async def hand_over(arguments: argparse.Namespace) -> int:
     topic, within = Topic.of(arguments.topic).name, arguments.within
-    at, to = Address.parse(arguments.at), Address.parse(arguments.to)
+    at, to = Address.parse(vars(arguments)["from"]), Address.parse(arguments.to)
     if not within > 0:
         raise UsageError(f"--within is seconds, more than 0, not {within:g}")
     async with make_node(arguments) as node:

@@ -6,10 +6,10 @@ import argparse
 from typing import Any
 
 from pubsub.config import NodeConfig
-from pubsub.config_file import config_from
+from pubsub.config_file import SETTINGS, config_from
 from pubsub.node import Node
 
-_NODE_OPTIONS = (
+NODE_OPTIONS = (
     "listen",
     "advertise",
     "bootstrap",
@@ -22,6 +22,7 @@ _NODE_OPTIONS = (
     "insecure",
     "signatures",
 )
+"""Settings of a node that the command line has too."""
 
 
 def add_command(commands: Any, name: str, about: str, example: str) -> argparse.ArgumentParser:
@@ -48,7 +49,7 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
     several: dict[str, Any] = (
         {"action": "extend", "nargs": "+"} if only_options else {"action": "append"}
     )
-    parser.set_defaults(settings={})
+    parser.set_defaults(settings={}, node_settings=SETTINGS)
     parser.add_argument(
         "--config", metavar="FILE", help="a TOML file with the same names; what is given here wins"
     )
@@ -80,7 +81,7 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
 def node_config(arguments: argparse.Namespace) -> NodeConfig:
     """The configuration file's settings, and over them those of the command line."""
     settings = dict(arguments.settings)
-    for name in _NODE_OPTIONS:
+    for name in NODE_OPTIONS:
         value = getattr(arguments, name)
         if value is not None:
             settings[name] = value

@@ -8,12 +8,13 @@ import sys
 from typing import Any
 
 from overlay.errors import UsageError
-from pubsub.archive.publishing import DEADLINE
 from pubsub.cli import standard_input
-from pubsub.cli.file_options import add_flag, add_option, with_file
+from pubsub.cli.durable import add_archiving_options
+from pubsub.cli.file_options import add_flag, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node, positive
+from pubsub.cli.options import add_node_options, make_node
 from pubsub.cli.runner import run
+from pubsub.cli.useless_options import check_durable, check_via
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node, Wait
 from pubsub.receipt import Receipt
@@ -33,30 +34,14 @@ def add_command(commands: Any) -> None:
     add_node_options(parser)
     add_flag(parser, "--json", help="print receipts as JSON lines")
     add_flag(parser, "--durable", help="wait until an archive has it on stable storage")
-    add_option(
-        parser,
-        "--copies",
-        type=positive,
-        default=1,
-        metavar="K",
-        help="durable: on K replicas (default: 1)",
-    )
-    add_option(
-        parser,
-        "--deadline",
-        type=float,
-        default=DEADLINE,
-        metavar="SECONDS",
-        help="durable: give up after",
-    )
+    add_archiving_options(parser)
     add_distributor_options(parser)
     parser.set_defaults(action=lambda arguments: run(publish(with_file(arguments))))
 
 
 async def publish(arguments: argparse.Namespace) -> int:
-    useless = sorted(arguments.given & {"copies", "deadline"})
-    if useless and not arguments.durable:
-        raise UsageError(f"--{useless[0]} goes with --durable")
+    check_via(arguments)
+    check_durable(arguments)
     if arguments.via == "distributors":
         return await publish_messages(arguments, _data)
     async with make_node(arguments) as node:

@@ -8,12 +8,13 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
-from pubsub.cli.durable import check_durable_options
-from pubsub.cli.file_options import add_option, with_file
+from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node, positive
+from pubsub.cli.output import say, visible
 from pubsub.cli.progress_bar import ProgressBar, megabytes, receiving
 from pubsub.cli.runner import run
+from pubsub.cli.useless_options import check_durable
 from pubsub.files import FileSharing
 
 
@@ -40,12 +41,13 @@ def add_command(commands: Any) -> None:
         default="now",
         help="where a new NAME begins",
     )
+    add_flag(parser, "--json", help="print JSON lines")
     add_node_options(parser)
     parser.set_defaults(action=lambda arguments: run(receive(with_file(arguments))))
 
 
 async def receive(arguments: argparse.Namespace) -> int:
-    check_durable_options(arguments)
+    check_durable(arguments)
     left = arguments.count
     subscribing: dict[str, Any] = {}
     if arguments.durable is not None:
@@ -58,7 +60,7 @@ async def receive(arguments: argparse.Namespace) -> int:
             async with aclosing(arrivals):
                 async for path in arrivals:
                     bar.clear()
-                    print(_line(files, path), flush=True)
+                    _say_arrived(arguments, files, path)
                     left = None if left is None else left - 1
                     if left == 0:
                         break
@@ -68,8 +70,12 @@ async def receive(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _line(files: FileSharing, path: Path) -> str:
+def _say_arrived(arguments: argparse.Namespace, files: FileSharing, path: Path) -> None:
     transfer = next((one for one in files.transfers if one.path == path), None)
     if transfer is None:  # many others have arrived since, and it is not given away any more
-        return f"{path}  {megabytes(path.stat().st_size)}"
-    return f"{path}  {megabytes(transfer.size)}  sha256 {transfer.manifest.digest.hex()}"
+        size, digest = path.stat().st_size, None
+        text = f"{path}  {megabytes(size)}"
+    else:
+        size, digest = transfer.size, transfer.manifest.digest.hex()
+        text = f"{path}  {megabytes(size)}  sha256 {digest}"
+    say(arguments, visible(text), path=str(path), size=size, sha256=digest)

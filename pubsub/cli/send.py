@@ -7,12 +7,15 @@ import asyncio
 import time
 from typing import Any
 
+from pubsub.cli.durable import add_archiving_options
 from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node, positive
+from pubsub.cli.output import say
 from pubsub.cli.progress_bar import ProgressBar, megabytes, sending
 from pubsub.cli.runner import run
-from pubsub.files import FileSharing
+from pubsub.cli.useless_options import check_durable
+from pubsub.files import FileSharing, Transfer
 
 
 def add_command(commands: Any) -> None:
@@ -33,33 +36,50 @@ def add_command(commands: Any) -> None:
         help="end when N have it (default: 1)",
     )
     add_flag(parser, "--durable", help="have an archive keep the file, and end when it does")
+    add_archiving_options(parser)
+    add_flag(parser, "--json", help="print a JSON line")
     add_node_options(parser)
     parser.set_defaults(action=lambda arguments: run(send(with_file(arguments))))
 
 
 async def send(arguments: argparse.Namespace) -> int:
+    check_durable(arguments)
     begun = time.monotonic()
     async with make_node(arguments) as node, FileSharing(node) as files:
         bar = ProgressBar(files, sending)
         drawing = asyncio.create_task(bar.run())
         try:
-            if arguments.durable:
-                transfer = await files.archive(arguments.file, arguments.topic)
-            else:
-                transfer = await files.send(
-                    arguments.file, arguments.topic, receivers=arguments.receivers
-                )
+            transfer = await _transfer(files, arguments)
         finally:
             drawing.cancel()
             bar.clear()
-        done = (
-            "safe at an archive"
-            if arguments.durable
-            else f"{transfer.finished_peers} have it, {megabytes(transfer.given)} sent"
-        )
-        print(
-            f"{transfer.name}  {megabytes(transfer.size)}  sha256 {transfer.manifest.digest.hex()}"
-            f"  {done} in {time.monotonic() - begun:.1f} s",
-            flush=True,
-        )
+        _say_done(arguments, transfer, time.monotonic() - begun)
     return 0
+
+
+async def _transfer(files: FileSharing, arguments: argparse.Namespace) -> Transfer:
+    if not arguments.durable:
+        return await files.send(arguments.file, arguments.topic, receivers=arguments.receivers)
+    return await files.archive(
+        arguments.file, arguments.topic, copies=arguments.copies, deadline=arguments.deadline
+    )
+
+
+def _say_done(arguments: argparse.Namespace, transfer: Transfer, seconds: float) -> None:
+    digest = transfer.manifest.digest.hex()
+    done = f"{transfer.finished_peers} have it, {megabytes(transfer.given)} sent"
+    if arguments.durable:
+        done = (
+            f"safe at {arguments.copies} archives" if arguments.copies > 1 else "safe at an archive"
+        )
+    say(
+        arguments,
+        f"{transfer.name}  {megabytes(transfer.size)}  sha256 {digest}  {done} in {seconds:.1f} s",
+        name=transfer.name,
+        size=transfer.size,
+        sha256=digest,
+        copies=arguments.copies if arguments.durable else None,
+        receivers=None if arguments.durable else transfer.finished_peers,
+        sent=transfer.given,
+        seconds=seconds,
+    )

@@ -8,7 +8,6 @@ from typing import Any
 
 from pubsub.cli.durable import (
     add_durable_options,
-    check_durable_options,
     durable_fields,
     durable_subscription,
 )
@@ -17,6 +16,7 @@ from pubsub.cli.options import add_command as add
 from pubsub.cli.options import add_node_options, make_node, positive
 from pubsub.cli.output import as_json, plain
 from pubsub.cli.runner import run
+from pubsub.cli.useless_options import check_durable, check_via
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
 from pubsub.event import Event
 
@@ -42,9 +42,10 @@ def add_command(commands: Any) -> None:
 
 
 async def print_events(arguments: argparse.Namespace) -> int:
+    check_via(arguments)
+    check_durable(arguments)
     if arguments.via == "distributors":
         return await print_messages(arguments)
-    check_durable_options(arguments)
     async with make_node(arguments) as node:
         if arguments.durable is not None:
             async with durable_subscription(node, arguments) as durable_events:

@@ -70,10 +70,13 @@ async def publish_messages(arguments: argparse.Namespace, read: Callable[[str], 
 
 
 def _client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Those settings of a node that mean something to a light client."""
     node = node_config(arguments)
     where: dict[str, Any] = {"bootstrap": list(node.bootstrap)}
     if arguments.distributors:
         where = {"distributors": arguments.distributors}
+    if "join_timeout" in arguments.settings:
+        where["connect_timeout"] = node.join_timeout
     return {
         **where,
         "group": arguments.group,
@@ -82,6 +85,7 @@ def _client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         "keys": node.keys,
         "insecure": node.insecure,
         "identity": node.identity,
+        "datagram_size": node.datagram_size,
     }
 
 

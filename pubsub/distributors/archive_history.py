@@ -72,11 +72,6 @@ class ArchiveHistory:
         await self._commit.close()
         self._store.close()
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the store cannot be written any more, so that nothing is recorded."""
-        return self._failed
-
     def record(self, publication: Publication) -> None:
         """Store a message, soon; what is stored already is left as it is."""
         topic = TOPIC + publication.service

@@ -80,12 +80,14 @@ class LightClient:
         keys: tuple[bytes, ...] = (),
         insecure: bool = False,
         identity: Identity | None = None,
+        datagram_size: int | None = None,
         finder: Finder | None = None,
         config: ClientConfig | None = None,
         connect_timeout: float = 15.0,
     ) -> None:
         """`bootstrap`: nodes of the overlay, in whose DHT the distributors of `group` are found;
-        or else `distributors`: their addresses, or a `finder` of one's own."""
+        or else `distributors`: their addresses, or a `finder` of one's own. `listen` to `datagram_size`
+        are as in `NodeConfig`."""
         if isinstance(bootstrap, str) or isinstance(distributors, str):
             raise UsageError("bootstrap and distributors are lists of addresses, not one")
         if sum(map(bool, (bootstrap, distributors, finder))) != 1:
@@ -100,7 +102,7 @@ class LightClient:
         self._addresses = [Address.of(address) for address in distributors]
         self._identity = identity
         self._finder = finder
-        self._runtime_config = runtime_config(listen, keys, insecure, advertise)
+        self._runtime_config = runtime_config(listen, keys, insecure, advertise, datagram_size)
         self._connect_timeout = connect_timeout
         self._runtime: Runtime | None = None
         self._overlay: Overlay | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overlay.contact import AddressError, Contact
@@ -14,7 +15,7 @@ from pubsub.files.manifest import Manifest
 from pubsub.files.piece_file import PieceFile
 from pubsub.files.protocol.hash_list import HashList
 from pubsub.files.protocol.messages import Piece, PieceHashes
-from pubsub.files.transfer import Arrived, Transfer
+from pubsub.files.transfer import Transfer
 
 if TYPE_CHECKING:
     from pubsub.files.sharing import FileSharing
@@ -32,8 +33,8 @@ class Receiving:
     def __init__(self, sharing: FileSharing, arrivals: Arrivals) -> None:
         self._sharing = sharing
         self._arrivals = arrivals
-        self.arrived: asyncio.Queue[Arrived] = asyncio.Queue()
-        """Files that are there, or what went wrong with the disk."""
+        self.arrived: asyncio.Queue[Path | BaseException | None] = asyncio.Queue()
+        """Files that are there, or what went wrong; None when nothing more comes."""
         self._rejected: dict[bytes, None] = {}
         """Files whose announcements were wrong: each arrived in full before that was seen."""
 
@@ -43,17 +44,18 @@ class Receiving:
             self._expect(manifest, None)
 
     async def listen(self, events: Any) -> None:
-        """Take what the topic's events say and bring of files."""
-        try:
-            async for event in events:
-                found = Manifest.from_data(event.data)
-                fragment = None if found is not None else fragment_in(event.data)
-                if found is not None:
-                    self._announced(*found)
-                elif fragment is not None:
-                    await self._take(fragment)
-        except FileError as error:
-            self.arrived.put_nowait(error)
+        """Take what the topic's events say and bring of files, until there are no more."""
+        async for event in events:
+            found = Manifest.from_data(event.data)
+            fragment = None if found is not None else fragment_in(event.data)
+            if found is not None:
+                self._announced(*found)
+            elif fragment is not None:
+                await self._take(fragment)
+
+    def ended(self, listening: asyncio.Task[None]) -> None:
+        """Nobody listens any more: say so, or why, behind what has arrived."""
+        self.arrived.put_nowait(None if listening.cancelled() else listening.exception())
 
     def _announced(self, manifest: Manifest, holder: bytes) -> None:
         try:

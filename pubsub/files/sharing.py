@@ -180,16 +180,21 @@ class FileSharing:
     ) -> AsyncGenerator[Path, None]:
         """The files of a topic, each when it has arrived; unfinished ones of the directory go on at once.
 
-        `subscribing` goes to `Node.subscribe`: `durable="a name"` misses nothing that was archived."""
+        It ends when the node or this object is closed, and raises what the subscription or the disk fails
+        with. `subscribing` goes to `Node.subscribe`: `durable="a name"` misses nothing that was archived."""
         receiving = Receiving(self, Arrivals(Path(directory)))
         receiving.resume()
         async with self._node.subscribe(topic, **subscribing) as events:
-            self.start(receiving.listen(events))
-            while True:
-                one = await receiving.arrived.get()
-                if isinstance(one, FileError):
-                    raise one
-                yield one
+            listening = self.start(receiving.listen(events))
+            listening.add_done_callback(receiving.ended)
+            try:
+                while (one := await receiving.arrived.get()) is not None:
+                    if isinstance(one, BaseException):
+                        raise one
+                    yield one
+            finally:
+                listening.cancel()
+                await asyncio.gather(listening, return_exceptions=True)
 
     # -- exchanging --
 
@@ -258,11 +263,12 @@ class FileSharing:
         """Count what a peer sent and was of no use."""
         self._drops.add(reason)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run something until it ends or this is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
 
 
 def _holders_of(manifest: Manifest) -> str:

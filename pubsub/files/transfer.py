@@ -10,9 +10,6 @@ from pubsub.files.manifest import Manifest
 from pubsub.files.piece_file import PieceFile
 from pubsub.files.protocol.exchange import Exchange
 
-Arrived = Path | FileError
-"""A file that is there, or why it is not."""
-
 
 class Transfer:
     """Figures to show, and something to wait for."""

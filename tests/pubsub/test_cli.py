@@ -14,6 +14,7 @@ from pubsub.config_file import config_from
 COMMANDS = [
     "node",
     "archive",
+    "hand-over",
     "distributor",
     "publish",
     "subscribe",
@@ -56,8 +57,11 @@ def test_every_command_has_help_with_an_example(
         (["subscribe", "/a", "--durable", "n", "--since", "0001-01-01"], "is neither now nor"),
         (["subscribe", "/a", "--where", "x = 1"], "--where goes with --durable"),
         (["receive", "/a", "downloads", "--since", "beginning"], "--since goes with --durable"),
-        (["group", "-f", os.devnull, "-n", "0"], "must say members"),
-        (["group", "-f", sys.executable, "-n", "0"], "is not TOML"),
+        (["group", "-f", os.devnull, "-n", "0"], "--members is needed"),
+        (["group", "-f", os.devnull, "--members", "127.0.0.1:1"], "--rank is needed"),
+        (["group", "-f", sys.executable, "-n", "0"], "is no TOML"),
+        (["group", "--members", "127.0.0.1:1", "-n", "0", "--fanout", "2"], "goes with --qos pb"),
+        (["hand-over", "/a", "--from", "127.0.0.1:1"], "--to is needed"),
         (["status", "127.0.0.1:9"], "no node answers"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 
 from overlay.errors import UsageError
 from overlay.identity import Identity
-from pubsub import Node
+from pubsub import DurableConfig, Node
 from pubsub.camcast.parameters import Parameters
 from pubsub.config import ConfigurationError
 from pubsub.config_file import config_from
@@ -41,6 +41,11 @@ from pubsub.config_file import config_from
         ('trace = "a\\u0000b"', "trace must be the path of a file, not"),
         ('signatures = "no"', "signatures must be true or false, not 'no'"),
         ("insecure = 1", "insecure must be true or false, not 1"),
+        ("durability = 5", "durability must be a table, not 5"),
+        ("[durability]\nbufer = 5", "durability: there is no parameter 'bufer'"),
+        ("[durability]\nbuffer = 0", "durability: buffer=0 must be at least 1"),
+        ('[durability]\nretry = "x"', "durability: retry must be a number, not 'x'"),
+        ("[durability]\nwindow = 1.5", "durability: window must be a whole number, not 1.5"),
     ],
 )
 def test_a_setting_of_a_wrong_type_in_a_file_is_named(text: str, words: str) -> None:
@@ -56,6 +61,7 @@ def test_a_setting_of_a_wrong_type_in_a_file_is_named(text: str, words: str) -> 
         ({"identity": "x"}, "identity must be an Identity, not 'x'"),
         ({"topic_parameters": {"/a": 3}}, "topic_parameters of /a must be Parameters, not 3"),
         ({"topic_parameters": [1]}, "topic_parameters must be Parameters by topic"),
+        ({"durability": {"buffer": 5}}, "durability must be a DurableConfig, not {'buffer': 5}"),
         ({"signatures": "no"}, "signatures must be true or false"),
         ({"trace": 5}, "trace must be the path of a file, not 5"),
         ({"keys": bytes(32)}, "keys must be a list of network keys, 32 bytes each, not bytes"),
@@ -80,6 +86,13 @@ def test_what_is_right_is_taken(tmp_path: Path) -> None:
         trace=tmp_path / "trace.jsonl",
         datagram_size=1200,
         join_timeout=5,
+        durability=DurableConfig(buffer=20),
     ).config
     assert (config.bootstrap, config.keys) == (("127.0.0.1:4000",), (bytes(32),))
     assert (config.identity, config.join_timeout, config.parameters_of("/a").c) == (identity, 5, 1)
+    assert config.durability.buffer == 20
+
+
+def test_a_file_has_the_times_and_bounds_of_durable_delivery_in_a_table() -> None:
+    config = config_from(tomllib.loads("[durability]\nretry = 1\nbuffer = 20"))
+    assert config.durability == DurableConfig(retry=1, buffer=20)

@@ -73,6 +73,17 @@ def test_options_that_a_subscription_does_not_have_are_named(
     play(74, main)
 
 
+@pytest.mark.parametrize("options", [{"copies": 1}, {"copies": 3}, {"deadline": 30.0}])
+def test_what_only_an_archive_promises_goes_with_durable(options: dict[str, Any]) -> None:
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        with pytest.raises(UsageError, match=f"{next(iter(options))} goes with durable=True"):
+            await node.publish("/a", **options)
+        assert node.status()["communities"] == {}
+
+    play(75, main)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"z": True}, {"z": 2.0}, {"c": True}, {"g": "5"}, {"sure_links": 1}, {"keep_bytes": 1.5}],

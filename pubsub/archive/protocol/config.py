@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from overlay.errors import UsageError
+
+_KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+}
+"""By a field's type, as it is written: the types of its values, and what they are called."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,11 @@ class DurableConfig:
     """The most bytes of events in one message, unless one event alone has more."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            kinds, named = _KINDS[field.type]
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise UsageError(f"{field.name} must be {named}, not {value!r}")
         for name in ("retry", "patience", "heartbeat", "absence", "tombstones", "listen", "grace"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")

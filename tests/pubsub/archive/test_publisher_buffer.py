@@ -9,7 +9,6 @@ import pytest
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, numbered_contact
-from pubsub.archive import durability
 from pubsub.archive.errors import NoArchiveFound, NotSafe
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.messages import Companion, Negotiation
@@ -142,14 +141,10 @@ def test_an_archive_that_answers_and_stores_nothing_is_given_up() -> None:
     assert desk.sent_to(2) == {1: b"event"}
 
 
-def test_nothing_waits_for_an_event_whose_copies_cannot_be_had(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(durability, "DurableConfig", lambda: DurableConfig(buffer=20))
-
+def test_nothing_waits_for_an_event_whose_copies_cannot_be_had() -> None:
     async def main(world: World) -> None:
         await world.archive("/soccer")
-        node = await world.node()
+        node = await world.node(durability=DurableConfig(buffer=20))
         with pytest.raises(NotSafe):
             await node.publish("/soccer", "wanting", durable=True, copies=2, deadline=1)
         for number in range(100):

@@ -15,7 +15,6 @@ from typing import Any
 from overlay import loops
 from overlay.identity import Identity
 from pubsub import Archive, Node
-from pubsub.archive.durability import Durability
 from pubsub.archive.protocol.config import DurableConfig
 
 TOPIC = "/kill"
@@ -51,15 +50,14 @@ async def boot() -> None:
 
 async def archive(bootstrap: str, store: str, identity: str) -> None:
     settings = {"bootstrap": [bootstrap], "identity": Identity.load_or_create(identity)}
-    async with Archive([TOPIC], store, config=QUICK, **settings) as running:
+    async with Archive([TOPIC], store, durability=QUICK, **settings) as running:
         print("ready", flush=True)
         await running.failed()
 
 
 async def publisher(bootstrap: str, path: str) -> None:
     journal = Journal(path)
-    async with Node(bootstrap=[bootstrap]) as node:
-        node._durability = Durability(node, QUICK)
+    async with Node(bootstrap=[bootstrap], durability=QUICK) as node:
         print("ready", flush=True)
         number = 0
         while True:
@@ -80,8 +78,7 @@ async def subscriber(bootstrap: str, path: str) -> None:
     before = lines(Path(path))
     journal = Journal(path)
     resume = bytes.fromhex(before[-1][2]) if before else None
-    async with Node(bootstrap=[bootstrap]) as node:
-        node._durability = Durability(node, QUICK)
+    async with Node(bootstrap=[bootstrap], durability=QUICK) as node:
         events = node.subscribe(
             TOPIC, durable="reader", since="beginning", resume=resume, within=600
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from overlay.channel import ChannelConfig
 from overlay.endpoint import EndpointConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.loops import run as run_on_real_loop
@@ -238,6 +239,23 @@ def test_what_cannot_work_is_refused() -> None:
                     await group.broadcast(object())
                 with pytest.raises(UsageError, match="entered once"):
                     await group.__aenter__()
+
+        await net.spawn(nth_host(0), program())
+
+    on_a_network(main)
+
+
+def test_a_message_that_the_given_runtime_does_not_carry_is_refused() -> None:
+    async def main(net: Network) -> None:
+        async def program() -> None:
+            small = RuntimeConfig(EndpointConfig(MEMBERS[0]), ChannelConfig(max_message=65_536))
+            async with (
+                await Runtime.open(small) as runtime,
+                Group(MEMBERS, 0, "urb", runtime=runtime) as group,
+            ):
+                await group.broadcast("x" * 60_000)
+                with pytest.raises(UsageError, match="65024 is the most that urb carries"):
+                    await group.broadcast("x" * 70_000)
 
         await net.spawn(nth_host(0), program())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.cli import main
+from tests.pubsub.command_process import camcast, line
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,9 +63,28 @@ def test_a_typed_line_reaches_every_process(tmp_path: Path) -> None:
             process.wait()
 
 
+def test_the_file_says_what_the_command_line_leaves_out_and_programs_get_json(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "group.toml"
+    (address,) = free_addresses(1)
+    file.write_text(f'members = ["{address}"]\nrank = 0\nqos = "iurb"\njson = true')
+    with camcast("group", "--config", str(file), "--qos", "beb", reads=True) as process:
+        assert json.loads(line(process)) == {"rank": 0, "qos": "beb"}
+        assert process.stdin is not None
+        process.stdin.write("hello\n")
+        process.stdin.flush()
+        assert json.loads(line(process)) == {"source": 0, "data": "hello", "number": 0}
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("members = [", "is not TOML"), ("members = 3", "must say members"), (None, "cannot read")],
+    [
+        ("members = [", "is no TOML"),
+        ("members = 3", "members must be a list of texts, not 3"),
+        ('listen = "127.0.0.1:0"', "no setting 'listen'"),
+        (None, "cannot be read"),
+    ],
 )
 def test_a_file_that_names_no_members_is_refused(
     text: str | None, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

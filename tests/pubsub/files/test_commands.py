@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 import pubsub.cli
-from pubsub import Node
+from pubsub import Archive, Node
+from pubsub.archive.errors import NotSafe
 from pubsub.cli.progress_bar import megabytes, receiving, sending
 from pubsub.cli.receive import receive
 from pubsub.cli.send import send
@@ -45,6 +48,40 @@ def test_a_file_goes_from_one_command_to_the_other(
     printed = capsys.readouterr().out
     assert "1 have it" in printed
     assert printed.count("sha256") == 2
+
+
+def test_programs_get_a_json_line_for_each_file_and_an_archive_keeps_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "match.mp4"
+    source.write_bytes(b"goal" * 1000)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+
+    async def main() -> None:
+        async with Archive(["/videos"], "memory:") as archive:
+            words = ("--json", "--bootstrap", str(archive.node.address))
+            incoming = str(tmp_path / "in")
+            durable = ("--durable", "me", "--since", "beginning", "--count", "1")
+            async with asyncio.timeout(60):
+                await send(parsed("send", str(source), "/videos", "--durable", *words))
+                await receive(parsed("receive", "/videos", incoming, *durable, *words))
+                lacking = ("--durable", "--copies", "2", "--deadline", "0.5")
+                with pytest.raises(NotSafe, match=r"on 2 replicas within 0\.5 s"):
+                    await send(parsed("send", str(source), "/videos", *lacking, *words))
+
+    asyncio.run(main())
+    sent, received = map(json.loads, capsys.readouterr().out.splitlines())
+    assert sent.pop("seconds") > 0
+    assert sent == {
+        "name": "match.mp4",
+        "size": 4000,
+        "sha256": digest,
+        "copies": 1,
+        "receivers": None,
+        "sent": 0,
+    }
+    path = str(tmp_path / "in" / "match.mp4")
+    assert received == {"path": path, "size": 4000, "sha256": digest}
 
 
 def test_progress_is_told_in_one_line(tmp_path: Path) -> None:
