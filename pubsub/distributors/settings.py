@@ -17,7 +17,7 @@ from pubsub.config import ConfigurationError, NodeConfig
 OF_EVENTS = ("mode", "links", "signatures", "parameters", "topic_parameters")
 """What counts only where a topic feeds a service."""
 
-OF_PUBLISHERS = ("dissemination", "trace")
+OF_PUBLISHERS = ("dissemination", "durability", "trace")
 """What counts for nodes that applications use."""
 
 
@@ -80,6 +80,7 @@ def inner_client(node: NodeConfig, here: Address) -> dict[str, Any]:
         "advertise": inner.advertise,
         "keys": inner.keys,
         "insecure": inner.insecure,
+        "datagram_size": inner.datagram_size,
     }
 
 

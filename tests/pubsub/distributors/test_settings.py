@@ -10,6 +10,7 @@ from bench.cli import main
 from overlay.contact import Address
 from overlay.errors import NetworkError, UsageError
 from overlay.identity import Identity
+from pubsub import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.config import NodeConfig
 from pubsub.distributors import Distributor
@@ -41,6 +42,7 @@ def test_settings_of_events_need_a_topic_that_feeds_a_service(setting: dict[str,
     [
         ({"trace": "events.jsonl"}, "trace has no effect on a distributor"),
         ({"dissemination": "eager"}, "dissemination has no effect on a distributor"),
+        ({"durability": DurableConfig(window=7)}, "durability has no effect on a distributor"),
         ({"mode": "unstructured"}, 'mode "unstructured" has no DHT'),
         ({"nonsense": 1}, r"Distributor\(\) got an unexpected keyword argument 'nonsense'"),
     ],
@@ -81,12 +83,13 @@ def test_the_command_refuses_them_in_one_sentence(
 def test_what_runs_inside_is_known_by_the_host_and_a_port_of_its_own() -> None:
     here = Address("192.0.2.1", 4000)
     settings = {"listen": "0.0.0.0:4000", "advertise": str(here), "insecure": True}
-    outer = Distributor(topics=TOPICS, **settings).node
+    outer = Distributor(topics=TOPICS, datagram_size=1200, **settings).node
     feed = inner_node(outer, here)
     assert (feed.listen, feed.advertise) == ("0.0.0.0:0", "192.0.2.1:0")
     assert feed.bootstrap == ("192.0.2.1:4000",)
     client = inner_client(outer, here)
     assert (client["listen"], client["advertise"]) == ("0.0.0.0:0", "192.0.2.1:0")
+    assert client["datagram_size"] == feed.datagram_size == 1200
 
 
 def test_topics_are_refused_where_one_port_stands_for_another() -> None:
