@@ -35,10 +35,11 @@ from pubsub.topic_broadcast.delivery import Gap, Order, Participant
 from pubsub.topic_broadcast.messages import Aside, Cast, Received
 from pubsub.topic_broadcast.topic_log import NoLog, TopicLog
 from pubsub.topic_membership.context import Outcome
-from pubsub.topic_membership.messages import MOST_FILTER, Knowledge, Subscribe
+from pubsub.topic_membership.membership import TopicMembership
+from pubsub.topic_membership.messages import MOST_FILTER, Absent, Knowledge, Subscribe
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
-MESSAGES = (Subscribe, Knowledge, Cast, Received, Aside)
+MESSAGES = (Subscribe, Knowledge, Absent, Cast, Received, Aside)
 
 SPONSOR_SECONDS = 2.0
 """How long one that wants to subscribe waits for a sponsor before it asks another."""
@@ -52,7 +53,11 @@ the second: they may have begun apart from each other."""
 
 
 class StrongTopics:
-    """Every strong topic of one node; there is one such object a runtime."""
+    """Every strong topic of one node; there is one such object a runtime, for as long as that runs.
+
+    A node should have it even if it takes part in nothing: should others take it for a participant, which it
+    was before it crashed, it tells them that it is none.
+    """
 
     def __init__(self, runtime: Runtime, directory: TopicDirectory | None = None) -> None:
         """Without a directory, participants are told of each other by `join(known=...)` alone."""
@@ -70,7 +75,11 @@ class StrongTopics:
         for kind in MESSAGES:
             runtime.on(kind, self._receive)
         self._end_watch = runtime.failure.subscribe(
-            partial(self._channel, opened=False), partial(self._channel, opened=True)
+            partial(self._tell_all, TopicMembership.closed),
+            partial(self._tell_all, TopicMembership.opened),
+        )
+        runtime.channels.on_restart(
+            lambda peer, event: self._tell_all(TopicMembership.doubted, peer)
         )
 
     async def join(
@@ -137,7 +146,7 @@ class StrongTopics:
         return self._topics.get(topic)
 
     async def close(self) -> None:
-        """Leave every topic; more than once is fine."""
+        """Leave every topic; more than once is fine. What others still send is counted and dropped."""
         if self._closed:
             return
         self._closed = True
@@ -146,8 +155,6 @@ class StrongTopics:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._end_watch()
-        for kind in MESSAGES:
-            self._runtime.off(kind)
 
     def _check(self, topic: str, filter: str, order: str) -> None:
         check_topic_name(topic)
@@ -221,13 +228,18 @@ class StrongTopics:
         strong = self._topics.get(message.topic)
         if strong is None or strong.is_closed:
             self._dropped.add("not_in_topic")
+            if not self._closed and not isinstance(message, Absent):
+                self._runtime.send_datagram(sender, Absent(message.topic))
+        elif isinstance(message, Absent):
+            strong.core.membership.doubted(sender.id)
+        elif not strong.core.membership.is_joined and not isinstance(message, Knowledge):
+            self._dropped.add("not_joined")
         else:
             strong.receive(sender, message)
 
-    def _channel(self, peer: Contact, *, opened: bool) -> None:
+    def _tell_all(self, hint: Callable[[TopicMembership, PeerId], None], peer: Contact) -> None:
         for strong in list(self._topics.values()):
-            membership = strong.core.membership
-            (membership.opened if opened else membership.closed)(peer.id)
+            hint(strong.core.membership, peer.id)
 
     def _held(self) -> float:
         return sum(strong.core.held for strong in self._topics.values())

@@ -31,7 +31,7 @@ class NodeCollections:
         self.errors = metrics.family(
             "collection_errors", "handler", "Exceptions of the application's callbacks and filters"
         )
-        self._strong_topics: StrongTopics | None = None
+        self.strong_topics: StrongTopics
         self._hubs: dict[str, StrongHub] = {}
         self._super_hubs: dict[str, StrongHub] = {}
         """Those in which this node only publishes what is added to subtopics."""
@@ -39,12 +39,10 @@ class NodeCollections:
         self._open: dict[DAC, None] = {}
         self._is_closed = False
 
-    @property
-    def strong_topics(self) -> StrongTopics:
-        if self._strong_topics is None:
-            attachment = self.node.attachment
-            self._strong_topics = StrongTopics(attachment.runtime, attachment.directory)
-        return self._strong_topics
+    def start(self) -> None:
+        """Begin when the node does: those who knew it before it restarted may talk to it at once."""
+        attachment = self.node.attachment
+        self.strong_topics = StrongTopics(attachment.runtime, attachment.directory)
 
     def make(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """A collection of the class, to be entered; `CollectionError` when it cannot be."""
@@ -72,8 +70,7 @@ class NodeCollections:
             await collection.close()
         for hub in list(self._hubs.values()):
             await self._leave(hub)
-        if self._strong_topics is not None:
-            await self._strong_topics.close()
+        await self.strong_topics.close()
 
     # One participant a topic.
 

@@ -4,6 +4,9 @@ To subscribe, one needs to know a single participant, which announces the newcom
 unsubscribe, one says so. Neither needs any agreement: entries spread like everything else. Partitions work on
 apart from each other, each with its own views, and merge by themselves when channels open again.
 
+The failure detector watches nodes, and a node may run without the topic: where its channel was closed, only a
+participant's own voice opens it.
+
 Faults: crashes, recoveries under the same identity, partitions, lost and reordered messages. Peers are
 believed: whoever has the network's key can write anything into the matrix.
 """
@@ -182,7 +185,7 @@ class TopicMembership:
             self._tell_all()
             self._views.look_again()
 
-    # What the failure detector says of channels.
+    # What the failure detector and the channels say of nodes, which are not participants yet.
 
     def closed(self, peer: PeerId) -> None:
         if peer in self.participants and peer not in self._row.suspected and self.is_joined:
@@ -191,13 +194,18 @@ class TopicMembership:
             self._row.renew_soon()
 
     def opened(self, peer: PeerId) -> None:
-        was_closed = self._row.is_closed(peer)
-        self._row.suspected.pop(peer, None)
-        self._row.unheard.pop(peer, None)
-        entry = self.participants.get(peer)
-        if was_closed and entry is not None and self.is_joined:
-            self._spreading.tell(entry.contact, asks=True)
-            self._listener.met(entry.contact)
+        """A suspected participant's node answers: ask whether the participant is there, too."""
+        if self._row.suspected.pop(peer, self) is None and self.is_joined:
+            self._row.unheard[peer] = None
+            self._spreading.tell(self.participants[peer].contact, asks=True)
+            self._row.renew_soon()
+
+    def doubted(self, peer: PeerId) -> None:
+        """A participant's node began anew, or said that it is not in the topic. That may be old by now: the
+        channel is closed until the participant is heard, which it is soon if it takes part."""
+        if self.is_joined and peer != self.me and self.can_talk_to(peer):
+            self._row.unheard[peer] = None
+            self._listener.parted(peer)
             self._row.renew_soon()
 
     # Messages.
@@ -249,7 +257,7 @@ class TopicMembership:
             self._spreading.compare(sender, message.fingerprint, answer=message.asks)
 
     def heard(self, peer: PeerId) -> None:
-        """A participant has sent something: to one that has just begun, its channel is open now."""
+        """A participant has sent something over its channel: if that waited for its voice, it is open now."""
         if self._row.unheard.pop(peer, self) is None and peer not in self._row.suspected:
             entry = self.participants.get(peer)
             if entry is not None and self.is_joined:
@@ -357,6 +365,9 @@ class TopicMembership:
         if self.is_joined:
             self._row.renew(self.boot)
             self._views.look_again()
+            for peer in list(self._row.unheard):
+                if peer not in self._row.suspected:  # it answers, for the row says unheard
+                    self._spreading.tell(self.participants[peer].contact, asks=True)
 
     def _open_peers(self) -> list[Contact]:
         return [
