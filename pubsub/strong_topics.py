@@ -104,7 +104,7 @@ class StrongTopics:
         message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
         `filter` is text that all participants see. `log` is a file that
         is this participant's alone: with it, a restart under the same identity continues where it was.
-        `known`: participants to try before the directory.
+        `known`: participants to try before the directory. One that gives up joining has left.
         """
         self._check(topic, filter, order)
         handlers = Handlers(
@@ -173,18 +173,26 @@ class StrongTopics:
         core = strong.core
         if core.can_rejoin:
             core.start()
+        try:
+            await self._ask_sponsors(strong, known)
+        except BaseException:
+            core.leave()  # those who were asked may have announced it
+            raise
+        if not core.membership.is_joined:
+            core.start()
+
+    async def _ask_sponsors(self, strong: StrongTopic, known: tuple[Contact, ...]) -> None:
+        membership = strong.core.membership
         for attempt in range(SPONSORS_ASKED):
-            if core.membership.is_joined:
+            if membership.is_joined:
                 break
             found = list(known) if attempt == 0 and known else await self._find(strong.topic, 4)
             if not found:
                 break
-            core.membership.subscribe(entropy().choice(found))
+            membership.subscribe(entropy().choice(found))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SPONSOR_SECONDS):
                     await strong.joined_event.wait()
-        if not core.membership.is_joined:
-            core.start()
 
     async def _look_for_strangers(self, strong: StrongTopic) -> None:
         wait, longest = STRANGERS_SECONDS

@@ -87,6 +87,8 @@ class TopicMembership:
         self._row = OwnRow(context, config, self._knowledge, self._spreading, self._row_is_due)
         self._sponsored: dict[PeerId, tuple[int, NumbersOnWire]] = {}
         """Those announced here of whom nothing was heard yet, their boots, and what they do not get."""
+        self._asked: dict[PeerId, Contact] = {}
+        """Those who were asked to announce this one, and may do so still."""
         self._left = False
 
     # What can be asked.
@@ -136,6 +138,7 @@ class TopicMembership:
     def subscribe(self, sponsor: Contact) -> None:
         """Ask a participant to announce this one; `joined` tells that it did. May be repeated, to any."""
         self.boot += 1
+        self._asked[sponsor.id] = sponsor
         request = Subscribe(self.topic, self._context.contact, self.boot, self.life, self.filter)
         self._context.send(sponsor, request)
 
@@ -156,15 +159,18 @@ class TopicMembership:
         self._tell_all()
 
     def leave(self) -> None:
-        """Unsubscribe, tell everybody who can be reached, and stop."""
+        """Unsubscribe, tell everybody who can be reached, and stop. One that has not joined tells those whom
+        it asked: an announcement, made or not yet, does not outlive this."""
+        mine = Entry(self._context.contact, self.boot, True, 0, self.life, self.filter, ())
+        to = list(self._asked.values())
         if self.is_joined:
-            self._left = True
-            self._knowledge.merge_entry(
-                replace(self.participants[self.me], left=True, before=()), self._context.now()
-            )
-            self._spreading.changed(Item(Kind.ENTRY, self.me))
-            for entry in self.participants.values():
-                self._spreading.tell(entry.contact)  # even if its channel seems to be closed
+            mine = replace(self.participants[self.me], left=True, before=())
+            to = [entry.contact for peer, entry in self.participants.items() if peer != self.me]
+        self._left = True
+        self._knowledge.merge_entry(mine, self._context.now())
+        self._spreading.changed(Item(Kind.ENTRY, self.me))
+        for contact in to:
+            self._spreading.tell(contact)  # even if its channel seems to be closed
         self.stop()
 
     def stop(self) -> None:

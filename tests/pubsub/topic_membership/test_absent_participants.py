@@ -8,7 +8,7 @@ import pytest
 
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.messages import Aside
-from pubsub.topic_membership.messages import Absent
+from pubsub.topic_membership.messages import Absent, Subscribe
 from tests.pubsub.topic_broadcast.checks import ALWAYS
 from tests.pubsub.topic_broadcast.test_stable_phases import payloads_at
 from tests.pubsub.topic_broadcast.troupe import TOPIC, Troupe, TroupeConfig
@@ -17,8 +17,9 @@ GONE = 2
 BEFORE_IT_IS_SUSPECTED, AFTER = 0.1, 10.0
 
 
-def joined(seed: int, size: int, config: TroupeConfig | None = None) -> Troupe:
-    troupe = Troupe(seed, size, config)
+def joined(seed: int, size: int, config: TroupeConfig | None = None, more: int = 0) -> Troupe:
+    """A troupe in which so many have joined, and there is room for more."""
+    troupe = Troupe(seed, size + more, config)
     for number in range(size):
         troupe.start(number)
     troupe.run(10.0)
@@ -149,3 +150,23 @@ def test_a_datagram_of_before_is_not_its_voice() -> None:
     troupe.run(10.0)
     assert len(heard) == 1
     assert [members(troupe, number) for number in (0, 1)] == [[0, 1]] * 2
+
+
+@pytest.mark.parametrize("overtakes", [False, True], ids=["in order", "goodbye comes first"])
+@pytest.mark.parametrize("after", [0.0, 0.03, 0.06, 0.1])
+def test_one_that_gives_up_joining_is_no_participant(after: float, overtakes: bool) -> None:
+    for seed in range(5):
+        troupe = joined(seed, 2, more=1)
+        if overtakes:
+            troupe.holds_back = lambda sender, receiver, message: isinstance(message, Subscribe)
+        newcomer = troupe.start(2)
+        troupe.run(after)
+        newcomer.core.leave()
+        newcomer.has_left, newcomer.in_topic = True, False
+        troupe.run(1.0)
+        troupe.holds_back = lambda sender, receiver, message: False
+        troupe.heal()
+        troupe.run(10.0)
+        for number in range(2):
+            assert len(troupe.actors[number].core.membership.participants) == 2
+            assert members(troupe, number) == [0, 1]
