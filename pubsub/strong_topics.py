@@ -69,6 +69,12 @@ class StrongTopics:
         self._dropped = runtime.metrics.family(
             "strong_dropped", "reason", "Messages of strong topics that were not taken"
         )
+        self._counts = runtime.metrics.family(
+            "strong_broadcast",
+            "what",
+            "Messages of strong topics: taken, duplicates, forwarded, refused for want of room, wrong; "
+            "participants expelled; failures of the disk (unsynced)",
+        ).values
         runtime.metrics.gauge(
             "strong_held", "Messages held for participants that may lack them", self._held
         )
@@ -128,6 +134,7 @@ class StrongTopics:
                 life=boot << 16 | entropy().getrandbits(16),
                 filter=filter,
                 order=order,
+                counts=self._counts,
             )
             strong.run(core, opened_log, context)
             self._topics[topic] = strong
