@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from overlay.errors import ClosedError
+from pubsub.collections.config import CollectionConfig
 from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.strong_hub import StrongHub
@@ -82,7 +83,11 @@ class NodeCollections:
                 raise CollectionError(
                     f"{collection.topic} is open on this node without this log: open it with it first"
                 )
-            hub = await self._hub(collection.topic, collection)
+            if hub is not None and collection.config not in (None, hub.config):
+                raise CollectionError(
+                    f"{collection.topic} is open on this node with another config: open it with this first"
+                )
+            hub = await self._hub(collection.topic, collection, collection.config)
             self.opened(collection)
         return hub
 
@@ -93,21 +98,24 @@ class NodeCollections:
             if not await self._is_left(hub) and not self._is_closed:
                 await hub.refresh()
 
-    async def super_hub(self, topic: str) -> StrongHub:
-        """This node as a publisher in a super-topic; it stays until the node closes."""
+    async def super_hub(self, topic: str, config: CollectionConfig) -> StrongHub:
+        """This node as a publisher in a super-topic; it stays until the node closes. `config` is for where it
+        takes no part yet."""
         hub = self._super_hubs.get(topic)
         if hub is None:
             async with self._lock(topic):
-                hub = self._super_hubs[topic] = await self._hub(topic, None)
+                hub = self._super_hubs[topic] = await self._hub(topic, None, config)
         return hub
 
-    async def _hub(self, topic: str, collection: StrongCollection | None) -> StrongHub:
+    async def _hub(
+        self, topic: str, collection: StrongCollection | None, config: CollectionConfig | None
+    ) -> StrongHub:
         if self._is_closed:
             raise ClosedError("the node is closing")
         hub = self._hubs.get(topic)
         is_new = hub is None
         if hub is None:
-            hub = StrongHub(topic, self)
+            hub = StrongHub(topic, self, config or CollectionConfig())
         if collection is not None:
             hub.members.append(collection)
         if is_new:
