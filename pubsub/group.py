@@ -162,6 +162,9 @@ class Group:
             runtime.context("channel"),
             runtime.context("datagram"),
             self._watch,
+            runtime.metrics.family(
+                "group_dropped", "reason", "Packets of groups that were not taken"
+            ).values,
         )
         text = " ".join([self._name, *map(str, self.addresses)])
         self._meeting = Meeting(

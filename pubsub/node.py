@@ -90,6 +90,7 @@ class Node:
             if self._trace is not None:
                 self._trace.close()
             raise
+        self._collections.start()
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
         self._run = entropy().randbytes(RUN_BYTES)

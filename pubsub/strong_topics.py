@@ -35,10 +35,11 @@ from pubsub.topic_broadcast.delivery import Gap, Order, Participant
 from pubsub.topic_broadcast.messages import Aside, Cast, Received
 from pubsub.topic_broadcast.topic_log import NoLog, TopicLog
 from pubsub.topic_membership.context import Outcome
-from pubsub.topic_membership.messages import MOST_FILTER, Knowledge, Subscribe
+from pubsub.topic_membership.membership import TopicMembership
+from pubsub.topic_membership.messages import MOST_FILTER, Absent, Knowledge, Subscribe
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
-MESSAGES = (Subscribe, Knowledge, Cast, Received, Aside)
+MESSAGES = (Subscribe, Knowledge, Absent, Cast, Received, Aside)
 
 SPONSOR_SECONDS = 2.0
 """How long one that wants to subscribe waits for a sponsor before it asks another."""
@@ -52,7 +53,11 @@ the second: they may have begun apart from each other."""
 
 
 class StrongTopics:
-    """Every strong topic of one node; there is one such object a runtime."""
+    """Every strong topic of one node; there is one such object a runtime, for as long as that runs.
+
+    A node should have it even if it takes part in nothing: should others take it for a participant, which it
+    was before it crashed, it tells them that it is none.
+    """
 
     def __init__(self, runtime: Runtime, directory: TopicDirectory | None = None) -> None:
         """Without a directory, participants are told of each other by `join(known=...)` alone."""
@@ -64,13 +69,23 @@ class StrongTopics:
         self._dropped = runtime.metrics.family(
             "strong_dropped", "reason", "Messages of strong topics that were not taken"
         )
+        self._counts = runtime.metrics.family(
+            "strong_broadcast",
+            "what",
+            "Messages of strong topics: taken, duplicates, forwarded, refused for want of room, wrong; "
+            "participants expelled; failures of the disk (unsynced)",
+        ).values
         runtime.metrics.gauge(
             "strong_held", "Messages held for participants that may lack them", self._held
         )
         for kind in MESSAGES:
             runtime.on(kind, self._receive)
         self._end_watch = runtime.failure.subscribe(
-            partial(self._channel, opened=False), partial(self._channel, opened=True)
+            partial(self._tell_all, TopicMembership.closed),
+            partial(self._tell_all, TopicMembership.opened),
+        )
+        runtime.channels.on_restart(
+            lambda peer, event: self._tell_all(TopicMembership.doubted, peer)
         )
 
     async def join(
@@ -95,7 +110,7 @@ class StrongTopics:
         message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
         `filter` is text that all participants see. `log` is a file that
         is this participant's alone: with it, a restart under the same identity continues where it was.
-        `known`: participants to try before the directory.
+        `known`: participants to try before the directory. One that gives up joining has left.
         """
         self._check(topic, filter, order)
         handlers = Handlers(
@@ -119,6 +134,7 @@ class StrongTopics:
                 life=boot << 16 | entropy().getrandbits(16),
                 filter=filter,
                 order=order,
+                counts=self._counts,
             )
             strong.run(core, opened_log, context)
             self._topics[topic] = strong
@@ -137,7 +153,7 @@ class StrongTopics:
         return self._topics.get(topic)
 
     async def close(self) -> None:
-        """Leave every topic; more than once is fine."""
+        """Leave every topic; more than once is fine. What others still send is counted and dropped."""
         if self._closed:
             return
         self._closed = True
@@ -146,8 +162,6 @@ class StrongTopics:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._end_watch()
-        for kind in MESSAGES:
-            self._runtime.off(kind)
 
     def _check(self, topic: str, filter: str, order: str) -> None:
         check_topic_name(topic)
@@ -166,18 +180,26 @@ class StrongTopics:
         core = strong.core
         if core.can_rejoin:
             core.start()
+        try:
+            await self._ask_sponsors(strong, known)
+        except BaseException:
+            core.leave()  # those who were asked may have announced it
+            raise
+        if not core.membership.is_joined:
+            core.start()
+
+    async def _ask_sponsors(self, strong: StrongTopic, known: tuple[Contact, ...]) -> None:
+        membership = strong.core.membership
         for attempt in range(SPONSORS_ASKED):
-            if core.membership.is_joined:
+            if membership.is_joined:
                 break
             found = list(known) if attempt == 0 and known else await self._find(strong.topic, 4)
             if not found:
                 break
-            core.membership.subscribe(entropy().choice(found))
+            membership.subscribe(entropy().choice(found))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SPONSOR_SECONDS):
                     await strong.joined_event.wait()
-        if not core.membership.is_joined:
-            core.start()
 
     async def _look_for_strangers(self, strong: StrongTopic) -> None:
         wait, longest = STRANGERS_SECONDS
@@ -221,13 +243,18 @@ class StrongTopics:
         strong = self._topics.get(message.topic)
         if strong is None or strong.is_closed:
             self._dropped.add("not_in_topic")
+            if not self._closed and not isinstance(message, Absent):
+                self._runtime.send_datagram(sender, Absent(message.topic))
+        elif isinstance(message, Absent):
+            strong.core.membership.doubted(sender.id)
+        elif not strong.core.membership.is_joined and not isinstance(message, Knowledge):
+            self._dropped.add("not_joined")
         else:
             strong.receive(sender, message)
 
-    def _channel(self, peer: Contact, *, opened: bool) -> None:
+    def _tell_all(self, hint: Callable[[TopicMembership, PeerId], None], peer: Contact) -> None:
         for strong in list(self._topics.values()):
-            membership = strong.core.membership
-            (membership.opened if opened else membership.closed)(peer.id)
+            hint(strong.core.membership, peer.id)
 
     def _held(self) -> float:
         return sum(strong.core.held for strong in self._topics.values())

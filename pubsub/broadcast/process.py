@@ -52,7 +52,9 @@ class Process:
         perfect: Context,
         unreliable: Context | None = None,
         watch: WatchMembers = _nobody_watches,
+        dropped: dict[str, int] | None = None,
     ) -> None:
+        """`dropped`: where packets that are not taken are counted, by reason."""
         if not 0 <= rank < len(members):
             raise UsageError(f"rank {rank} is not one of 0 to {len(members) - 1}")
         self.rank = rank
@@ -60,8 +62,7 @@ class Process:
         self.perfect = perfect
         self.unreliable = unreliable or perfect
         self.watch = watch
-        self.dropped: dict[str, int] = {}
-        """Packets of others that were not taken, by reason."""
+        self.dropped: dict[str, int] = {} if dropped is None else dropped
         self.scheduler = Scheduler(self.count)
         self._ranks: dict[PeerId, int] = {
             member.id: number for number, member in enumerate(members) if member is not None

@@ -20,12 +20,19 @@ from pubsub.collections.classes import (
     DAWeakSequence,
     DAWeakSet,
 )
+from pubsub.collections.config import CollectionConfig
 from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.element import Element
 from pubsub.collections.interest import Interest
+from pubsub.collections.one_of_n.config import OneOfNConfig
+from pubsub.collections.order_config import OrderConfig
+from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_membership.config import MembershipConfig
 
 __all__ = [
     "DAC",
+    "BroadcastConfig",
+    "CollectionConfig",
     "CollectionError",
     "DABag",
     "DASequence",
@@ -40,4 +47,7 @@ __all__ = [
     "DAWeakSet",
     "Element",
     "Interest",
+    "MembershipConfig",
+    "OneOfNConfig",
+    "OrderConfig",
 ]

@@ -7,6 +7,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from overlay.errors import ClosedError
+from pubsub.collections.config import CollectionConfig
 from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.strong_hub import StrongHub
@@ -31,7 +32,7 @@ class NodeCollections:
         self.errors = metrics.family(
             "collection_errors", "handler", "Exceptions of the application's callbacks and filters"
         )
-        self._strong_topics: StrongTopics | None = None
+        self.strong_topics: StrongTopics
         self._hubs: dict[str, StrongHub] = {}
         self._super_hubs: dict[str, StrongHub] = {}
         """Those in which this node only publishes what is added to subtopics."""
@@ -39,12 +40,10 @@ class NodeCollections:
         self._open: dict[DAC, None] = {}
         self._is_closed = False
 
-    @property
-    def strong_topics(self) -> StrongTopics:
-        if self._strong_topics is None:
-            attachment = self.node.attachment
-            self._strong_topics = StrongTopics(attachment.runtime, attachment.directory)
-        return self._strong_topics
+    def start(self) -> None:
+        """Begin when the node does: those who knew it before it restarted may talk to it at once."""
+        attachment = self.node.attachment
+        self.strong_topics = StrongTopics(attachment.runtime, attachment.directory)
 
     def make(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """A collection of the class, to be entered; `CollectionError` when it cannot be."""
@@ -72,8 +71,7 @@ class NodeCollections:
             await collection.close()
         for hub in list(self._hubs.values()):
             await self._leave(hub)
-        if self._strong_topics is not None:
-            await self._strong_topics.close()
+        await self.strong_topics.close()
 
     # One participant a topic.
 
@@ -85,7 +83,11 @@ class NodeCollections:
                 raise CollectionError(
                     f"{collection.topic} is open on this node without this log: open it with it first"
                 )
-            hub = await self._hub(collection.topic, collection)
+            if hub is not None and collection.config not in (None, hub.config):
+                raise CollectionError(
+                    f"{collection.topic} is open on this node with another config: open it with this first"
+                )
+            hub = await self._hub(collection.topic, collection, collection.config)
             self.opened(collection)
         return hub
 
@@ -96,21 +98,24 @@ class NodeCollections:
             if not await self._is_left(hub) and not self._is_closed:
                 await hub.refresh()
 
-    async def super_hub(self, topic: str) -> StrongHub:
-        """This node as a publisher in a super-topic; it stays until the node closes."""
+    async def super_hub(self, topic: str, config: CollectionConfig) -> StrongHub:
+        """This node as a publisher in a super-topic; it stays until the node closes. `config` is for where it
+        takes no part yet."""
         hub = self._super_hubs.get(topic)
         if hub is None:
             async with self._lock(topic):
-                hub = self._super_hubs[topic] = await self._hub(topic, None)
+                hub = self._super_hubs[topic] = await self._hub(topic, None, config)
         return hub
 
-    async def _hub(self, topic: str, collection: StrongCollection | None) -> StrongHub:
+    async def _hub(
+        self, topic: str, collection: StrongCollection | None, config: CollectionConfig | None
+    ) -> StrongHub:
         if self._is_closed:
             raise ClosedError("the node is closing")
         hub = self._hubs.get(topic)
         is_new = hub is None
         if hub is None:
-            hub = StrongHub(topic, self)
+            hub = StrongHub(topic, self, config or CollectionConfig())
         if collection is not None:
             hub.members.append(collection)
         if is_new:

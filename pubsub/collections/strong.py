@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from pubsub.collections.config import CollectionConfig
 from pubsub.collections.content import Content
 from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.element import Element
@@ -35,14 +36,20 @@ class StrongCollection(DAC):
         *,
         log: str | Path | None = None,
         on_gap: Callable[[Gap], None] | None = None,
+        config: CollectionConfig | None = None,
         **options: Any,
     ) -> None:
         """`log`: a file of this node's part in the topic, for recovery. `on_gap` is called when elements
-        are lost to this node because it stayed away for too long."""
+        are lost to this node because it stayed away for too long. `config`: the times and limits of this
+        node's part; None for those with which the topic is open already, or else those of
+        `CollectionConfig()`."""
         super().__init__(collections, topic, **options)
         if log is not None and self.order == "total":
             raise CollectionError("a log does not go with total order: use a set, bag or sequence")
+        if config is not None and not isinstance(config, CollectionConfig):
+            raise CollectionError(f"config is a CollectionConfig, not {config!r}")
         self.log = log
+        self.config = config
         self.on_gap = on_gap
         self._taken = Content(keep=0, unique=self.is_unique)
         """By which a set knows what its interests have taken."""
@@ -60,7 +67,7 @@ class StrongCollection(DAC):
         await self._hub.add(self.topic, data, packed)
         for topic in self._topic.ancestors():
             if not topic.is_root:
-                hub = await self._collections.super_hub(topic.name)
+                hub = await self._collections.super_hub(topic.name, self._hub.config)
                 await hub.add(self.topic, data, packed)
 
     async def _begin_interest(self, interest: Interest) -> None:

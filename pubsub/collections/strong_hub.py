@@ -16,6 +16,7 @@ from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
+from pubsub.collections.config import CollectionConfig
 from pubsub.collections.element import Element
 from pubsub.collections.interest import Interest
 from pubsub.collections.messages import (
@@ -33,7 +34,15 @@ from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
 from pubsub.collections.wishes import Wishes, either, parse_wishes
 from pubsub.event import unpack_data
-from pubsub.strong_topic import Delivery, Gap, Participant, StableView, StrongTopic, TopicView
+from pubsub.strong_topic import (
+    Delivery,
+    Gap,
+    Participant,
+    StableView,
+    StrongTopic,
+    TopicConfig,
+    TopicView,
+)
 
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
@@ -45,8 +54,9 @@ INCARNATION_BITS = 32
 class StrongHub:
     """One node's part in one topic; made and given back by `NodeCollections`."""
 
-    def __init__(self, topic: str, collections: NodeCollections) -> None:
+    def __init__(self, topic: str, collections: NodeCollections, config: CollectionConfig) -> None:
         self.topic = topic
+        self.config = config
         self.members: list[StrongCollection] = []
         """The collections that are open."""
         self.users = 0
@@ -74,6 +84,7 @@ class StrongHub:
             self._outbox.tell_taken,
             asyncio.get_running_loop().time,
             call_later,
+            config.one_of_n,
             on_room=self._change.set,
             count=collections.drops.add,
         )
@@ -82,6 +93,7 @@ class StrongHub:
             self._outbox.send,
             call_later,
             self._ordered,
+            config.order,
             on_settled=self._change.set,
             count=collections.drops.add,
         )
@@ -111,6 +123,7 @@ class StrongHub:
             on_direct=self._direct,
             on_participant=self._participants_changed,
             log=log,
+            config=TopicConfig(self.config.broadcast, self.config.membership),
         )
         self._participants_changed()
 

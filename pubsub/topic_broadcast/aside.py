@@ -118,7 +118,8 @@ class AsideMessages:
     def receive(self, sender: Contact, message: Aside) -> None:
         if not self._membership.is_joined:
             return
-        self._membership.heard(sender.id)
+        if message.kind != "best-effort":  # a datagram may be of a node that is gone
+            self._membership.heard(sender.id)
         if message.kind == "direct":
             self._on_direct(sender.id, message.payload)
         elif message.kind == "stubborn":

@@ -80,15 +80,19 @@ class TopicBroadcast:
         life: int,
         filter: str = "",
         order: Order = "none",
+        counts: dict[str, int] | None = None,
     ) -> None:
-        """`boot` must be above that of every earlier start, `life` another one unless the log names it."""
+        """`boot` must be above that of every earlier start, `life` another one unless the log names it.
+        `counts`: where to count, shared with other topics if that is wanted."""
         restored = log.restore()
         if restored.life is not None:
             boot, life = max(boot, restored.boot), restored.life
         self.membership = TopicMembership(
             topic, context, membership, self, boot=boot, life=life, filter=filter
         )
-        self._state = BroadcastState(topic, context, config, self.membership, log)
+        self._state = BroadcastState(
+            topic, context, config, self.membership, log, {} if counts is None else counts
+        )
         self._application = application
         self._restored = restored
         self._forwarding = CheckAndForward(self._state)
@@ -135,8 +139,7 @@ class TopicBroadcast:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Messages taken, duplicates, forwarded, refused; peers' mistakes; participants expelled; how often
-        the disk failed."""
+        """What happened, and what was dropped, under the names in `state.COUNTED`."""
         return self._state.counts
 
     def is_settled(self, number: int) -> bool:

@@ -15,6 +15,10 @@ from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.membership import TopicMembership
 from pubsub.topic_membership.messages import NumbersOnWire
 
+COUNTED = ("taken", "duplicates", "forwarded", "refused", "wrong", "expelled", "unsynced")
+"""Messages taken, and dropped as duplicates, for want of room, or as a peer's mistake; those forwarded;
+participants expelled; how often the disk failed."""
+
 
 class BroadcastState:
     """The variables of the algorithm (DACE, appendix 1, lines 1 to 7), and what it stands on."""
@@ -26,6 +30,7 @@ class BroadcastState:
         config: BroadcastConfig,
         membership: TopicMembership,
         log: TopicLog,
+        counts: dict[str, int],
     ) -> None:
         self.topic = topic
         self.me: PeerId = context.contact.id
@@ -41,9 +46,9 @@ class BroadcastState:
         """What this participant has received; it acknowledges it when the application or the log has it."""
         self.sources: dict[bytes, tuple[PeerId, int]] = {}
         """Publisher and life of every source of which a message was seen."""
-        self.counts: dict[str, int] = dict.fromkeys(
-            ("taken", "duplicates", "forwarded", "refused", "wrong", "expelled", "unsynced"), 0
-        )
+        self.counts = counts
+        for what in COUNTED:
+            counts.setdefault(what, 0)
 
     @property
     def own_source(self) -> bytes:

@@ -4,6 +4,9 @@ To subscribe, one needs to know a single participant, which announces the newcom
 unsubscribe, one says so. Neither needs any agreement: entries spread like everything else. Partitions work on
 apart from each other, each with its own views, and merge by themselves when channels open again.
 
+The failure detector watches nodes, and a node may run without the topic: where its channel was closed, only a
+participant's own voice opens it.
+
 Faults: crashes, recoveries under the same identity, partitions, lost and reordered messages. Peers are
 believed: whoever has the network's key can write anything into the matrix.
 """
@@ -84,6 +87,8 @@ class TopicMembership:
         self._row = OwnRow(context, config, self._knowledge, self._spreading, self._row_is_due)
         self._sponsored: dict[PeerId, tuple[int, NumbersOnWire]] = {}
         """Those announced here of whom nothing was heard yet, their boots, and what they do not get."""
+        self._asked: dict[PeerId, Contact] = {}
+        """Those who were asked to announce this one, and may do so still."""
         self._left = False
 
     # What can be asked.
@@ -133,6 +138,7 @@ class TopicMembership:
     def subscribe(self, sponsor: Contact) -> None:
         """Ask a participant to announce this one; `joined` tells that it did. May be repeated, to any."""
         self.boot += 1
+        self._asked[sponsor.id] = sponsor
         request = Subscribe(self.topic, self._context.contact, self.boot, self.life, self.filter)
         self._context.send(sponsor, request)
 
@@ -153,15 +159,18 @@ class TopicMembership:
         self._tell_all()
 
     def leave(self) -> None:
-        """Unsubscribe, tell everybody who can be reached, and stop."""
+        """Unsubscribe, tell everybody who can be reached, and stop. One that has not joined tells those whom
+        it asked: an announcement, made or not yet, does not outlive this."""
+        mine = Entry(self._context.contact, self.boot, True, 0, self.life, self.filter, ())
+        to = list(self._asked.values())
         if self.is_joined:
-            self._left = True
-            self._knowledge.merge_entry(
-                replace(self.participants[self.me], left=True, before=()), self._context.now()
-            )
-            self._spreading.changed(Item(Kind.ENTRY, self.me))
-            for entry in self.participants.values():
-                self._spreading.tell(entry.contact)  # even if its channel seems to be closed
+            mine = replace(self.participants[self.me], left=True, before=())
+            to = [entry.contact for peer, entry in self.participants.items() if peer != self.me]
+        self._left = True
+        self._knowledge.merge_entry(mine, self._context.now())
+        self._spreading.changed(Item(Kind.ENTRY, self.me))
+        for contact in to:
+            self._spreading.tell(contact)  # even if its channel seems to be closed
         self.stop()
 
     def stop(self) -> None:
@@ -182,7 +191,7 @@ class TopicMembership:
             self._tell_all()
             self._views.look_again()
 
-    # What the failure detector says of channels.
+    # What the failure detector and the channels say of nodes, which are not participants yet.
 
     def closed(self, peer: PeerId) -> None:
         if peer in self.participants and peer not in self._row.suspected and self.is_joined:
@@ -191,13 +200,18 @@ class TopicMembership:
             self._row.renew_soon()
 
     def opened(self, peer: PeerId) -> None:
-        was_closed = self._row.is_closed(peer)
-        self._row.suspected.pop(peer, None)
-        self._row.unheard.pop(peer, None)
-        entry = self.participants.get(peer)
-        if was_closed and entry is not None and self.is_joined:
-            self._spreading.tell(entry.contact, asks=True)
-            self._listener.met(entry.contact)
+        """A suspected participant's node answers: ask whether the participant is there, too."""
+        if self._row.suspected.pop(peer, self) is None and self.is_joined:
+            self._row.unheard[peer] = None
+            self._spreading.tell(self.participants[peer].contact, asks=True)
+            self._row.renew_soon()
+
+    def doubted(self, peer: PeerId) -> None:
+        """A participant's node began anew, or said that it is not in the topic. That may be old by now: the
+        channel is closed until the participant is heard, which it is soon if it takes part."""
+        if self.is_joined and peer != self.me and self.can_talk_to(peer):
+            self._row.unheard[peer] = None
+            self._listener.parted(peer)
             self._row.renew_soon()
 
     # Messages.
@@ -249,7 +263,7 @@ class TopicMembership:
             self._spreading.compare(sender, message.fingerprint, answer=message.asks)
 
     def heard(self, peer: PeerId) -> None:
-        """A participant has sent something: to one that has just begun, its channel is open now."""
+        """A participant has sent something over its channel: if that waited for its voice, it is open now."""
         if self._row.unheard.pop(peer, self) is None and peer not in self._row.suspected:
             entry = self.participants.get(peer)
             if entry is not None and self.is_joined:
@@ -357,6 +371,9 @@ class TopicMembership:
         if self.is_joined:
             self._row.renew(self.boot)
             self._views.look_again()
+            for peer in list(self._row.unheard):
+                if peer not in self._row.suspected:  # it answers, for the row says unheard
+                    self._spreading.tell(self.participants[peer].contact, asks=True)
 
     def _open_peers(self) -> list[Contact]:
         return [

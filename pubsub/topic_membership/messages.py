@@ -123,6 +123,15 @@ class Knowledge:
             check_numbers(self.has)
 
 
+@message(0x65)
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """From a node that was sent something as a participant, and is none. It goes as a datagram: if it is
+    lost, the next message brings another, and late or repeated it does no harm."""
+
+    topic: str
+
+
 def check_counts(*counts: int) -> None:
     for count in counts:
         if not 0 <= count <= LARGEST:

@@ -27,7 +27,8 @@ class OwnRow:
     ) -> None:
         self.suspected: dict[PeerId, None] = {}
         self.unheard: dict[PeerId, None] = {}
-        """Those whom this participant has not heard since it began: their channels are not open yet."""
+        """Those whose own voice in the topic is awaited, since this participant, or their node, began or was
+        cut off: their channels are not open yet."""
         self._me: PeerId = context.contact.id
         self._context = context
         self._config = config

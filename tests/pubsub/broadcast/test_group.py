@@ -292,3 +292,22 @@ def test_a_group_works_over_real_udp(qos: str) -> None:
 async def _within(seconds: float, main: Coroutine[Any, Any, Any]) -> Any:
     async with asyncio.timeout(seconds):
         return await main
+
+
+def test_packets_that_are_not_taken_are_in_the_metrics_of_the_node() -> None:
+    async def main(net: Network) -> None:
+        async def program(rank: int, order: str) -> dict[str, Any]:
+            config = RuntimeConfig(EndpointConfig(MEMBERS[rank]))
+            async with await Runtime.open(config) as runtime:
+                async with Group(MEMBERS[:2], rank, "beb", order=order, runtime=runtime):
+                    await asyncio.sleep(10)
+                return runtime.metrics.as_dict()
+
+        programs = [
+            net.spawn(nth_host(rank), program(rank, order))
+            for rank, order in enumerate(["fifo", "causal"])
+        ]
+        for metrics in await asyncio.gather(*programs):
+            assert list(metrics["group_dropped"]) == ["another_group"]
+
+    on_a_network(main)

@@ -28,17 +28,21 @@ class Play:
         core: type[TopicBroadcast] = TopicBroadcast,
         check_wire: bool = False,
         tangled: bool = False,
+        absent: bool = False,
+        absent_answer: bool = True,
     ) -> None:
         """`tangled`: some pairs cannot talk to each other for long, and participants leave while
-        partitioned."""
+        partitioned. `absent`: nodes come back without the topic, and may open it later; `absent_answer`:
+        whether they say so."""
         self.chance = random.Random(f"schedule {seed}")
         self.size = self.chance.randint(3, 7)
-        config = TroupeConfig(order=order, check_wire=check_wire)
+        config = TroupeConfig(order=order, check_wire=check_wire, absent_answer=absent_answer)
         self.troupe = Troupe(seed, self.size, config)
         self.troupe.core_class = core
         self.logged = [self.chance.random() < 0.5 for _ in range(self.size)]
         self.steps = steps
         self.tangled = tangled
+        self.absent = absent
         self.gone: dict[int, None] = {}
         """Those who left for good."""
 
@@ -49,6 +53,8 @@ class Play:
             troupe.run(chance.uniform(0.0, 0.5))
         troupe.run(3.0)
         for _ in range(self.steps):
+            if self.absent and chance.random() < 0.2:
+                self._come_back_without_topic()
             if not self.tangled or chance.random() < 0.8:
                 self._step()
             else:
@@ -67,7 +73,8 @@ class Play:
 
     def _is_down(self, number: int) -> bool:
         actor = self.troupe.actors.get(number)
-        return number not in self.gone and (actor is None or not actor.alive)
+        is_there = actor is not None and actor.alive and actor.in_topic
+        return number not in self.gone and not is_there
 
     def _step(self) -> None:
         troupe, chance = self.troupe, self.chance
@@ -90,6 +97,13 @@ class Play:
                 troupe.crash(number)
             elif not self._is_down(number) and troupe.leave(number):
                 self.gone[number] = None
+
+    def _come_back_without_topic(self) -> None:
+        troupe, number = self.troupe, self.chance.randrange(1, self.size)
+        if number in troupe.actors and number not in self.gone:
+            troupe.crash(number)
+            troupe.run(self.chance.choice((0.05, 0.5, 5.0)))
+            troupe.start_without_topic(number)
 
     def _tangle(self) -> None:
         troupe, chance = self.troupe, self.chance

@@ -46,6 +46,28 @@ def test_all_properties_hold_where_not_everybody_can_talk_to_everybody(heal: boo
         assert violations(seed, heal=heal, tangled=True) == {}, f"seed {seed}"
 
 
+@pytest.mark.parametrize("absent_answer", [True, False], ids=["answered", "unanswered"])
+@pytest.mark.parametrize("heal", [True, False], ids=["healed", "still partitioned"])
+def test_all_properties_hold_where_nodes_come_back_without_the_topic(
+    heal: bool, absent_answer: bool
+) -> None:
+    for seed in range(50_000, 50_008):
+        options = {"tangled": seed % 2 == 0, "absent": True, "absent_answer": absent_answer}
+        assert violations(seed, heal=heal, **options) == {}, f"seed {seed}"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("absent_answer", [True, False], ids=["answered", "unanswered"])
+@pytest.mark.parametrize("heal", [True, False], ids=["healed", "still partitioned"])
+@pytest.mark.parametrize("first", range(51_000, 51_100, 20))
+def test_the_same_where_nodes_come_back_without_the_topic(
+    first: int, heal: bool, absent_answer: bool
+) -> None:
+    for seed in range(first, first + 20):
+        options = {"tangled": seed % 2 == 0, "absent": True, "absent_answer": absent_answer}
+        assert violations(seed, heal=heal, **options) == {}, f"seed {seed}"
+
+
 @pytest.mark.sweep
 @pytest.mark.parametrize("heal", [True, False], ids=["healed", "still partitioned"])
 @pytest.mark.parametrize("first", range(40_000, 40_100, 20))

@@ -18,14 +18,14 @@ from overlay.wire import WireError, decode, encode
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received, source_of
-from pubsub.topic_membership.messages import LARGEST, Knowledge, Row, Sight, Subscribe
+from pubsub.topic_membership.messages import LARGEST, Absent, Knowledge, Row, Sight, Subscribe
 from tests.pubsub.topic_broadcast.test_stable_phases import joined, payloads_at
 from tests.pubsub.topic_broadcast.troupe import Troupe
 
 STRANGER = numbered_contact(99)
 SOURCE = source_of(STRANGER.id, 1)
 
-MESSAGES: list[type] = [Subscribe, Knowledge, Cast, Received, Aside]
+MESSAGES: list[type] = [Subscribe, Knowledge, Absent, Cast, Received, Aside]
 ENDS = [LARGEST, LARGEST - 1, LARGEST + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 """Numbers on both sides of every limit."""
 

@@ -16,6 +16,7 @@ from pubsub.topic_broadcast.delivering import Delivering
 from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.matrix import Matrix
+from pubsub.topic_membership.membership import TopicMembership
 from pubsub.topic_membership.messages import Row
 from pubsub.topic_membership.view_watch import ViewWatch
 from tests.pubsub.topic_broadcast.checks import violations
@@ -115,6 +116,16 @@ def never_tells_what_everybody_has(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Collecting, "collect", lambda self: False)
 
 
+def takes_a_node_that_answers_for_a_participant(patch: pytest.MonkeyPatch) -> None:
+    await_voice = TopicMembership.opened
+
+    def opened(self: TopicMembership, peer: PeerId) -> None:
+        await_voice(self, peer)
+        self.heard(peer)
+
+    patch.setattr(TopicMembership, "opened", opened)
+
+
 MUTANTS: list[tuple[str, Break, bool]] = [
     ("TM1", reaches_a_view_that_others_do_not_see_yet, True),
     ("TM2", keeps_the_oldest_row_as_printed_in_line_50, False),
@@ -137,3 +148,11 @@ def test_a_protocol_that_does_this_is_found_out(
 ) -> None:
     mutate(monkeypatch)
     assert any(broken in violations(seed, heal=heal) for seed in range(SEEDS)), broken
+
+
+def test_one_that_takes_a_node_that_answers_for_a_participant_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    takes_a_node_that_answers_for_a_participant(monkeypatch)
+    options = {"absent": True, "absent_answer": False}
+    assert any("TM2" in violations(seed, heal=False, **options) for seed in range(SEEDS))

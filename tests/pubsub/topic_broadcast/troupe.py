@@ -3,8 +3,10 @@ everything.
 
 Channels do what `overlay.channel` promises and no more: what is sent arrives once and in any order; what is
 too large for one is not taken; what is sent into a partition waits for its end; what a crash of either side
-catches is reported lost. The failure
+catches is reported lost; that the other side has restarted is told before anything that it says. The failure
 detector notices with a random delay, sometimes suspects without reason, and takes it back.
+
+A node may run without the topic: its channels work, and what they bring for the topic is dropped.
 """
 
 from __future__ import annotations
@@ -16,24 +18,20 @@ from typing import Any
 
 from overlay.channel import ChannelConfig
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
 from overlay.errors import UsageError
-from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
+from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from overlay.wire import MAX_MESSAGE, decode, encode
-from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
-from pubsub.topic_broadcast.delivery import Gap, Order
-from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received
+from pubsub.topic_broadcast.delivery import Order
+from pubsub.topic_broadcast.messages import Cast
 from pubsub.topic_broadcast.topic_log import NoLog, TopicLog
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import Outcome
-from pubsub.topic_membership.messages import Entry, Knowledge, Subscribe
-from pubsub.topic_membership.stable_views import StableView, TopicView
+from tests.pubsub.topic_broadcast.actor import TOPIC, Actor, MessageId, identity
 from tests.pubsub.topic_broadcast.memory_log import MemoryLog
 
-TOPIC = "/topic"
-MessageId = tuple[PeerId, int, int]
+__all__ = ["TOPIC", "Actor", "MessageId", "Occurrence", "Troupe", "TroupeConfig", "identity"]
 
 
 @dataclass
@@ -46,105 +44,6 @@ class Occurrence:
     what: str
     """joined, broadcast, delivered, gap, stable, crashed, left."""
     of: Any = None
-
-
-class Actor:
-    """One participant in one of its starts; it is the context and the application of its core."""
-
-    def __init__(self, troupe: Troupe, number: int, start: int) -> None:
-        self.troupe = troupe
-        self.number = number
-        self.start = start
-        self.contact = troupe.contacts[number]
-        self._stage: StageContext = troupe.stage.context(self.contact, f"start {start}")
-        self.random = self._stage.random
-        self.alive = True
-        self.has_left = False
-        self.watched: dict[PeerId, Contact] = {}
-        self.suspected: dict[PeerId, None] = {}
-        self.delivered: list[Item] = []
-        self.is_slow = False
-        """Whether it leaves messages unfinished, until `finish`."""
-        self.unfinished: list[Item] = []
-        self.aside: AsideMessages | None = None
-        self.core: TopicBroadcast
-
-    # The context.
-
-    def now(self) -> float:
-        return self.troupe.stage.now
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
-        return self._stage.call_later(delay, action)
-
-    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
-        return self.troupe.send(self, to, message, outcome)
-
-    def send_datagram(self, to: Contact, message: object) -> None:
-        self.troupe.send(self, to, message, None, waits=False)
-
-    def watch(self, contact: Contact) -> None:
-        self.watched[contact.id] = contact
-        self.troupe.look_soon(self, contact.id)
-
-    def unwatch(self, contact: Contact) -> None:
-        self.watched.pop(contact.id, None)
-        self.suspected.pop(contact.id, None)
-
-    def receive(self, sender: Contact, message: object) -> None:
-        core = self.core
-        if isinstance(message, Subscribe):
-            core.membership.receive_subscribe(sender, message)
-        elif isinstance(message, Knowledge):
-            core.membership.receive_knowledge(sender, message)
-        elif isinstance(message, Cast):
-            core.receive_cast(sender, message)
-        elif isinstance(message, Received):
-            core.receive_received(sender, message)
-        elif isinstance(message, Aside) and self.aside is not None:
-            self.aside.receive(sender, message)
-
-    # The application.
-
-    def joined(self) -> None:
-        entry = self.core.membership.participants[self.core.membership.me]
-        self._note("joined", (entry.boot, self.core.acknowledged_here()))
-
-    def deliver(self, item: Item) -> None:
-        self.delivered.append(item)
-        self._note("delivered", identity(item))
-        if self.is_slow:
-            self.unfinished.append(item)
-        else:
-            self.core.finished(item)
-
-    def finish(self, count: int) -> None:
-        """Be done with some messages, the oldest first."""
-        done, self.unfinished = self.unfinished[:count], self.unfinished[count:]
-        for item in done:
-            self.core.finished(item)
-
-    def gap(self, gap: Gap) -> None:
-        self._note("gap", gap)
-
-    def view_changed(self, view: TopicView) -> None:
-        self._note("view", view)
-
-    def stable(self, view: StableView) -> None:
-        self._note("stable", view)
-
-    def participant_changed(self, before: Entry | None, now: Entry) -> None:
-        pass
-
-    def room(self) -> None:
-        pass
-
-    def _note(self, what: str, of: Any) -> None:
-        self.troupe.note(self, what, of)
-
-
-def identity(item: Item) -> MessageId:
-    return (item.publisher, item.life, item.number)
 
 
 @dataclass
@@ -166,6 +65,8 @@ class TroupeConfig:
     notice: tuple[float, float] = (0.5, 2.0)
     """Seconds after which the failure detector notices a change."""
     check_wire: bool = False
+    absent_answer: bool = True
+    """Whether nodes without the topic say so when something comes."""
 
 
 class Troupe:
@@ -206,10 +107,30 @@ class Troupe:
 
     def start(self, number: int, *, logged: bool = False, filter: str = "") -> Actor:
         """Let a participant begin: as the first, with its log, or through one that it can reach."""
+        log: TopicLog = self.logs.setdefault(number, MemoryLog()) if logged else NoLog()
+        actor = self._actor(number, log, filter)
+        if actor.core.can_rejoin:
+            actor.core.start()
+        else:
+            self._find_sponsor(actor)
+        self._change_channels()
+        return actor
+
+    def start_without_topic(self, number: int) -> None:
+        """Let a node run, again or for the first time, that takes no part."""
+        self._actor(number, NoLog(), "", in_topic=False)
+        self._change_channels()
+
+    def _actor(self, number: int, log: TopicLog, filter: str, in_topic: bool = True) -> Actor:
         self._starts += 1
         self.stage.restart(self.contacts[number])
-        actor = self.actors[number] = Actor(self, number, self._starts)
-        log: TopicLog = self.logs.setdefault(number, MemoryLog()) if logged else NoLog()
+        before = self.actors.get(number)
+        runs_on = before is not None and before.alive
+        run = before.run if before is not None and runs_on else self._starts
+        actor = self.actors[number] = Actor(self, number, self._starts, run, in_topic)
+        if before is not None and runs_on:
+            before.alive = False
+            actor.runs = before.runs
         boot = int(self.stage.now * 1000)
         actor.core = self.core_class(
             TOPIC,
@@ -223,11 +144,6 @@ class Troupe:
             filter=filter,
             order=self.config.order,
         )
-        if actor.core.can_rejoin:
-            actor.core.start()
-        else:
-            self._find_sponsor(actor)
-        self._change_channels()
         return actor
 
     def _find_sponsor(self, actor: Actor) -> None:
@@ -391,23 +307,33 @@ class Troupe:
         self, sender: Actor, receiver: Actor, message: object, outcome: Outcome | None
     ) -> None:
         def arrive() -> None:
-            if not self.linked(sender.number, receiver.number) and receiver.alive:
-                self._waiting.append(Waiting(sender, receiver, message, outcome))
+            now_there = self.actors[receiver.number]
+            arrives = now_there.alive and now_there.run == receiver.run
+            if not self.linked(sender.number, receiver.number) and arrives:
+                self._waiting.append(Waiting(sender, now_there, message, outcome))
                 return
-            if receiver.alive:
-                receiver.receive(sender.contact, message)
+            if arrives:
+                self._meet(now_there, sender)
+                now_there.receive(sender.contact, message)
             if outcome is not None and sender.alive:
-                outcome(receiver.alive)
+                outcome(arrives)
 
         latency = 0.01 + 0.04 * self.chance.random()
         self.stage.call_at(self.stage.now + latency, arrive)
 
     def _lose_what_waits(self, actor: Actor) -> None:
-        lost = [one for one in self._waiting if actor in (one.sender, one.receiver)]
-        self._waiting = [one for one in self._waiting if actor not in (one.sender, one.receiver)]
+        lost = [one for one in self._waiting if actor.run in (one.sender.run, one.receiver.run)]
+        self._waiting = [one for one in self._waiting if one not in lost]
         for one in lost:
             if one.outcome is not None and one.sender.alive:
                 one.outcome(False)
+
+    def _meet(self, actor: Actor, other: Actor) -> None:
+        """The channel to another node works: tell if that has restarted."""
+        before = actor.runs.get(other.number, other.run)
+        actor.runs[other.number] = max(before, other.run)
+        if other.run > before and actor.in_topic:
+            actor.core.membership.doubted(other.contact.id)
 
     # The failure detector.
 
@@ -426,6 +352,8 @@ class Troupe:
             return
         other = self.actors.get(self._numbers.get(peer, -1))
         works = other is not None and other.alive and self.linked(actor.number, other.number)
+        if works and other is not None:
+            self._meet(actor, other)
         if works and peer in actor.suspected:
             del actor.suspected[peer]
             actor.core.membership.opened(peer)
