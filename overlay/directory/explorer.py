@@ -43,7 +43,9 @@ class Explorer:
         self._outlines: dict[PeerId, TopicOutline] = {}
 
     def outline(self, topic: PeerId) -> TopicOutline:
-        outline = self._outlines.pop(topic, None) or TopicOutline(topic, self._config.ttl)
+        outline = self._outlines.pop(topic, None)
+        if outline is None:  # not: if it is empty, for others may be about to fill it
+            outline = TopicOutline(topic, self._config.ttl)
         self._outlines[topic] = outline
         if len(self._outlines) > self.MAX_TOPICS:
             del self._outlines[next(iter(self._outlines))]

@@ -19,7 +19,9 @@ ROUNDS = 2
 SPARES = 2
 """How many more than needed are drawn, for some will not answer."""
 
-Ask = Callable[[Contact], None]
+Ask = Callable[[Contact, float], None]
+"""Called with a member to ask and the community's size."""
+
 Outcome = Callable[[float, int, list[Contact]], None]
 """Called once with the community's size, the table's size, and those who confirmed."""
 
@@ -91,7 +93,7 @@ class Drawing:
         self._rounds += 1
         self._timer = self._context.call_later(self._config.settle_seconds, self._ask_the_silent)
         for member in list(self._silent.values()):
-            self._ask(member)
+            self._ask(member, self._size)
 
     def _finish(self) -> None:
         # In the order of the sample: in that of the answers, near members would be preferred.

@@ -14,6 +14,8 @@ class Drawn:
 
     topic: str
     seconds: float
+    size: float
+    """How many members there are, as far as I know."""
     take_in: bool
     """Few hold me in their tables: take me into yours."""
     newcomer: bool

@@ -7,7 +7,8 @@ everyone else from the start, and tables stay uniform.
 
 Of members that are drawn so, some few are in hardly any table by mere chance, and one in none is reached by
 no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less
-than a quarter of the tables that it should be in draws soon, and asks to be taken in as a newcomer does.
+than a quarter of the tables that it should be in asks those in its own to take it in, as a newcomer does; it
+also draws soon, and asks others.
 (With a half, those whom it replaces would soon be in too few themselves, and nobody would come to rest.)
 Those whose tables it is in may crash unnoticed: when much changes, it counts on those alone that speak again.
 
@@ -71,6 +72,8 @@ class StructuredMembership:
         self._pace = Pace(self._config, context.now())
         self._drawing: Drawing | None = None
         self._timer: Timer | None = None
+        self._request: Timer | None = None
+        """Runs after those in the table were asked to take this process in, until they may be asked again."""
         self._has_joined = False
         self._is_running = False
         self._reactions: dict[type, Callable[[Contact, Any], None]] = {
@@ -115,8 +118,9 @@ class StructuredMembership:
             self._context.send(holder, Farewell(self._topic))
         if self._drawing is not None:
             self._drawing.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._request):
+            if timer is not None:
+                timer.cancel()
         self._members.clear()
         self._holders.clear()
         self._table = ()
@@ -156,10 +160,11 @@ class StructuredMembership:
             self._topic, self._context, self._directory, self._config, self._ask, self._drew
         )
 
-    def _ask(self, member: Contact) -> None:
+    def _ask(self, member: Contact, size: float) -> None:
         newcomer = not self._has_joined
         take_in = newcomer or self._is_held_by_few
-        self._context.send(member, Drawn(self._topic, self._pace.longest_next, take_in, newcomer))
+        seconds = self._pace.longest_next
+        self._context.send(member, Drawn(self._topic, seconds, size, take_in, newcomer))
 
     @property
     def _is_held_by_few(self) -> bool:
@@ -177,7 +182,7 @@ class StructuredMembership:
                 break
             if peer not in new:
                 new[peer] = member
-                self._ask(member)
+                self._ask(member, size)
         old, self._members = self._members, new
         self._table = tuple(new.values())
         if not new:
@@ -205,6 +210,8 @@ class StructuredMembership:
     def _on_drawn(self, sender: Contact, message: Drawn) -> None:
         self._held_by(sender, message.seconds)
         if message.take_in and sender.id not in self._members:
+            if message.newcomer:
+                self._grow(message.size)
             self._take_in(sender)
             if message.newcomer:
                 self._changed()
@@ -232,6 +239,12 @@ class StructuredMembership:
         seconds = 1.1 * min(max(seconds, 0.0), MOST_SECONDS) + 2 * self._config.settle_seconds
         until = self._context.now() + seconds
         self._holders[holder.id] = (holder, until)
+
+    def _grow(self, size: float) -> None:
+        """The community is larger than at the last drawing, says one that drew just now; tables are, too."""
+        if size > self._size:
+            self._size = size
+            self._wanted = self._config.table_size(size)
 
     def _take_in(self, member: Contact) -> None:
         """Put a member into the table, in place of a random one when the table is full."""
@@ -271,6 +284,19 @@ class StructuredMembership:
             self._holders[peer] = (contact, min(promised, until))
 
     def _look_for_holders(self) -> None:
-        """Held by few: draw soon, and have those who are drawn take this process in."""
-        if self._has_joined and self._is_held_by_few:
-            self._draw_in(self._pace.soonest(self._context.now()))
+        """Held by few: ask those in the table to take this process in, and draw soon to ask others.
+
+        Those in the table are asked again after a while if that did not help.
+        """
+        if not self._has_joined or not self._is_held_by_few:
+            return
+        self._draw_in(self._pace.soonest(self._context.now()))
+        if self._request is None:
+            for member in self._table:
+                self._ask(member, self._size)
+            pause = self._config.settle_seconds
+            self._request = self._context.call_later(pause, self._look_again)
+
+    def _look_again(self) -> None:
+        self._request = None
+        self._look_for_holders()
