@@ -35,6 +35,13 @@ from overlay.metrics import Metrics
 FEW = 1 / 4
 """The part of the tables that a member should be in, below which it sees to it that it is in more."""
 
+CLEARLY = 1.25
+"""How many times larger a community must have become for a member to believe it before it draws; less may be
+the error of an estimate, and would be one table entry at most."""
+
+MOST_MEMBERS = 1e9
+"""No community is larger, whatever a peer says."""
+
 MOST_HOLDERS = 1024
 """The most holders that are remembered, against peers that make them up."""
 
@@ -241,8 +248,8 @@ class StructuredMembership:
         self._holders[holder.id] = (holder, until)
 
     def _grow(self, size: float) -> None:
-        """The community is larger than at the last drawing, says one that drew just now; tables are, too."""
-        if size > self._size:
+        """One that drew just now says how many there are: if they are clearly more, tables are larger, too."""
+        if CLEARLY * self._size < size <= MOST_MEMBERS:
             self._size = size
             self._wanted = self._config.table_size(size)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.membership.structured.config import StructuredConfig
-from overlay.membership.structured.messages import Confirm, Drawn, Farewell
+from overlay.membership.structured.messages import Confirm, Drawn, Farewell, Released
 from overlay.membership.structured.pace import Pace
 from overlay.membership.structured.service import FEW, StructuredMembership
 from overlay.metrics import Metrics
@@ -112,6 +112,39 @@ def test_a_leaver_is_forgotten_by_everyone_at_once() -> None:
     community.members.pop(leaver).stop()
     community.stage.run_for(0.1)
     assert not any(leaver in member.table for member in community.members.values())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_nobody_is_in_too_few_tables_while_a_community_grows_fast(seed: int) -> None:
+    community = StructuredCommunity(seed)
+    for count in range(1, 121):
+        community.grow(1, interval=0.05)
+        if count % 10 == 0:
+            wanted = community.config.table_size(count)
+            tables = [len(member.table) for member in community.members.values()]
+            assert statistics.fmean(tables) > 0.8 * min(wanted, count - 1)
+            community.stage.run_for(0.2)  # those whom the last ones replaced have asked others
+            assert min(in_degrees(community.graph)) > 0
+
+
+def test_a_member_learns_from_newcomers_that_its_community_has_grown() -> None:
+    community = community_of(20, seed=65)
+    one, other, *_ = community.members
+    member = community.members[one]
+    for size, believed in [
+        (24.0, 20.0),
+        (26.0, 26.0),
+        (21.0, 26.0),
+        (1e300, 26.0),
+        (math.inf, 26.0),
+        (math.nan, 26.0),
+    ]:
+        stranger = numbered_contact(1000)
+        member.receive(stranger, Drawn(TOPIC, 10.0, size, take_in=True, newcomer=True))
+        member.receive(stranger, Farewell(TOPIC))
+        assert member.size == believed
+    member.receive(other, Drawn(TOPIC, 10.0, 100.0, take_in=False, newcomer=False))
+    assert member.size == 26.0
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -289,9 +322,12 @@ def test_after_everybody_left_nothing_runs() -> None:
 
 
 MESSAGES = st.one_of(
-    st.builds(Drawn, st.just(TOPIC), st.floats(), st.booleans()),
+    st.builds(
+        Drawn, st.just(TOPIC), st.floats(), st.floats(max_value=7), st.booleans(), st.booleans()
+    ),
     st.builds(Confirm, st.just(TOPIC), st.floats()),
     st.builds(Farewell, st.just(TOPIC)),
+    st.builds(Released, st.just(TOPIC)),
     st.just("hello"),
 )
 
