@@ -208,6 +208,19 @@ def test_nodes_that_invent_members_do_not_get_them_into_samples() -> None:
     run(main)
 
 
+def test_a_newcomer_that_announces_itself_knows_at_once_how_many_there_are() -> None:
+    async def main(village: Village) -> None:
+        for before in range(30):
+            overlay = await village.add()
+            announcing = asyncio.create_task(overlay.announce(TOPIC))
+            size = await overlay.size(TOPIC)
+            await announcing
+            # In a network that is growing, what was announced a moment ago may be missed.
+            assert size.members >= before - 3
+
+    run(main, seed=72)
+
+
 def test_the_configuration_of_the_dht_may_make_a_light_member() -> None:
     async def main(village: Village) -> None:
         serving = await village.add()

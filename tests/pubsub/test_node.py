@@ -72,6 +72,23 @@ def test_events_travel_over_either_kind_of_link(links: str) -> None:
     play(2, main, links=links)
 
 
+@pytest.mark.parametrize(
+    ("mode", "seed"),
+    [("structured", 1), ("structured", 4), ("semi-structured", 1), ("unstructured", 1)],
+)
+def test_the_first_events_reach_all_who_have_just_subscribed_one_after_another(
+    mode: str, seed: int
+) -> None:
+    async def main(p: Playground) -> None:
+        subscriptions = await p.subscribers("/a", 60)
+        for number in range(5):
+            await p.nodes[12 * number].publish("/a", number)
+        for events in subscriptions:
+            assert sorted(event.data for event in await received(events, 5)) == [0, 1, 2, 3, 4]
+
+    play(seed, main, mode)
+
+
 def test_over_channels_nothing_is_lost_on_a_bad_network() -> None:
     async def main(p: Playground) -> None:
         subscriptions = await p.subscribers("/a", 4)

@@ -248,7 +248,7 @@ class StructuredMembership:
         self._holders[holder.id] = (holder, until)
 
     def _grow(self, size: float) -> None:
-        """One that drew just now says how many there are: if they are clearly more, tables are larger, too."""
+        """One that drew just now says how many there are: if clearly more, tables are larger, too."""
         if CLEARLY * self._size < size <= MOST_MEMBERS:
             self._size = size
             self._wanted = self._config.table_size(size)
