@@ -24,11 +24,11 @@ from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Delivery, Gap, Participant, Semantics
 from pubsub.topic_broadcast.held_messages import NAME_BYTES
-from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received
+from pubsub.topic_broadcast.messages import Aside, Item
 from pubsub.topic_broadcast.topic_log import TopicLog
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
-from pubsub.topic_membership.messages import MOST_FILTER, Entry, Knowledge, Subscribe
+from pubsub.topic_membership.messages import MOST_FILTER, Entry
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
 __all__ = [
@@ -315,17 +315,10 @@ class StrongTopic:
 
     def receive(self, sender: Contact, message: Any) -> None:
         """Take a message of this topic from the network."""
-        membership = self.core.membership
-        if isinstance(message, Cast):
-            self.core.receive_cast(sender, message)
-        elif isinstance(message, Received):
-            self.core.receive_received(sender, message)
-        elif isinstance(message, Knowledge):
-            membership.receive_knowledge(sender, message)
-        elif isinstance(message, Subscribe):
-            membership.receive_subscribe(sender, message)
-        elif isinstance(message, Aside):
+        if isinstance(message, Aside):
             self._aside.receive(sender, message)
+        else:
+            self.core.receive(sender, message)
         self.room_if_waited_for()
 
     def joined(self) -> None:

@@ -245,9 +245,7 @@ class StrongTopics:
             self._dropped.add("not_in_topic")
             if not self._closed and not isinstance(message, Absent):
                 self._runtime.send_datagram(sender, Absent(message.topic))
-        elif isinstance(message, Absent):
-            strong.core.membership.doubted(sender.id)
-        elif not strong.core.membership.is_joined and not isinstance(message, Knowledge):
+        elif not strong.core.membership.is_joined and not isinstance(message, Knowledge | Absent):
             self._dropped.add("not_joined")
         else:
             strong.receive(sender, message)

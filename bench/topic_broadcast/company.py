@@ -16,11 +16,11 @@ from overlay.wire import encode
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Gap
-from pubsub.topic_broadcast.messages import Cast, Item, Received
+from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_broadcast.topic_log import NoLog
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import Outcome
-from pubsub.topic_membership.messages import Entry, Knowledge, Row, Subscribe
+from pubsub.topic_membership.messages import Entry, Knowledge, Row
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
 NOTICE_SECONDS = (0.5, 2.0)
@@ -50,7 +50,7 @@ class Member:
             boot=number,
             life=number + 1,
         )
-        company.stage.attach(self.contact, self._receive)
+        company.stage.attach(self.contact, self.core.receive)
 
     def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
         return self._stage.call_later(delay, action)
@@ -69,16 +69,6 @@ class Member:
     def watch(self, contact: Contact) -> None: ...
 
     def unwatch(self, contact: Contact) -> None: ...
-
-    def _receive(self, sender: Contact, message: object) -> None:
-        if isinstance(message, Knowledge):
-            self.core.membership.receive_knowledge(sender, message)
-        elif isinstance(message, Received):
-            self.core.receive_received(sender, message)
-        elif isinstance(message, Subscribe):
-            self.core.membership.receive_subscribe(sender, message)
-        elif isinstance(message, Cast):
-            self.core.receive_cast(sender, message)
 
     def joined(self) -> None: ...
 

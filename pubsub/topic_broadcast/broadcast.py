@@ -224,6 +224,15 @@ class TopicBroadcast:
 
         self._upkeep.later("sync", SYNC_DELAY, sync)
 
+    def receive(self, sender: Contact, message: object) -> None:
+        """React to a message of this broadcast, or of the membership that it stands on."""
+        if isinstance(message, Cast):
+            self.receive_cast(sender, message)
+        elif isinstance(message, Received):
+            self.receive_received(sender, message)
+        else:
+            self.membership.receive(sender, message)
+
     def receive_cast(self, sender: Contact, cast: Cast) -> None:
         if not self.membership.is_joined:
             return

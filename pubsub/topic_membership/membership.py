@@ -20,7 +20,14 @@ from overlay.contact import Contact, PeerId
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.knowledge import TopicKnowledge
-from pubsub.topic_membership.messages import LARGEST, Entry, Knowledge, NumbersOnWire, Subscribe
+from pubsub.topic_membership.messages import (
+    LARGEST,
+    Absent,
+    Entry,
+    Knowledge,
+    NumbersOnWire,
+    Subscribe,
+)
 from pubsub.topic_membership.news import Item, Kind
 from pubsub.topic_membership.own_row import OwnRow
 from pubsub.topic_membership.roster import as_bytes
@@ -215,6 +222,15 @@ class TopicMembership:
             self._row.renew_soon()
 
     # Messages.
+
+    def receive(self, sender: Contact, message: object) -> None:
+        """React to one of the membership's own messages; anything else is ignored."""
+        if isinstance(message, Knowledge):
+            self.receive_knowledge(sender, message)
+        elif isinstance(message, Subscribe):
+            self.receive_subscribe(sender, message)
+        elif isinstance(message, Absent):
+            self.doubted(sender.id)
 
     def receive_subscribe(self, sender: Contact, request: Subscribe) -> None:
         """Announce a newcomer vicariously; one that asks twice gets the same answer twice."""

@@ -12,6 +12,7 @@ from overlay.errors import UsageError
 from pubsub import Node, Parameters
 from pubsub.camcast.lazy_gossip import LazyGossip
 from pubsub.camcast.leases import LONGEST_LEASE
+from pubsub.topic import Topic
 from tests.pubsub.playground import MODES, Playground, play
 
 MEMBERS = 18
@@ -88,6 +89,21 @@ def test_nothing_is_kept_of_topics_that_were_left() -> None:
             assert not leases._questions
 
     play(55, main, "structured")
+
+
+def test_one_that_rejoins_with_other_bounds_on_duplicates_keeps_to_them() -> None:
+    async def main(p: Playground) -> None:
+        one, other = await p.node(), await p.node()
+        async with other.subscribe("/a"):
+            async with one.subscribe("/a"):
+                for _ in range(20):
+                    await other.publish("/a", wait="acked")
+            process = one._process
+            assert process.is_in("/a")  # others hold a lease
+            community = process.join(Topic.of("/a"), list, Parameters(duplicate_capacity=5))
+            assert len(community.heard) == 5
+
+    play(56, main, "structured")
 
 
 @pytest.mark.parametrize("wrong", [None, {"c": 7}, 12])

@@ -13,6 +13,7 @@ from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters
 from pubsub.config import ConfigurationError, DisseminationKind
 from pubsub.event import DATA_LIMIT, Copies, DataError, EventBody, Gossip, pack_body
+from pubsub.topic import Topic
 from tests.pubsub.playground import MODES, Playground, play, received
 
 PATH = ("/", "/soccer", "/soccer/italy")
@@ -191,6 +192,20 @@ def test_a_full_queue_that_blocks_holds_up_publishers_on_its_own_node() -> None:
             await node.publish("/a", number)
 
     play(9, main)
+
+
+def test_publishing_waits_for_nothing_any_more_when_the_subscription_that_blocks_has_ended() -> (
+    None
+):
+    async def main(p: Playground) -> None:
+        node = await p.node()
+        async with node.subscribe("/a"):
+            async with node.subscribe("/a", overflow="block"), node.subscribe("/b"):
+                await node.publish("/a")
+                assert not node._topics.may_publish(node._topics.join(Topic.of("/a")))
+            assert node._topics.may_publish(node._topics.join(Topic.of("/a")))
+
+    play(57, main)
 
 
 def test_a_subscriber_that_blocks_slows_no_other_node_and_keeps_sixteen_queues_at_most() -> None:

@@ -11,9 +11,9 @@ from overlay.virtual.stage import StageContext
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.delivery import Gap
-from pubsub.topic_broadcast.messages import Aside, Cast, Item, Received
+from pubsub.topic_broadcast.messages import Aside, Item
 from pubsub.topic_membership.context import Outcome
-from pubsub.topic_membership.messages import Absent, Entry, Knowledge, Subscribe
+from pubsub.topic_membership.messages import Absent, Entry
 from pubsub.topic_membership.stable_views import StableView, TopicView
 
 if TYPE_CHECKING:
@@ -74,21 +74,12 @@ class Actor:
         self.suspected.pop(contact.id, None)
 
     def receive(self, sender: Contact, message: object) -> None:
-        core = self.core
         if not self.in_topic:
             if self.troupe.config.absent_answer and not isinstance(message, Absent):
                 self.send_datagram(sender, Absent(TOPIC))
-        elif isinstance(message, Absent):
-            core.membership.doubted(sender.id)
-        elif isinstance(message, Subscribe):
-            core.membership.receive_subscribe(sender, message)
-        elif isinstance(message, Knowledge):
-            core.membership.receive_knowledge(sender, message)
-        elif isinstance(message, Cast):
-            core.receive_cast(sender, message)
-        elif isinstance(message, Received):
-            core.receive_received(sender, message)
-        elif isinstance(message, Aside) and self.aside is not None:
+        elif not isinstance(message, Aside):
+            self.core.receive(sender, message)
+        elif self.aside is not None:
             self.aside.receive(sender, message)
 
     # The application.
