@@ -74,6 +74,16 @@ def test_a_topic_has_its_own_time_in_which_a_process_has_to_answer(when: str) ->
     play(54, main, parameters=others, **start)
 
 
+def test_as_many_members_are_named_to_a_subtopic_as_the_topic_says() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 8)
+        assert len(p.nodes[0]._process._known_in("/a")) == 5
+        p.nodes[0].set_parameters("/a", Parameters(z=2))
+        assert len(p.nodes[0]._process._known_in("/a")) == 2
+
+    play(58, main, topic_parameters={"/a": Parameters(z=5)})
+
+
 def test_nothing_is_kept_of_topics_that_were_left() -> None:
     async def main(p: Playground) -> None:
         one, other = await p.node(), await p.node()

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.camcast.parameters import ParameterError, Parameters
 from pubsub.camcast.reception import HeardEvents
@@ -99,7 +100,10 @@ def test_merge_fills_free_places_then_stale_ones_and_leaves_fresh_ones() -> None
 
 
 def test_super_tables_never_look_beyond_what_is_found() -> None:
-    tables = SuperTables(Topic.of("/a/b/c"), lambda name: False)
+    changes: list[tuple[str, Contact, bool]] = []
+    tables = SuperTables(
+        Topic.of("/a/b/c"), lambda name: False, lambda *change: changes.append(change)
+    )
     assert [t.name for t in tables.missing()] == ["/a/b"]
     assert tables.widen()
     assert [t.name for t in tables.missing()] == ["/a/b", "/a"]
@@ -118,3 +122,9 @@ def test_super_tables_never_look_beyond_what_is_found() -> None:
     assert tables.missing() == []
     tables.drop(CONTACTS[1].id)
     assert [t.name for t in tables.missing()] == ["/a/b"]
+    assert changes == [
+        ("/a", CONTACTS[0], True),
+        ("/a/b", CONTACTS[1], True),
+        ("/a", CONTACTS[0], False),
+        ("/a/b", CONTACTS[1], False),
+    ]

@@ -35,5 +35,6 @@ def test_a_topic_learns_that_a_participant_is_down_which_another_topic_knew_befo
             assert topic.is_stable
             assert down not in topic.view.members
             assert len(topic.view.members) == 2
+        assert first.runtime.metrics.as_dict()["failure_suspected"] == 1
 
     network.run(main())
