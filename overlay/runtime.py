@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ from overlay.frame import Kind
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.wire import WireError, decode, encode, is_message_type
+
+_log = logging.getLogger(__name__)
 
 MessageHandler = Callable[[Contact, Any], None]
 Links = Literal["channel", "datagram"]
@@ -72,6 +75,10 @@ class Runtime:
         self._dropped_out = self.metrics.family(
             "messages_dropped_out", "reason", "Messages that were not sent"
         )
+        self._timers_failed = self.metrics.counter(
+            "timers_failed", "Timers of protocol cores whose action raised"
+        )
+        self._named_unsendable: set[str] = set()
         self.channels.on_message(self._receive)
         endpoint.on(Kind.DATAGRAM, self._receive)
 
@@ -193,6 +200,16 @@ class Runtime:
         """Count a message that a context could not send."""
         self._dropped_out.add(reason)
 
+    def drop_unsendable(self, message: object, reason: str, error: Exception) -> None:
+        """Count a message that no peer could ever be sent, and log the first one of each type."""
+        self._dropped_out.add(reason)
+        name = type(message).__name__
+        if name not in self._named_unsendable:
+            self._named_unsendable.add(name)
+            _log.error(
+                "a %s cannot be sent and is dropped (logged once for each type): %s", name, error
+            )
+
     def _encoded(self, message: object) -> bytes:
         """The message as bytes; one that goes to many peers in turn is encoded once."""
         last, data = self._last_encoded
@@ -220,20 +237,31 @@ class Runtime:
 
     def call_later(self, delay: float, action: Callable[[], None]) -> RuntimeTimer:
         """Run `action` once, unless the runtime is closed before."""
-        timer = RuntimeTimer(self._timers, action)
+        timer = RuntimeTimer(self, action)
         if not self._closed:
             timer.start(self._loop.call_later(delay, timer.fire, context=self._context))
         return timer
 
+    def timer_failed(self, action: Callable[[], None], error: Exception) -> None:
+        """Count an exception of a timer's action and give it to the loop's exception handler, which logs it."""
+        self._timers_failed.add()
+        name = getattr(action, "__qualname__", repr(action))
+        self._loop.call_exception_handler(
+            {"message": f"the timer {name} of {self.contact} failed", "exception": error}
+        )
+
 
 class RuntimeTimer:
-    """A timer that its runtime knows of until it fires or is cancelled."""
+    """A timer that its runtime knows of until it fires or is cancelled.
 
-    __slots__ = ("_action", "_handle", "_running")
+    An exception of its action is counted (`timers_failed`) and logged, and ends nothing else."""
 
-    def __init__(self, running: dict[RuntimeTimer, None], action: Callable[[], None]) -> None:
+    __slots__ = ("_action", "_handle", "_running", "_runtime")
+
+    def __init__(self, runtime: Runtime, action: Callable[[], None]) -> None:
         self._action = action
-        self._running = running
+        self._runtime = runtime
+        self._running = runtime._timers
         self._handle: asyncio.TimerHandle | None = None
 
     def start(self, handle: asyncio.TimerHandle) -> None:
@@ -242,7 +270,10 @@ class RuntimeTimer:
 
     def fire(self) -> None:
         self._running.pop(self, None)
-        self._action()
+        try:
+            self._action()
+        except Exception as error:
+            self._runtime.timer_failed(self._action, error)
 
     def cancel(self) -> None:
         if self._running.pop(self, self) is None and self._handle is not None:
@@ -250,12 +281,16 @@ class RuntimeTimer:
 
 
 class RuntimeContext:
-    """`overlay.context.Context` on a runtime; what cannot be sent is counted there and never raised."""
+    """`overlay.context.Context` on a runtime.
+
+    `send` never raises, whatever the message: what cannot be sent is counted in `messages_dropped_out`, and
+    what could never be sent to anybody (too large, or not a message) is also logged, once for each type. A
+    core that sends within a timer is so sure to reach its next line, where it sets the timer again."""
 
     def __init__(self, runtime: Runtime, links: Links) -> None:
         self._runtime = runtime
         self._now = asyncio.get_running_loop().time
-        self._send = self._send_by_channel if links == "channel" else runtime.send_datagram
+        self._send = runtime.send if links == "channel" else runtime.send_datagram
         self._random = random.Random(entropy().getrandbits(64))
 
     @property
@@ -270,13 +305,12 @@ class RuntimeContext:
         return self._now()
 
     def send(self, to: Contact, message: object) -> None:
-        self._send(to, message)
+        try:
+            self._send(to, message)
+        except MessageTooLarge as error:
+            self._runtime.drop_unsendable(message, "too_large", error)
+        except UsageError as error:
+            self._runtime.drop_unsendable(message, "cannot_be_encoded", error)
 
     def call_later(self, delay: float, action: Callable[[], None]) -> RuntimeTimer:
         return self._runtime.call_later(delay, action)
-
-    def _send_by_channel(self, to: Contact, message: object) -> None:
-        try:
-            self._runtime.send(to, message)
-        except MessageTooLarge:
-            self._runtime.count_dropped("too_large")

@@ -15,9 +15,9 @@ from overlay.endpoint import EndpointConfig
 from overlay.errors import UsageError
 from overlay.frame import Kind
 from overlay.loops import run as run_on_real_loop
-from overlay.runtime import Runtime, RuntimeConfig
+from overlay.runtime import Links, Runtime, RuntimeConfig
 from overlay.virtual import Deadlock, Latency, Network, nth_host
-from overlay.wire import encode, message
+from overlay.wire import MAX_ARRAY, encode, message
 
 SMALL = ChannelConfig(
     max_message=20_000, send_buffer=200_000, receive_buffer=200_000, receive_memory=1_000_000
@@ -378,3 +378,61 @@ def test_a_failing_handler_stops_nothing() -> None:
         assert sorted(received) == [0, 0, 1, 1, 2, 2]
 
     net.run(main())
+
+
+@message(0x2F13)
+@dataclass(frozen=True)
+class Many:
+    numbers: tuple[int, ...]
+
+
+@pytest.mark.parametrize("links", ["channel", "datagram"])
+def test_what_no_peer_could_be_sent_is_counted_logged_once_and_ends_no_timer(
+    links: Links, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = Network(16)
+    unsendable = (Many((0,) * (MAX_ARRAY + 1)), NotRegistered(1), Blob(bytes(30_000)))
+
+    async def main() -> tuple[int, dict[str, int]]:
+        a, b = await open_runtime(net, 1), await open_runtime(net, 2)
+        context = a.context(links)
+        rings = 0
+
+        def ring() -> None:
+            nonlocal rings
+            rings += 1
+            for each in unsendable:
+                context.send(b.contact, each)
+            context.call_later(1, ring)
+
+        ring()
+        await asyncio.sleep(5.5)
+        await a.close()
+        await b.close()
+        return rings, dict(a.metrics.as_dict()["messages_dropped_out"])  # type: ignore[arg-type]
+
+    assert net.run(main()) == (6, {"cannot_be_encoded": 12, "too_large": 6})
+    assert sum("Many" in line for line in caplog.messages) == 1
+
+
+def test_an_action_that_raises_is_counted_and_reported_and_other_timers_go_on() -> None:
+    net = Network(17)
+
+    async def main() -> list[str]:
+        a = await open_runtime(net, 1)
+        context = a.context("channel")
+        fired: list[str] = []
+
+        def fail() -> None:
+            raise RuntimeError("this action fails")
+
+        context.call_later(1, fail)
+        context.call_later(2, lambda: fired.append("later"))
+        await asyncio.sleep(3)
+        assert a.metrics.as_dict()["timers_failed"] == 1
+        return fired
+
+    assert net.run(main()) == ["later"]
+    (told,) = net.unhandled
+    assert "this action fails" in str(told["exception"])
+    net.unhandled.clear()
