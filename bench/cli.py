@@ -1,47 +1,24 @@
-"""The `camcast` command: the commands of a node, and those of the benchmark."""
+"""`camcast bench`: the benchmark's place in the `camcast` command (an entry point, see `pubsub.cli`)."""
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from typing import Any
 
-import bench.analysis.command
-import bench.broadcast_costs
-import bench.commands
-import bench.fanout.command
-import bench.topic_broadcast.command
-import pubsub.cli
-from overlay.errors import CamcastError
+ABOUT = "run experiments, aggregate them, report"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; what goes wrong on purpose is one sentence on stderr and exit code 1."""
-    arguments = _parser().parse_args(argv)
-    try:
-        code: int = arguments.action(arguments)
-    except CamcastError as error:
-        print(f"camcast: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # whoever read the output has seen enough
-        sys.stderr.close()
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    return code
+def add_command(commands: Any) -> None:
+    """Add `bench` with all its sub-commands."""
+    # Imported here, so that `camcast --help` does not load the benchmark.
+    import bench.analysis.command
+    import bench.broadcast_costs
+    import bench.commands
+    import bench.fanout.command
+    import bench.topic_broadcast.command
 
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="camcast",
-        description="Brokerless publish/subscribe on a Kademlia DHT, and its benchmark.",
-        epilog="example: camcast demo",
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    pubsub.cli.add_commands(commands)
     benchmark = commands.add_parser(
         "bench",
-        help="run experiments, aggregate them, report",
+        help=ABOUT,
         description="Run experiments, aggregate their results, and report.",
         epilog="example: camcast bench run quick",
     )
@@ -51,8 +28,3 @@ def _parser() -> argparse.ArgumentParser:
     bench.fanout.command.add_command(inner)
     bench.broadcast_costs.add_command(inner)
     bench.topic_broadcast.command.add_command(inner)
-    return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,47 @@
-"""Publish/subscribe: topics, events, CAMCAST, and the node that applications use."""
+"""Publish/subscribe: topics, events, CAMCAST, and the node that applications use.
 
-from pubsub.archive.archive import Archive
-from pubsub.archive.durable_event import DurableEvent
-from pubsub.archive.durable_subscription import DurableSubscription
-from pubsub.archive.protocol.config import DurableConfig
-from pubsub.camcast.parameters import Parameters
-from pubsub.communities import CommunityManager
-from pubsub.config import NodeConfig
-from pubsub.event import Event
-from pubsub.group import Group, GroupError, GroupMessage
-from pubsub.node import Node
-from pubsub.receipt import Receipt
-from pubsub.subscription import Subscription
-from pubsub.topic import Pattern, Topic
+The names below are imported when they are first used: a program that only publishes does not load archives.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pubsub.archive.archive import Archive
+    from pubsub.archive.durable_event import DurableEvent
+    from pubsub.archive.durable_subscription import DurableSubscription
+    from pubsub.archive.protocol.config import DurableConfig
+    from pubsub.camcast.parameters import Parameters
+    from pubsub.communities import CommunityManager
+    from pubsub.config import NodeConfig
+    from pubsub.event import Event
+    from pubsub.group import Group, GroupError, GroupMessage
+    from pubsub.node import Node
+    from pubsub.receipt import Receipt
+    from pubsub.subscription import Subscription
+    from pubsub.topic import Pattern, Topic
+
+_HOMES = {
+    "Archive": "pubsub.archive.archive",
+    "CommunityManager": "pubsub.communities",
+    "DurableConfig": "pubsub.archive.protocol.config",
+    "DurableEvent": "pubsub.archive.durable_event",
+    "DurableSubscription": "pubsub.archive.durable_subscription",
+    "Event": "pubsub.event",
+    "Group": "pubsub.group",
+    "GroupError": "pubsub.group",
+    "GroupMessage": "pubsub.group",
+    "Node": "pubsub.node",
+    "NodeConfig": "pubsub.config",
+    "Parameters": "pubsub.camcast.parameters",
+    "Pattern": "pubsub.topic",
+    "Receipt": "pubsub.receipt",
+    "Subscription": "pubsub.subscription",
+    "Topic": "pubsub.topic",
+}
+"""The module of each public name; a test compares it with the imports above."""
 
 __all__ = [
     "Archive",
@@ -32,3 +61,15 @@ __all__ = [
     "Subscription",
     "Topic",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'pubsub' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -96,8 +96,58 @@ def test_cores_are_pure(path: Path) -> None:
 
 
 def test_the_publish_subscribe_part_does_without_spark() -> None:
+    assert "pyspark" not in loaded_by("from pubsub import Archive, Group, Node\nimport overlay")
+
+
+def loaded_by(code: str) -> set[str]:
+    """Which of this project's modules, and of Spark's, a new process has loaded after running `code`."""
     import subprocess
     import sys
 
-    code = "import overlay, pubsub, sys; sys.exit('pyspark' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+    show = "import sys; print(*[name for name in sys.modules])"
+    out = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{show}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours = ("overlay", "pubsub", "bench", "pyspark")
+    return {name for name in out.stdout.split() if name.partition(".")[0] in ours}
+
+
+def test_a_service_is_loaded_when_it_is_first_used() -> None:
+    assert loaded_by("import pubsub") <= {"pubsub"}
+    services = ("pubsub.archive.archive", "pubsub.group", "pubsub.distributors", "pubsub.files")
+    assert not loaded_by("from pubsub import Node") & set(services)
+
+
+def test_every_public_name_of_pubsub_is_where_its_table_says() -> None:
+    import pubsub
+
+    tree = ast.parse(Path(pubsub.__file__).read_text())
+    typed = {
+        alias.name: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == pubsub._HOMES
+    assert sorted(pubsub.__all__) == sorted(typed)
+    for name in pubsub.__all__:
+        assert getattr(pubsub, name).__name__ == name
+
+
+def test_help_loads_no_command() -> None:
+    code = "import pubsub.cli, contextlib, io\nwith contextlib.suppress(SystemExit), contextlib.redirect_stdout("
+    code += "io.StringIO()): pubsub.cli.main(['--help'])"
+    assert loaded_by(code) <= {
+        "overlay",
+        "overlay.errors",
+        "pubsub",
+        "pubsub.cli",
+        "bench",
+        "bench.cli",
+    }

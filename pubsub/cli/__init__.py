@@ -1,39 +1,95 @@
-"""The commands of `camcast` that run, use and show a node; the benchmark has its own."""
+"""The `camcast` command.
+
+Each sub-command is a module of this package with an `add_command`. It is imported only when it is the one that
+was asked for: `camcast --help` needs none of them. Other packages add sub-commands of their own through the
+entry point group `camcast.commands`; the benchmark does.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
 
-from pubsub.cli import (
-    archive,
-    demo,
-    distributor,
-    group,
-    hand_over,
-    key,
-    node,
-    publish,
-    receive,
-    send,
-    status,
-    subscribe,
-)
+from overlay.errors import CamcastError
+
+COMMANDS = {
+    "node": "run a peer until it is stopped",
+    "archive": "keep the events of topics on stable storage, and replay them",
+    "hand-over": "have one archive hand a topic to another, while publishers and subscribers go on",
+    "distributor": "serve light publishers and subscribers, together with other distributors",
+    "publish": "publish an event, or one for each line of the standard input",
+    "subscribe": "print the events of a topic and its subtopics",
+    "send": "send a file to everyone who receives the topic's files",
+    "receive": "receive the files that are sent to a topic, into a directory",
+    "status": "show what a running node or distributor knows and counts",
+    "group": "run one process of a group; each line typed is broadcast to all of them",
+    "demo": "run a small hierarchy in this process and draw who received what",
+    "key": "network keys",
+}
+"""What each sub-command does; `hand-over` is in the module `hand_over`, and so on."""
+
+PLUGINS = "camcast.commands"
+"""The entry point group. Each of its modules has `ABOUT` and `add_command(commands)`, under the command's name."""
 
 
-def add_commands(commands: Any) -> None:
-    """Add each command to argparse's sub-commands; each sets `action`, which returns an exit code."""
-    for command in (
-        node,
-        archive,
-        hand_over,
-        distributor,
-        publish,
-        subscribe,
-        send,
-        receive,
-        status,
-        group,
-        demo,
-        key,
-    ):
-        command.add_command(commands)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; an expected error is one sentence on the standard error, and exit code 1."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        arguments = parser_for(words).parse_args(words)
+        code: int = arguments.action(arguments)
+    except CamcastError as error:
+        print(f"camcast: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        extra = _extra_with(error.name or "")
+        if extra is None:
+            raise
+        print(
+            f"camcast: this command needs {error.name}, which is not installed: "
+            f"pip install 'camcast[{extra}]'",
+            file=sys.stderr,
+        )
+        return 1
+    except BrokenPipeError:  # whoever read the output has seen enough
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of this command line: it knows all sub-commands, and the options of the one in `words`."""
+    parser = argparse.ArgumentParser(
+        prog="camcast",
+        description="Brokerless publish/subscribe on a Kademlia DHT, and its benchmark.",
+        epilog="example: camcast demo",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen = next((word for word in words if not word.startswith("-")), None)
+    for name, about in COMMANDS.items():
+        if name == chosen:
+            import_module(f"pubsub.cli.{name.replace('-', '_')}").add_command(commands)
+        else:
+            commands.add_parser(name, help=about)
+    for plugin in metadata.entry_points(group=PLUGINS):
+        module = plugin.load()
+        if plugin.name == chosen:
+            module.add_command(commands)
+        else:
+            commands.add_parser(plugin.name, help=module.ABOUT)
+    return parser
+
+
+def _extra_with(module: str) -> str | None:
+    """The extra of this package that installs a module; None for a module that no extra names."""
+    name = module.partition(".")[0].replace("_", "-").lower()
+    for requirement in metadata.requires("camcast") or ():
+        found = re.match(r"([\w.-]+).*extra == ['\"](\w+)['\"]", requirement)
+        if found is not None and found[1].lower() == name:
+            return found[2]
+    return None

@@ -22,7 +22,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "archive",
-        "keep the events of topics on stable storage, and replay them",
         "camcast archive --topic /soccer --store sqlite:///events.db --bootstrap 127.0.0.1:4000",
     )
     _add_topics(parser)

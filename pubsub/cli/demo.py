@@ -40,7 +40,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "demo",
-        "run a small hierarchy in this process and draw who received what",
         "camcast demo --mode structured --seed 7",
     )
     parser.add_argument(

@@ -25,7 +25,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "distributor",
-        "serve light publishers and subscribers, together with other distributors",
         "camcast distributor --listen 127.0.0.1:4000 --service ticker --topic football=/soccer",
     )
     add_node_options(parser, only_options=True)

@@ -26,7 +26,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "group",
-        "run one process of a group; each line typed is broadcast to all of them",
         "camcast group -f processes.toml -n 0 --qos urb",
     )
     parser.add_argument(

@@ -21,7 +21,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "hand-over",
-        "have one archive hand a topic to another, while publishers and subscribers go on",
         "camcast hand-over /soccer --from 192.0.2.6:4000 --to 192.0.2.7:4000",
     )
     parser.add_argument("topic")

@@ -10,9 +10,11 @@ from pubsub.cli.runner import call
 
 
 def add_command(commands: Any) -> None:
-    parser = add(commands, "key", "network keys", "camcast key new > network.key")
+    parser = add(commands, "key", "camcast key new > network.key")
     inner = parser.add_subparsers(dest="key_command", metavar="COMMAND", required=True)
-    new = add(inner, "new", "print a new network key", "camcast key new > network.key")
+    about = "print a new network key"
+    example = "example: camcast key new > network.key"
+    new = inner.add_parser("new", help=about, description=about, epilog=example)
     new.set_defaults(action=lambda arguments: call(print_new_key))
 
 

@@ -21,7 +21,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "node",
-        "run a peer until it is stopped",
         "camcast node --listen 127.0.0.1:4000 --subscribe /soccer --metrics 127.0.0.1:9100",
     )
     add_node_options(parser, only_options=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pubsub.cli import COMMANDS
 from pubsub.config import NodeConfig
 from pubsub.config_file import SETTINGS, config_from
 from pubsub.node import Node
@@ -25,8 +26,9 @@ NODE_OPTIONS = (
 """Settings of a node that the command line has too."""
 
 
-def add_command(commands: Any, name: str, about: str, example: str) -> argparse.ArgumentParser:
-    """A sub-command whose help ends with an example."""
+def add_command(commands: Any, name: str, example: str) -> argparse.ArgumentParser:
+    """A sub-command of `camcast`, whose help ends with an example."""
+    about = COMMANDS[name]
     parser: argparse.ArgumentParser = commands.add_parser(
         name, help=about, description=about, epilog=f"example: {example}"
     )

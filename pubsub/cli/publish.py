@@ -24,7 +24,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "publish",
-        "publish an event, or one for each line of the standard input",
         """camcast publish /soccer/italy '{"score": "1-0"}' --bootstrap 127.0.0.1:4000""",
     )
     parser.add_argument("topic", help="a topic; a service with --via distributors")

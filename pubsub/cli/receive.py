@@ -22,7 +22,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "receive",
-        "receive the files that are sent to a topic, into a directory",
         "camcast receive /videos downloads --count 1 --bootstrap 127.0.0.1:4000",
     )
     parser.add_argument("topic")

@@ -22,7 +22,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "send",
-        "send a file to everyone who receives the topic's files",
         "camcast send match.mp4 /videos --receivers 3 --bootstrap 127.0.0.1:4000",
     )
     parser.add_argument("file")

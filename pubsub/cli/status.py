@@ -19,7 +19,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "status",
-        "show what a running node or distributor knows and counts",
         "camcast status 127.0.0.1:9100",
     )
     parser.add_argument("address", metavar="HOST:PORT", help="what the node was given as --metrics")

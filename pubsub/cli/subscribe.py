@@ -25,7 +25,6 @@ def add_command(commands: Any) -> None:
     parser = add(
         commands,
         "subscribe",
-        "print the events of a topic and its subtopics",
         "camcast subscribe /soccer --bootstrap 127.0.0.1:4000 --json",
     )
     parser.add_argument(

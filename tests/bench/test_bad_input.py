@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main
+from pubsub.cli import main
 
 
 def sentence(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 def camcast(*arguments: str, reads: bool = False) -> Iterator[subprocess.Popen[str]]:
     """`reads`: what is written to its `stdin` is what it reads."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.cli", *arguments],
+        [sys.executable, "-m", "pubsub.cli", *arguments],
         cwd=ROOT,
         stdin=subprocess.PIPE if reads else None,
         stdout=subprocess.PIPE,

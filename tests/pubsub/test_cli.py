@@ -8,23 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main
+from pubsub.cli import COMMANDS, main
 from pubsub.config_file import config_from
-
-COMMANDS = [
-    "node",
-    "archive",
-    "hand-over",
-    "distributor",
-    "publish",
-    "subscribe",
-    "send",
-    "receive",
-    "status",
-    "group",
-    "demo",
-    "key",
-]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "key new", "bench"])
@@ -130,3 +115,21 @@ def test_the_demo_draws_who_received_what(capsys: pytest.CaptureFixture[str]) ->
     assert "/italy     ●●●●●●" in first
     assert "/france    ·····" in first
     assert "parasite events: 0" in drawn
+
+
+def test_a_command_whose_packages_are_not_installed_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("bench.spark", "pyspark."))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not there
+    assert main(["bench", "run", "quick", "--out", str(tmp_path)]) == 1
+    assert "pip install 'camcast[bench]'" in capsys.readouterr().err
+
+
+def test_a_missing_module_that_no_extra_installs_is_a_bug_and_not_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pubsub.cli.key", None)
+    with pytest.raises(ModuleNotFoundError):
+        main(["key", "new"])

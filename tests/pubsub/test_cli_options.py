@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.cli import _parser, main
+from pubsub.cli import main, parser_for
 from pubsub.cli.file_options import with_file
 from pubsub.cli.options import node_config
 from pubsub.config import ConfigurationError
@@ -30,7 +30,7 @@ WITH_A_FILE = {**COMMANDS, "hand-over": ["/soccer"], "group": []}
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    return with_file(_parser().parse_args(words))
+    return with_file(parser_for(words).parse_args(words))
 
 
 def test_a_configuration_file_takes_the_same_names_and_the_command_line_wins(
@@ -99,7 +99,7 @@ def in_a_file(option: argparse.Action) -> Any:
 
 @pytest.mark.parametrize("command", WITH_A_FILE)
 def test_every_option_of_a_command_may_stand_in_a_file(command: str, tmp_path: Path) -> None:
-    options = _parser().parse_args([command, *WITH_A_FILE[command]]).options
+    options = parser_for([command]).parse_args([command, *WITH_A_FILE[command]]).options
     values = {option.dest: in_a_file(option) for option in options}
     file = tmp_path / "settings.toml"
     file.write_text(

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "bench.cli", *words]
+    return [sys.executable, "-m", "pubsub.cli", *words]
 
 
 def test_what_the_encoding_of_the_output_lacks_is_escaped() -> None:

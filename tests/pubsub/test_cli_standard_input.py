@@ -49,7 +49,7 @@ def test_the_keyboard_stops_a_member_of_a_group_that_waits_for_a_line(tmp_path: 
 
 def test_what_is_no_text_is_said_in_one_sentence() -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "bench.cli", "publish", "/soccer", "-"],
+        [sys.executable, "-m", "pubsub.cli", "publish", "/soccer", "-"],
         cwd=ROOT,
         input=b"\xff\n",
         capture_output=True,

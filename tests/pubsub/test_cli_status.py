@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench.cli import main
 from overlay.contact import Address
+from pubsub.cli import main
 
 NODE = {"id": "ab" * 20, "address": "127.0.0.1:4000", "mode": "structured"}
 

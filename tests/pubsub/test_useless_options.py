@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.cli import main
-from pubsub.cli import via_distributors
+from pubsub.cli import main, via_distributors
 from pubsub.distributors import Subscriber
 
 A, B = "127.0.0.1:9", "127.0.0.1:10"

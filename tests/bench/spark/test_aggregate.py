@@ -14,13 +14,13 @@ import pytest
 
 from bench.aggregate import METRICS, WHOLE, summarise, write_aggregates
 from bench.aggregates import Aggregates
-from bench.cli import main
 from bench.experiment import Experiment
 from bench.intervals import wilson
 from bench.results import CommunityResult, rows, schema
 from bench.spark import session
 from bench.store import ResultStore, StoreError
 from bench.tiers import run
+from pubsub.cli import main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

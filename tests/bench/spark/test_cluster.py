@@ -77,7 +77,7 @@ class Daemon:
 
 A_JOB_FOR_EACH_ROW = """
 import sys
-from bench import cli
+from pubsub import cli
 from bench.spark import execute
 execute.JOB_SECONDS_PER_CORE = 0
 sys.exit(cli.main())
@@ -85,7 +85,7 @@ sys.exit(cli.main())
 
 LITTLE_PATIENCE = """
 import sys
-from bench import cli
+from pubsub import cli
 from bench.spark import session
 session.WORKER_SECONDS = 2
 sys.exit(cli.main())
@@ -120,7 +120,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def camcast(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "bench.cli", "bench", *arguments]
+    return [sys.executable, "-m", "pubsub.cli", "bench", *arguments]
 
 
 @pytest.mark.sweep

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main
 from bench.topic_broadcast import command
 from bench.topic_broadcast.command import messages_for
 from bench.topic_broadcast.figure import delivered_figure, throughput_figure
 from bench.topic_broadcast.matrix_cost import measure_matrix
 from bench.topic_broadcast.socket_run import run_on_sockets
 from bench.topic_broadcast.virtual_run import run_virtual
+from pubsub.cli import main
 
 
 def test_the_reliable_broadcast_delivers_all_and_the_other_loses_a_hundredth() -> None:

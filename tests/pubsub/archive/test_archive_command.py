@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main
 from overlay.errors import UsageError
+from pubsub.cli import main
 from pubsub.cli.durable import begin
 from tests.pubsub.command_process import camcast, line
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main
 from overlay.contact import Address, Contact, PeerId
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.hand_over_desk import HandOverDesk, operator_ids
 from pubsub.archive.hand_over_messages import HandedOver, HandOver
 from pubsub.archive.hand_over_request import request_hand_over
+from pubsub.cli import main
 from tests.pubsub.archive.test_durable_nodes import World, play
 from tests.pubsub.command_process import camcast, line
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cli import main
+from pubsub.cli import main
 from tests.pubsub.command_process import camcast, line
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +30,7 @@ def free_addresses(count: int) -> list[str]:
 
 def start(file: Path, rank: int, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "bench.cli", "group", "-f", str(file), "-n", str(rank), *more],
+        [sys.executable, "-m", "pubsub.cli", "group", "-f", str(file), "-n", str(rank), *more],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -7,14 +7,12 @@ import argparse
 import pytest
 
 from overlay.errors import UsageError
-from pubsub.cli import add_commands
+from pubsub.cli import parser_for
 from pubsub.cli.distributor import read_topics
 
 
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser()
-    add_commands(result.add_subparsers())
-    return result
+def parsed(*words: str) -> argparse.Namespace:
+    return parser_for(words).parse_args(words)
 
 
 def test_a_service_may_be_named_with_its_topic() -> None:
@@ -27,11 +25,11 @@ def test_a_service_may_be_named_with_its_topic() -> None:
 
 
 def test_the_commands_take_what_the_documentation_says() -> None:
-    served = parser().parse_args(["distributor", "--service", "a", "b", "--group", "eu"])
+    served = parsed("distributor", "--service", "a", "b", "--group", "eu")
     assert (served.service, served.group, served.upstream) == (["a", "b"], "eu", None)
-    taken = parser().parse_args(["subscribe", "ticker", "--via", "distributors", "--no-gap"])
+    taken = parsed("subscribe", "ticker", "--via", "distributors", "--no-gap")
     assert (taken.via, taken.no_gap, taken.topic) == ("distributors", True, "ticker")
-    given = parser().parse_args(["publish", "ticker", "1", "--via", "distributors"])
+    given = parsed("publish", "ticker", "1", "--via", "distributors")
     assert (given.via, given.data) == ("distributors", "1")
-    plain = parser().parse_args(["subscribe", "/soccer"])
+    plain = parsed("subscribe", "/soccer")
     assert plain.via == "overlay"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bench.cli import main
 from overlay.contact import Address
 from overlay.errors import NetworkError, UsageError
 from overlay.identity import Identity
 from pubsub import DurableConfig
 from pubsub.camcast.parameters import Parameters
+from pubsub.cli import main
 from pubsub.config import NodeConfig
 from pubsub.distributors import Distributor
 from pubsub.distributors.settings import inner_client, inner_node

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import pubsub.cli
 from pubsub import Archive, Node
 from pubsub.archive.errors import NotSafe
+from pubsub.cli import parser_for
 from pubsub.cli.progress_bar import megabytes, receiving, sending
 from pubsub.cli.receive import receive
 from pubsub.cli.send import send
@@ -22,9 +22,7 @@ from pubsub.files.piece_file import PieceFile
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    pubsub.cli.add_commands(parser.add_subparsers())
-    return parser.parse_args(words)
+    return parser_for(words).parse_args(words)
 
 
 def test_a_file_goes_from_one_command_to_the_other(
