@@ -33,6 +33,7 @@ from overlay.metrics import Metrics
 from overlay.outbox import Outbox
 from overlay.seal import SealedEnvelope
 from overlay.socket_address import sender_contact, socket_address
+from overlay.turn import Turn
 
 __all__ = ["Endpoint", "EndpointConfig", "Kind"]
 
@@ -68,7 +69,9 @@ class Endpoint:
         self._outbox = Outbox(room, config.outgoing_limit)
         self._half_full = config.outgoing_limit // 2
         self._handlers: dict[int, Handler] = {}
-        self._flush_is_due = False
+        self.turn = Turn()
+        """Where all layers of the node gather what leaves in one turn of the loop."""
+        self.turn.then(self._flush)
         self._closed = False
         self._has_space = asyncio.Event()
         self._has_space.set()
@@ -98,7 +101,7 @@ class Endpoint:
         """Bind the socket and begin to receive; `ListenError` when the address is not to be had."""
         self = cls(config, identity, metrics)
         self._socket = await DatagramSocket.open(
-            config.listen_address, config.incoming_limit, metrics, self._schedule_flush
+            config.listen_address, config.incoming_limit, metrics, self.turn.schedule
         )
         bound = self._socket.address
         self._is_ipv6 = ":" in bound.host
@@ -131,8 +134,8 @@ class Endpoint:
             self._dropped_out.add("closed")
         elif not self._outbox.put(to, kind, body):
             self._dropped_out.add("queue_full")
-        elif not self._flush_is_due:
-            self._schedule_flush()
+        else:
+            self.turn.schedule()
 
     async def drained(self) -> None:
         """Wait while more than half of `outgoing_limit` waits to leave; a closed endpoint holds nobody up."""
@@ -140,23 +143,16 @@ class Endpoint:
             self._has_space.clear()
             await self._has_space.wait()
 
-    def _schedule_flush(self) -> None:
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Send the next few datagrams; come back next turn for the rest, or when the socket can send."""
-        self._flush_is_due = False
+    def _flush(self) -> bool:
+        """Send the next few datagrams; whether there are more. Or wait until the socket can send again."""
         outbox = self._outbox
         for _ in range(min(len(outbox), SENDS_A_TURN)):
             if not self._socket.can_send:
-                return
+                return False
             self._send_next()
-        if outbox:
-            self._schedule_flush()
         if outbox.size <= self._half_full:
             self._has_space.set()
+        return bool(outbox)
 
     def _send_next(self) -> None:
         batch = self._outbox.take()

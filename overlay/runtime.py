@@ -60,6 +60,8 @@ class Runtime:
         self.contact: Contact = endpoint.contact
         self.endpoint = endpoint
         self.metrics: Metrics = endpoint.metrics
+        self.turn = endpoint.turn
+        """The end of this turn of the loop: `turn.before_flush(action)` gathers what leaves together."""
         self.channels = Channels(endpoint, config.channel)
         self.failure = FailureDetector(self.contact.id, self.channels, config.failure, self.metrics)
         self._loop = asyncio.get_running_loop()
@@ -156,9 +158,12 @@ class Runtime:
         `on_ack` is called exactly once if the result is True, with whether the peer has the message. Raises
         `MessageTooLarge`, or `UsageError` for what is no message.
         """
-        data = self._encoded(message)
+        return self.send_encoded(to, self._encoded(message), on_ack)
+
+    def send_encoded(self, to: Contact, data: bytes, on_ack: OnAck | None = None) -> bool:
+        """As `send`, for a message that `wire.encode` has encoded: many peers are sent the same bytes."""
         if to.id == self.contact.id:
-            self._deliver_here_soon(message, on_ack)
+            self._deliver_here_soon(data, on_ack)
             return True
         try:
             accepted = self.channels.to(to).try_send(data, on_ack)
@@ -176,9 +181,12 @@ class Runtime:
         """Send without acknowledgement: it may be lost, repeated or overtaken.
 
         False, and counted, for what is larger than a datagram: it never leaves."""
-        data = self._encoded(message)
+        return self.send_encoded_datagram(to, self._encoded(message))
+
+    def send_encoded_datagram(self, to: Contact, data: bytes) -> bool:
+        """As `send_datagram`, for a message that `wire.encode` has encoded."""
         if to.id == self.contact.id:
-            self._deliver_here_soon(message, None)
+            self._deliver_here_soon(data, None)
         elif len(data) > self.endpoint.max_body:
             self._dropped_out.add("too_large")
             return False
@@ -218,12 +226,12 @@ class Runtime:
             self._last_encoded = (message, data)
         return data
 
-    def _deliver_here_soon(self, message: object, on_ack: OnAck | None) -> None:
-        self._loop.call_soon(self._deliver_here, message, on_ack, context=self._context)
+    def _deliver_here_soon(self, data: bytes, on_ack: OnAck | None) -> None:
+        self._loop.call_soon(self._deliver_here, data, on_ack, context=self._context)
 
-    def _deliver_here(self, message: object, on_ack: OnAck | None) -> None:
+    def _deliver_here(self, data: bytes, on_ack: OnAck | None) -> None:
         if not self._closed:
-            self._dispatch(self.contact, message)
+            self._receive(self.contact, data)
         if on_ack is not None:
             on_ack(not self._closed)
 

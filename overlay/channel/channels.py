@@ -49,7 +49,8 @@ class Channels:
         self._handles: weakref.WeakValueDictionary[PeerId, Channel] = weakref.WeakValueDictionary()
         """So that there is one handle a peer, however often the channel becomes idle meanwhile."""
         self._touched: dict[Channel, None] = {}
-        self._flush_is_due = False
+        self._turn = endpoint.turn
+        self._turn.then(self._flush)
         self._message_handler: MessageHandler = lambda contact, message: None
         self._state_handlers: list[StateHandler] = []
         self._restart_handlers: list[RestartHandler] = []
@@ -162,9 +163,7 @@ class Channels:
     def touch(self, channel: Channel) -> None:
         """Have whatever a channel has to send leave within this turn of the loop."""
         self._touched[channel] = None
-        if not self._flush_is_due:
-            self._flush_is_due = True
-            self._loop.call_soon(self._flush, context=self._context)
+        self._turn.schedule()
 
     # What the network does.
 
@@ -216,13 +215,13 @@ class Channels:
             except Exception:
                 self._handler_failed("message")
 
-    def _flush(self) -> None:
-        self._flush_is_due = False
+    def _flush(self) -> bool:
         touched, self._touched = self._touched, {}
         now = self._loop.time()
         for channel in touched:
             if channel.core is not None:
                 self._flush_one(channel, now)
+        return bool(self._touched)
 
     def _flush_one(self, channel: Channel, now: float) -> None:
         core = channel.core

@@ -1,0 +1,84 @@
+"""The end of a turn of the event loop: the one place where a node gathers what leaves together.
+
+Whatever is caused within one turn of the loop leaves at its end, in one callback and in this order: the
+actions that layers above registered (a block of events is closed and handed to its channels), then the
+channels that have something to send, then the endpoint's datagrams.
+
+    runtime.turn.before_flush(self._close_block)    # runs once, however often it is asked for in this turn
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+
+Action = Callable[[], None]
+Stage = Callable[[], bool]
+
+
+class Turn:
+    """What one node does at the end of the turns in which it has something to send.
+
+    Callbacks run in the context in which the node was opened, and not in that of the caller who caused them:
+    nothing that a caller keeps in context variables goes on living in the node.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._actions: dict[Action, None] = {}
+        self._stages: list[Stage] = []
+        self._is_due = False
+
+    def before_flush(self, action: Action) -> None:
+        """Run `action()` once at the end of this turn; what it sends leaves in the same turn.
+
+        While actions run, a new one is still run in this turn, and one that has run waits for the next turn.
+        An exception of an action goes to the loop's exception handler; the others run, and all is sent.
+        """
+        self._actions[action] = None
+        self.schedule()
+
+    def then(self, stage: Stage) -> None:
+        """Run `stage()` at the end of every turn, after the actions and before the stages added earlier.
+
+        A stage says whether it has more to do in the next turn.
+        """
+        self._stages.insert(0, stage)
+
+    def schedule(self) -> None:
+        """Have this turn come to an end, because something is to leave in it."""
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._end, context=self._context)
+
+    def _end(self) -> None:
+        more = False
+        try:
+            if self._actions:
+                self._run_actions()
+            for stage in self._stages:
+                more = stage() or more
+        finally:
+            self._is_due = False
+            if more or self._actions:
+                self.schedule()
+
+    def _run_actions(self) -> None:
+        have_run: dict[Action, None] = {}
+        for_later: dict[Action, None] = {}
+        while self._actions:
+            actions, self._actions = self._actions, {}
+            for action in actions:
+                if action in have_run:
+                    for_later[action] = None
+                    continue
+                have_run[action] = None
+                try:
+                    action()
+                except Exception as error:
+                    self._loop.call_exception_handler(
+                        {"message": "an action at the end of a turn failed", "exception": error}
+                    )
+        self._actions = for_later
