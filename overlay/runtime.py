@@ -251,7 +251,7 @@ class Runtime:
         return timer
 
     def timer_failed(self, action: Callable[[], None], error: Exception) -> None:
-        """Count an exception of a timer's action and give it to the loop's exception handler, which logs it."""
+        """Count an exception of a timer's action; the loop's exception handler is given it and logs it."""
         self._timers_failed.add()
         name = getattr(action, "__qualname__", repr(action))
         self._loop.call_exception_handler(

@@ -6,13 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 
-from overlay.channel import ChannelConfig, OnAck
+from overlay.channel import OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
-from overlay.dht import DhtConfig
 from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.errors import NetworkError
-from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
@@ -27,15 +25,8 @@ from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import DATA_LIMIT, Copies
+from pubsub.event import Copies
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
-
-LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
-"""Bytes: an event's data, and all that travels around it."""
-
-SIGN_OF_LIFE_SECONDS = 5.0
-"""A silent member is asked for a sign of life so often; a crash is noticed within about 8 s. Gossip goes
-around those who have crashed anyway, so asking more often would cost more than it is worth."""
 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""
@@ -46,6 +37,7 @@ ROOM_AROUND_COPIES = 96
 
 async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     """Open the node's socket and find the network."""
+    layers = config.layers
     runtime = await Runtime.open(
         RuntimeConfig(
             EndpointConfig(
@@ -55,8 +47,8 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
                 advertise=config.advertise,
                 datagram_size=config.datagram_bytes,
             ),
-            ChannelConfig(max_message=LARGEST_MESSAGE),
-            FailureConfig(interval=SIGN_OF_LIFE_SECONDS),
+            layers.channel,
+            layers.failure,
         ),
         config.identity,
         metrics,
@@ -79,8 +71,8 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
 
 async def join(endpoint: Endpoint, config: NodeConfig) -> Overlay:
     """The overlay, entered within `join_timeout`; `NetworkError` when no bootstrap node answers by then."""
-    patient = DhtConfig(join_attempts=None)
-    overlay = Overlay.on(endpoint, config.bootstrap, dht=patient)
+    layers = config.layers
+    overlay = Overlay.on(endpoint, config.bootstrap, dht=layers.dht, directory=layers.directory)
     try:
         async with asyncio.timeout(config.join_timeout):
             return await overlay.__aenter__()
@@ -122,6 +114,7 @@ class NetworkAttachment:
     ) -> None:
         """`leave`: withdraw from the directory and end what it runs."""
         self._mode = Mode.named(config.mode)
+        self._membership = config.layers.membership
         self.runtime = self._runtime = runtime
         self.directory = self._directory = directory
         self._leave = leave
@@ -150,7 +143,7 @@ class NetworkAttachment:
             self._runtime.context("channel"),
             self._directory,
             listener,
-            membership_config(parameters),
+            membership_config(parameters, self._membership),
             self._runtime.metrics,
         )
         self._serve(membership.message_types)

@@ -1,17 +1,27 @@
-"""How a node is set up."""
+"""How a node is set up: its own settings, and those of each layer below it.
+
+Every setting is a field of `NodeConfig`, or of the configuration of one layer, which `NodeConfig` has by the
+layer's name. A caller gives them to `Node(...)`; a TOML file and `--set` have the same names (`config_file`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
+from overlay.channel import ChannelConfig
 from overlay.contact import Address, AddressError
+from overlay.dht import DhtConfig
+from overlay.directory import DirectoryConfig
 from overlay.errors import UsageError
+from overlay.failure import FailureConfig
 from overlay.identity import Identity
+from overlay.membership.mode import MembershipConfig
 from overlay.seal import check_keys
 from overlay.topic_name import check_topic_name
 from pubsub.archive.protocol.config import DurableConfig
@@ -20,7 +30,7 @@ from pubsub.camcast.parameters import Parameters
 Mode = Literal["unstructured", "semi-structured", "structured"]
 LinkKind = Literal["channel", "datagram"]
 DisseminationKind = Literal["eager", "lazy"]
-
+Preset = Literal["local", "lan", "wan"]
 
 _ADDRESS = 'an address such as "127.0.0.1:4000"'
 _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
@@ -36,15 +46,71 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "datagram_size": ("a whole number of bytes", (int, NoneType)),
     "join_timeout": ("a number of seconds", (int, float)),
     "durability": ("a DurableConfig", (DurableConfig,)),
+    "channel": ("a ChannelConfig", (ChannelConfig, NoneType)),
+    "failure": ("a FailureConfig", (FailureConfig, NoneType)),
+    "dht": ("a DhtConfig", (DhtConfig, NoneType)),
+    "directory": ("a DirectoryConfig", (DirectoryConfig, NoneType)),
+    "membership": ("a MembershipConfig", (MembershipConfig, NoneType)),
 }
 """What a setting is, in words and in types."""
 
 LOOPBACK_DATAGRAM = 16_384
 USUAL_DATAGRAM = 1_400
 
+LARGEST_MESSAGE = 1024 * 1024 + 48 * 1024
+"""Bytes: the data of the largest event, and all that travels around it."""
+
 
 class ConfigurationError(UsageError):
     """The configuration cannot work; the text names the setting."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The configuration of each layer below a node."""
+
+    channel: ChannelConfig = field(
+        default_factory=lambda: ChannelConfig(max_message=LARGEST_MESSAGE)
+    )
+    """Acknowledged channels between two nodes."""
+
+    failure: FailureConfig = field(default_factory=lambda: FailureConfig(interval=5.0))
+    """Who is suspected, and when. A silent member is asked every 5 s, so a crash is noticed within about
+    8 s: gossip goes around those who have crashed anyway, so asking more often is not worth its cost."""
+
+    dht: DhtConfig = field(default_factory=lambda: DhtConfig(join_attempts=None))
+    """Lookups, values and upkeep of the DHT. A node tries to join until `join_timeout`."""
+
+    directory: DirectoryConfig = field(default_factory=DirectoryConfig)
+    """Announcements, samples and sizes of topics in the DHT."""
+
+    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    """The membership services. Their `c` and `margin` are not taken from here: they are those of the
+    community's `Parameters`."""
+
+
+PRESETS: Mapping[Preset, Layers] = {
+    "local": Layers(
+        channel=ChannelConfig(
+            max_message=LARGEST_MESSAGE, initial_rto=0.2, min_rto=0.05, ack_delay=0.01
+        ),
+        failure=FailureConfig(interval=2.0, least_timeout=2.0),
+        dht=DhtConfig(join_attempts=None, join_backoff=0.2),
+    ),
+    "lan": Layers(),
+    "wan": Layers(
+        channel=ChannelConfig(
+            max_message=LARGEST_MESSAGE,
+            initial_rto=1.0,
+            min_rto=0.2,
+            max_rto=10.0,
+            close_after=15.0,
+        ),
+        failure=FailureConfig(interval=10.0, least_timeout=5.0, most_timeout=60.0),
+        dht=DhtConfig(join_attempts=None, join_backoff=1.0, lookup_deadline=30.0),
+    ),
+}
+"""Times that suit one machine, a local network (the default), and the internet."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +169,25 @@ class NodeConfig:
     durability: DurableConfig = field(default_factory=DurableConfig)
     """Times and bounds of what this node publishes and subscribes to durably, and of an archive on it."""
 
+    preset: Preset = "lan"
+    """The times of the layers below that are not given one by one: of one machine ("local"), of a local
+    network ("lan"), or of the internet ("wan")."""
+
+    channel: ChannelConfig | None = None
+    """Acknowledged channels; None, here and in the next four: as the preset says."""
+
+    failure: FailureConfig | None = None
+    """The failure detector."""
+
+    dht: DhtConfig | None = None
+    """The DHT. It has no effect in mode `unstructured`."""
+
+    directory: DirectoryConfig | None = None
+    """The directory of topics in the DHT. It has no effect in mode `unstructured`."""
+
+    membership: MembershipConfig | None = None
+    """The membership services of communities."""
+
     def __post_init__(self) -> None:
         for name, (wanted, types) in _WANTED.items():
             check_type(name, getattr(self, name), wanted, types)
@@ -130,7 +215,8 @@ class NodeConfig:
         object.__setattr__(self, name, value)
 
     def _check_choices(self) -> None:
-        for name, allowed in (("mode", get_args(Mode)), ("links", get_args(LinkKind))):
+        choices_of = {"mode": Mode, "links": LinkKind, "preset": Preset}
+        for name, allowed in ((name, get_args(kind)) for name, kind in choices_of.items()):
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{choice}"' for choice in allowed)
                 raise ConfigurationError(f"{name} is {choices}, not {getattr(self, name)!r}")
@@ -150,6 +236,18 @@ class NodeConfig:
             )
 
     @property
+    def layers(self) -> Layers:
+        """The configuration of every layer below: what was given, and the preset's where nothing was."""
+        preset = PRESETS[self.preset]
+        return Layers(
+            channel=self.channel or preset.channel,
+            failure=self.failure or preset.failure,
+            dht=self.dht or preset.dht,
+            directory=self.directory or preset.directory,
+            membership=self.membership or preset.membership,
+        )
+
+    @property
     def datagram_bytes(self) -> int:
         if self.datagram_size is not None:
             return self.datagram_size
@@ -162,6 +260,51 @@ class NodeConfig:
 
     def parameters_of(self, topic: str) -> Parameters:
         return self.topic_parameters.get(topic, self.parameters)
+
+
+class NodeSettings(TypedDict, total=False):
+    """The fields of `NodeConfig` as keyword arguments; `Node`, `Archive` and `Distributor` take them."""
+
+    listen: str
+    advertise: str | None
+    bootstrap: Iterable[str]
+    mode: Mode
+    gateways: Mapping[str, Iterable[str]]
+    links: LinkKind
+    dissemination: DisseminationKind | None
+    keys: Iterable[bytes]
+    insecure: bool
+    identity: Identity | None
+    signatures: bool
+    parameters: Parameters
+    topic_parameters: Mapping[str, Parameters]
+    trace: str | Path | None
+    datagram_size: int | None
+    join_timeout: float
+    durability: DurableConfig
+    preset: Preset
+    channel: ChannelConfig | None
+    failure: FailureConfig | None
+    dht: DhtConfig | None
+    directory: DirectoryConfig | None
+    membership: MembershipConfig | None
+
+
+def config_of(settings: NodeSettings) -> NodeConfig:
+    """The configuration with these settings; `ConfigurationError` for one that is unknown or cannot work."""
+    known = [f.name for f in fields(NodeConfig)]
+    for name in settings:
+        if name not in known:
+            raise ConfigurationError(unknown_setting(name, known))
+    return NodeConfig(**settings)  # type: ignore[arg-type]  # it checks and converts what it is given
+
+
+def unknown_setting(name: str, known: Iterable[str], where: str = "") -> str:
+    """The text of an error about a setting that is not known, with the nearest one that is."""
+    names = sorted(known)
+    near = get_close_matches(name, names, 1, 0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    return f"{where}there is no setting {name!r}; {hint}"
 
 
 def check_type(name: str, value: Any, wanted: str, types: tuple[type, ...]) -> None:

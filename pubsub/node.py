@@ -13,6 +13,7 @@ topic and super-topics that the members know, with the probability that the para
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
@@ -33,7 +34,7 @@ from pubsub.camcast.lazy_gossip import LazyGossip
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.collections.node_collections import C, NodeCollections
-from pubsub.config import DisseminationKind, NodeConfig
+from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
 from pubsub.deliveries import Deliveries
 from pubsub.event import RUN_BYTES, Gossip, pack_data
 from pubsub.event_link import EventLink
@@ -55,12 +56,11 @@ DEFAULT_QUEUE = 10_000
 class Node:
     """One process of the network; enter it with `async with`, and all of it ends with the block."""
 
-    def __init__(self, **settings: Any) -> None:
-        """The settings are those of `NodeConfig`; `UsageError` when they cannot work."""
-        try:
-            self.config = NodeConfig(**settings)
-        except TypeError as error:
-            raise UsageError(str(error).replace("NodeConfig.__init__()", "Node()")) from None
+    __signature__ = inspect.signature(NodeConfig)
+
+    def __init__(self, **settings: Unpack[NodeSettings]) -> None:
+        """The settings are the fields of `NodeConfig`; `UsageError` when they cannot work."""
+        self.config = config_of(settings)
         self.metrics = Metrics()
         self._attachment: Attachment | None = None
         self._trace: Trace | None = None

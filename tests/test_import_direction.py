@@ -141,8 +141,9 @@ def test_every_public_name_of_pubsub_is_where_its_table_says() -> None:
 
 
 def test_help_loads_no_command() -> None:
-    code = "import pubsub.cli, contextlib, io\nwith contextlib.suppress(SystemExit), contextlib.redirect_stdout("
-    code += "io.StringIO()): pubsub.cli.main(['--help'])"
+    code = "import pubsub.cli, contextlib, io\n"
+    code += "with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+    code += "    pubsub.cli.main(['--help'])"
     assert loaded_by(code) <= {
         "overlay",
         "overlay.errors",

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from overlay.contact import Address, Contact
 from overlay.entropy import entropy
@@ -54,6 +54,7 @@ from pubsub.archive.store import (
     StoreError,
 )
 from pubsub.archive.store.opening import open_store
+from pubsub.config import NodeSettings
 from pubsub.node import Node
 from pubsub.signing import is_signed_by_publisher
 from pubsub.topic import Topic
@@ -83,7 +84,7 @@ class Archive:
         replay: ReplayPolicy | None = None,
         operators: Sequence[str] = (),
         config: DurableConfig | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         """`store`: a URL (`sqlite:///file`, `file:///directory`, `postgresql://...`) or an open store.
         `node`: one that runs already; otherwise one of its own is made from the settings of `NodeConfig`.

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from overlay.membership.mode import MembershipConfig
-from overlay.membership.scamp.config import ScampConfig
-from overlay.membership.structured.config import StructuredConfig
 from pubsub.camcast.parameters import Parameters
 
 
-def membership_config(parameters: Parameters) -> MembershipConfig:
-    """Topic tables of ln N + c members, as many as gossip goes to."""
-    return MembershipConfig(ScampConfig(margin=parameters.c), StructuredConfig(c=parameters.c))
+def membership_config(
+    parameters: Parameters, usual: MembershipConfig | None = None
+) -> MembershipConfig:
+    """Topic tables of ln N + c members, as many as gossip goes to; the rest as `usual` says."""
+    usual = usual or MembershipConfig()
+    return replace(
+        usual,
+        scamp=replace(usual.scamp, margin=parameters.c),
+        structured=replace(usual.structured, c=parameters.c),
+    )

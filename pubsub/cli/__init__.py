@@ -1,8 +1,8 @@
 """The `camcast` command.
 
-Each sub-command is a module of this package with an `add_command`. It is imported only when it is the one that
-was asked for: `camcast --help` needs none of them. Other packages add sub-commands of their own through the
-entry point group `camcast.commands`; the benchmark does.
+Each sub-command is a module of this package with an `add_command`. It is imported only when it is the one
+that was asked for: `camcast --help` needs none of them. Other packages add sub-commands of their own through
+the entry point group `camcast.commands`; the benchmark does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMMANDS = {
 """What each sub-command does; `hand-over` is in the module `hand_over`, and so on."""
 
 PLUGINS = "camcast.commands"
-"""The entry point group. Each of its modules has `ABOUT` and `add_command(commands)`, under the command's name."""
+"""The entry point group: modules with `ABOUT` and `add_command(commands)`, by the command's name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

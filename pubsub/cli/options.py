@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, get_args
 
 from pubsub.cli import COMMANDS
-from pubsub.config import NodeConfig
-from pubsub.config_file import SETTINGS, config_from
+from pubsub.config import Mode, NodeConfig, Preset
+from pubsub.config_file import SETTINGS, config_from, with_assignments
 from pubsub.node import Node
 
 NODE_OPTIONS = (
@@ -22,6 +22,7 @@ NODE_OPTIONS = (
     "trace",
     "insecure",
     "signatures",
+    "preset",
 )
 """Settings of a node that the command line has too."""
 
@@ -63,7 +64,7 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
         **several,
         help="a node of the network to join; repeat it for more",
     )
-    parser.add_argument("--mode", choices=("unstructured", "semi-structured", "structured"))
+    parser.add_argument("--mode", choices=get_args(Mode))
     parser.add_argument(
         "--gateway",
         metavar="TOPIC=HOST:PORT",
@@ -76,13 +77,24 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
     parser.add_argument("--trace", metavar="FILE", help="write a trace, .jsonl or .parquet")
     parser.add_argument("--signatures", action="store_true", default=None, help="sign events")
     parser.add_argument(
+        "--preset", choices=get_args(Preset), help="times that suit one machine, a LAN or a WAN"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="any other setting of a node or a layer, such as dht.verify_ids=true; repeat it for more",
+    )
+    parser.add_argument(
         "--insecure", action="store_true", default=None, help="allow a public address without a key"
     )
 
 
 def node_config(arguments: argparse.Namespace) -> NodeConfig:
     """The configuration file's settings, and over them those of the command line."""
-    settings = dict(arguments.settings)
+    settings = with_assignments(arguments.settings, arguments.assignments)
     for name in NODE_OPTIONS:
         value = getattr(arguments, name)
         if value is not None:

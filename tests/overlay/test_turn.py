@@ -102,14 +102,22 @@ def test_an_encoded_message_reaches_many_peers_and_oneself() -> None:
         config = RuntimeConfig(EndpointConfig("127.0.0.1:0"))
         nodes = [await Runtime.open(config) for _ in range(3)]
         got: list[tuple[int, object]] = []
+        acks: list[bool] = []
+        arrived = asyncio.Event()
+
+        def note(what: list[Any], value: object) -> None:
+            what.append(value)
+            if len(got) == 6 and len(acks) == 3:
+                arrived.set()
+
         for place, node in enumerate(nodes):
-            node.on(Blob, lambda _, message, place=place: got.append((place, message)))  # type: ignore[misc]
-        data, acks = encode(Blob(b"many")), list[bool]()
+            node.on(Blob, lambda _, message, place=place: note(got, (place, message)))  # type: ignore[misc]
+        data = encode(Blob(b"many"))
         for node in nodes:
-            assert nodes[0].send_encoded(node.contact, data, acks.append)
+            assert nodes[0].send_encoded(node.contact, data, lambda arrives: note(acks, arrives))
             assert nodes[0].send_encoded_datagram(node.contact, data)
-        while len(got) < 6 or len(acks) < 3:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            await arrived.wait()
         assert sorted(place for place, _ in got) == [0, 0, 1, 1, 2, 2]
         assert {message for _, message in got} == {Blob(b"many")}
         assert acks == [True] * 3

@@ -44,7 +44,7 @@ def test_every_command_has_help_with_an_example(
         (["receive", "/a", "downloads", "--since", "beginning"], "--since goes with --durable"),
         (["group", "-f", os.devnull, "-n", "0"], "--members is needed"),
         (["group", "-f", os.devnull, "--members", "127.0.0.1:1"], "--rank is needed"),
-        (["group", "-f", sys.executable, "-n", "0"], "is no TOML"),
+        (["group", "-f", sys.executable, "-n", "0"], "is not valid TOML"),
         (["group", "--members", "127.0.0.1:1", "-n", "0", "--fanout", "2"], "goes with --qos pb"),
         (["hand-over", "/a", "--from", "127.0.0.1:1"], "--to is needed"),
         (["status", "127.0.0.1:9"], "no node answers"),

@@ -64,9 +64,9 @@ def test_a_configuration_file_takes_the_same_names_and_the_command_line_wins(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("mode = ", "is no TOML"),
+        ("mode = ", "is not valid TOML"),
         ("colour = 1", "no setting 'colour'"),
-        ("[parameters]\nq = 1", "no parameter 'q'"),
+        ("[parameters]\nq = 1", "no setting 'q'"),
         ("[parameters]\nc = -1", "c must be"),
         ("subscribe = 5", "subscribe must be a list of texts, not 5"),
         ("subscribe = [5]", "subscribe must be a list of texts, not 5"),
