@@ -53,6 +53,8 @@ CORES = [
     "pubsub/collections/wishes.py",
     "pubsub/event.py",
     "pubsub/filters",
+    "pubsub/reliable/numbers.py",
+    "pubsub/reliable/runs.py",
     "pubsub/files/manifest.py",
     "pubsub/files/protocol",
     "pubsub/topic.py",

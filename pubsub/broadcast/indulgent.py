@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from overlay.context import Timer
 from overlay.errors import UsageError
 from pubsub.broadcast.events import Broadcast, Deliver, Send
-from pubsub.broadcast.high_water import HighWater
 from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.process import Process
+from pubsub.reliable.numbers import Numbers
 
 DATA, ACK, WANT = 0, 1, 2
 
@@ -64,13 +64,13 @@ class IndulgentSession(Session):
         self._ask_after = ask_after
         self._sent = 0
         self._everyone = (1 << process.size) - 1
-        self._delivered = [HighWater() for _ in range(process.size)]
+        self._delivered = [Numbers() for _ in range(process.size)]
         self._copies: dict[tuple[int, int], Copy] = {}
 
     @property
     def stored(self) -> int:
         """How many messages and out-of-order numbers are kept."""
-        return len(self._copies) + sum(map(len, self._delivered))
+        return len(self._copies) + sum(one.span_count for one in self._delivered)
 
     def holds(self, origin: int, number: int) -> bool:
         """Whether this member keeps the payload of a message."""

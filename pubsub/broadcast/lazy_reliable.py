@@ -17,10 +17,10 @@ from typing import NamedTuple
 from overlay.context import Timer
 from overlay.errors import UsageError
 from pubsub.broadcast.events import Broadcast, Crash, Deliver
-from pubsub.broadcast.high_water import HighWater
 from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
 from pubsub.broadcast.message import Header, Message
 from pubsub.broadcast.process import Process
+from pubsub.reliable.numbers import Numbers
 
 _DATA, _MARKS = 0, 1
 
@@ -58,7 +58,7 @@ class LazyReliableSession(Session):
         size = process.size
         self.correct = [True] * size
         self._sent = 0
-        self._seen = [HighWater() for _ in range(size)]
+        self._seen = [Numbers() for _ in range(size)]
         self._copies: list[dict[int, _Copy]] = [{} for _ in range(size)]
         """By origin and number: each with the member that it was received from."""
         self._marks = [[0] * size for _ in range(size)]
@@ -69,7 +69,7 @@ class LazyReliableSession(Session):
     @property
     def stored(self) -> int:
         """How many copies and out-of-order numbers are kept."""
-        return sum(map(len, self._copies)) + sum(map(len, self._seen))
+        return sum(map(len, self._copies)) + sum(one.span_count for one in self._seen)
 
     def on_down(self, channel: Channel, event: Event) -> None:
         if isinstance(event, Broadcast):

@@ -18,10 +18,13 @@ from dataclasses import dataclass
 from overlay.context import Timer
 from overlay.errors import UsageError
 from pubsub.broadcast.events import Broadcast, Deliver, Receive, Send
-from pubsub.broadcast.high_water import HighWater
 from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.process import Process
+from pubsub.reliable.numbers import Numbers
+
+FARTHEST = 1 << 20
+"""Numbers: how far above the highest so far a message may be; a peer that claims more is not believed."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +82,13 @@ class ProbabilisticSession(Session):
         self._fanout = min(layer.fanout, process.size - 1)
         self._others = [rank for rank in range(process.size) if rank != process.rank]
         self._sent = 0
-        self._seen: dict[int, HighWater] = {}
+        self._seen: dict[int, Numbers] = {}
         self._pacer = _Pacer(self, layer.throughput, layer.most_stored)
 
     @property
     def stored(self) -> int:
         """How many numbers and waiting messages are kept."""
-        return len(self._pacer.waiting) + sum(map(len, self._seen.values()))
+        return len(self._pacer.waiting) + sum(one.span_count for one in self._seen.values())
 
     def on_down(self, channel: Channel, event: Event) -> None:
         if not isinstance(event, Broadcast):
@@ -113,8 +116,12 @@ class ProbabilisticSession(Session):
     def _saw(self, origin: int, number: int) -> bool:
         seen = self._seen.get(origin)
         if seen is None:
-            seen = self._seen[origin] = HighWater(self._layer.most_stored)
-        return seen.add(number)
+            seen = self._seen[origin] = Numbers()
+        if number > seen.highest + FARTHEST:
+            raise BadMessage("number_too_far")
+        is_new = seen.add(number)
+        seen.give_up_holes(self._layer.most_stored)
+        return is_new
 
     def _gossip(
         self, channel: Channel, inner: Message, origin: int, number: int, rounds: int

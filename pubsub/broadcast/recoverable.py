@@ -25,6 +25,7 @@ from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.process import Process
 from pubsub.broadcast.stable_log import StableLog, Stored
+from pubsub.reliable.numbers import Numbers
 
 HOLDS, BACK = 3, 4
 """More kinds of messages: "I hold this one, do you?" and "I have come back"."""
@@ -65,7 +66,7 @@ class RecoverableSession(IndulgentSession):
     def _restore(self, channel: Channel) -> None:
         restored = self._log.restore()
         for origin, mark in restored.marks.items():
-            self._delivered[origin].mark = mark
+            self._delivered[origin] = Numbers(mark)
         for origin, number in restored.above:
             self._delivered[origin].add(number)
         mine = [number for origin, number in restored.above if origin == self.process.rank]

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pubsub.broadcast.events import Broadcast, Crash, Deliver
-from pubsub.broadcast.high_water import HighWater
 from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.process import Process
+from pubsub.reliable.numbers import Numbers
 
 _DATA, _ACK = 0, 1
 
@@ -46,7 +46,7 @@ class UniformSession(Session):
         super().__init__(process)
         self.correct = (1 << process.size) - 1
         self._sent = 0
-        self._delivered = [HighWater() for _ in range(process.size)]
+        self._delivered = [Numbers() for _ in range(process.size)]
         self._pending: dict[tuple[int, int], _Pending] = {}
 
     @property
@@ -57,7 +57,7 @@ class UniformSession(Session):
     @property
     def stored(self) -> int:
         """How many messages and out-of-order numbers are kept."""
-        return len(self._pending) + sum(map(len, self._delivered))
+        return len(self._pending) + sum(one.span_count for one in self._delivered)
 
     def on_down(self, channel: Channel, event: Event) -> None:
         if isinstance(event, Broadcast):

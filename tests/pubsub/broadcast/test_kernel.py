@@ -14,9 +14,7 @@ from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.causal_order import CausalOrder
 from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector
 from pubsub.broadcast.fifo_order import FifoOrder
-from pubsub.broadcast.high_water import FARTHEST, HighWater
 from pubsub.broadcast.kernel import (
-    BadMessage,
     Channel,
     CompositionError,
     Event,
@@ -179,17 +177,3 @@ def test_what_a_peer_sends_never_raises(name: str, headers: tuple[tuple[int, ...
     member.receive(numbered_contact(7), Packet(name, headers, "x"))  # type: ignore[arg-type]
     assert seen == []
     assert member.dropped["no_channel"] == member.dropped["not_a_member"] == 1
-
-
-def test_a_high_water_mark_costs_nothing_in_order_and_is_bounded_out_of_order() -> None:
-    seen = HighWater()
-    assert all(seen.add(number) for number in (1, 3, 2, 5))
-    assert not seen.add(2)
-    assert (seen.mark, len(seen), 5 in seen, 4 in seen) == (3, 1, True, False)
-    with pytest.raises(BadMessage):
-        seen.add(FARTHEST + 10)
-    bounded = HighWater(most=3)
-    for number in range(2, 100, 2):
-        bounded.add(number)
-    assert len(bounded) <= 3
-    assert not bounded.add(1)

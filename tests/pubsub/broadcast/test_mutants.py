@@ -13,10 +13,10 @@ from pubsub.broadcast.best_effort import BestEffortSession
 from pubsub.broadcast.causal_order import CausalSession
 from pubsub.broadcast.events import Broadcast, Deliver, Send
 from pubsub.broadcast.fifo_order import FifoSession
-from pubsub.broadcast.high_water import HighWater
 from pubsub.broadcast.indulgent import IndulgentSession
 from pubsub.broadcast.lazy_reliable import LazyReliableSession
 from pubsub.broadcast.uniform import UniformSession
+from pubsub.reliable.numbers import Numbers
 from tests.pubsub.broadcast import properties
 from tests.pubsub.broadcast.adversary import Schedule, World, run
 
@@ -35,7 +35,7 @@ def forgets_the_last_member(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_what_it_delivered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(HighWater, "add", lambda self, number: True)
+    patch.setattr(Numbers, "add", lambda self, number: True)
 
 
 def takes_the_relay_for_the_sender(patch: pytest.MonkeyPatch) -> None:

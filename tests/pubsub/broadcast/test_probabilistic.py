@@ -16,12 +16,12 @@ from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.broadcast.events import Broadcast, Deliver
-from pubsub.broadcast.high_water import HighWater
-from pubsub.broadcast.kernel import Channel, Event
+from pubsub.broadcast.kernel import BadMessage, Channel, Event
 from pubsub.broadcast.message import Message
-from pubsub.broadcast.probabilistic import Probabilistic, ProbabilisticSession, missing
+from pubsub.broadcast.probabilistic import FARTHEST, Probabilistic, ProbabilisticSession, missing
 from pubsub.broadcast.process import Process
 from pubsub.broadcast.stacks import stack
+from pubsub.reliable.numbers import Numbers
 from tests.pubsub.broadcast.properties import Delivery, History, no_creation, no_duplication
 
 
@@ -153,7 +153,7 @@ def test_nothing_is_delivered_twice_or_out_of_thin_air(
 
 
 def test_a_gossip_that_forgets_what_it_delivered_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HighWater, "add", lambda self, number: True)
+    monkeypatch.setattr(Numbers, "add", lambda self, number: True)
     assert no_duplication(gossip_among_crashes(1, loss=0.1, duplicate=0.1, first_only=False))
 
 
@@ -219,3 +219,13 @@ def test_an_order_over_gossip_skips_what_was_missed_and_keeps_the_rest_in_order(
         assert inbox == sorted(set(inbox))
         assert len(inbox) > 10
     assert min(map(len, inboxes)) < 40
+
+
+def test_a_number_far_above_all_others_is_not_believed() -> None:
+    crowd = Crowd(Probabilistic(2, 3), 2, seed=1)
+    session = crowd.channels[0].session("pb")
+    assert isinstance(session, ProbabilisticSession)
+    assert session._saw(1, 1)
+    with pytest.raises(BadMessage):
+        session._saw(1, FARTHEST + 2)
+    assert session._saw(1, 2)
