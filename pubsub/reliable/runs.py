@@ -1,8 +1,8 @@
 """A run: one life of one publisher, which counts its events from 1; and what is missing of a run.
 
-A publisher that starts again is another run, told from its others by `RUN_BYTES` random bytes. Wherever events
-of several publishers are kept apart, ordered or counted, it is by *source*: the publisher's id and its run,
-in one `bytes`.
+A publisher that starts again is another run, told from its others by `RUN_BYTES` random bytes. Wherever
+events of several publishers are kept apart, ordered or counted, it is by *source*: the publisher's id and
+its run, in one `bytes`.
 """
 
 from __future__ import annotations
