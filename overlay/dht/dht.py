@@ -53,15 +53,22 @@ class Dht:
     async def join(self, bootstrap: Sequence[Address]) -> None:
         """Become part of the network of the bootstrap nodes, or of contacts saved by an earlier run.
 
-        The first node of a network passes none. Tries again with back-off, with a warning in the log each
+        The first node of a network passes none. A bootstrap node that is still joining itself is not proof
+        of a network: nodes that start together and name each other form one network, which the one of
+        the smallest id founds (see `joining`). Tries again with back-off, with a warning in the log each
         time; `NoBootstrapAnswer` when nobody answered.
         """
         self._check_open()
         self._upkeep.bootstrap = tuple(bootstrap)
         file = self._config.contacts_file
         known = [] if file is None else self._server.load_state(file)
-        await find_first_contacts(self._server, self._config, bootstrap, known, self._draw)
-        await explore(self._server, self._config, self._draw)
+        protocol = self._server.protocol
+        protocol.is_joining = bool(bootstrap)
+        try:
+            await find_first_contacts(self._server, self._config, bootstrap, known, self._draw)
+            await explore(self._server, self._config, self._draw)
+        finally:
+            protocol.is_joining = False
 
     async def closest(self, key: PeerId, count: int = 20) -> list[Contact]:
         """The live nodes closest to `key`, nearest first; this one among them if it serves and is close."""

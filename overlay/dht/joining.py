@@ -19,6 +19,9 @@ LONGEST_BACKOFF = 30.0
 KNOWN_AT_ONCE = 32
 """Contacts from an earlier run that are tried in one attempt."""
 
+ATTEMPTS_FOR_THE_SILENT = 3
+"""Attempts, counted from 0, before a node founds a network although a bootstrap address is silent."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -28,31 +31,55 @@ async def find_first_contacts(
     bootstrap: Sequence[Address],
     known: Sequence[Contact],
     draw: random.Random,
-) -> list[Contact]:
-    """Whoever answers first of the bootstrap addresses and the contacts known from before.
+) -> None:
+    """Ask the bootstrap addresses, and the contacts known from before, until one is in a network.
 
-    Tries again with back-off; without a bootstrap address, nobody answering means the first node of a
-    network, else `NoBootstrapAnswer`.
+    Tries again with back-off. Without a bootstrap address, nobody answering means the first node of a
+    network; else `NoBootstrapAnswer`. Attempts that only nodes answer which are joining as well do not
+    count: one of them founds the network (see `_founds`).
     """
     own = server.node.contact.address
     first = [address for address in dict.fromkeys(bootstrap) if address != own]
     before = [contact.address for contact in known]
-    attempts = config.join_attempts
+    failed = 0
     for attempt in itertools.count():
-        some = draw.sample(before, min(len(before), KNOWN_AT_ONCE))
+        met = [peer.contact.address for peer in server.protocol.router]
+        some = draw.sample(before, min(len(before), KNOWN_AT_ONCE)) + met[:KNOWN_AT_ONCE]
         answered = await server.bootstrap(list(dict.fromkeys(first + some)))
-        if answered or not first:
-            return answered
-        if attempt + 1 == attempts:
+        if any(answered.values()) or not first:
+            return
+        if answered:
+            # These may know others who are joining, or have joined.
+            await server.closest(server.node.id, config.k)
+            if _founds(server, first, answered, attempt):
+                return
+        else:
+            failed += 1
+        if failed == config.join_attempts:
             break
-        pause = backoff(config.join_backoff, attempt, draw)
-        _log.warning("no bootstrap node answered; trying again in %.1f s", pause)
+        pause = backoff(config.join_backoff, attempt if not answered else 0, draw)
+        _log.warning("no bootstrap node is in a network; trying again in %.1f s", pause)
         await asyncio.sleep(pause)
     addresses = ", ".join(map(str, first))
     raise NoBootstrapAnswer(
-        f"none of {addresses} answered {attempts} attempts: check that one of them runs,"
+        f"none of {addresses} answered {failed} attempts: check that one of them runs,"
         " can be reached, and has the same network key"
     )
+
+
+def _founds(
+    server: DhtServer, named: Sequence[Address], answered: dict[Contact, bool], attempt: int
+) -> bool:
+    """Whether this node is the one that founds the network for all that are joining.
+
+    That is the node of the smallest id, as far as it knows: every node that asked it, or that it asked, is
+    in its table. It waits for a second attempt, in which it asks those of whom the first ones told it;
+    and while a bootstrap address is silent, which may belong to a network, for two more.
+    """
+    if attempt < 1 or any(peer.id < server.node.id for peer in server.protocol.router):
+        return False
+    heard = {contact.address for contact in answered}
+    return attempt >= ATTEMPTS_FOR_THE_SILENT or all(address in heard for address in named)
 
 
 def backoff(first: float, attempt: int, draw: random.Random) -> float:

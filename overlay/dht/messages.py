@@ -59,9 +59,13 @@ class Ping:
 @message(0x01)
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """I am."""
+    """I am.
+
+    `joining`: the sender looks for a network itself, so its answer is not proof of one.
+    """
 
     token: bytes
+    joining: bool
 
     def __post_init__(self) -> None:
         _check_token(self.token)

@@ -98,6 +98,8 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         self._draw = draw
         self.on_new_peer: Callable[[Peer], None] = _ignore
         """Told of each contact that enters the table."""
+        self.is_joining = False
+        """This node looks for a network, and tells those who ask for a sign of life so."""
         self.on_return: Callable[[Peer], None] = _ignore
         """Told of each contact that was buried and answers again."""
         self.router = ExactRoutingTable(self, config.k, node, self._clock)
@@ -157,7 +159,7 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
 
     def rpc_ping(self, sender: Contact, request: Ping) -> Pong:
         """Replaces lines 34-37, which enter whatever id the sender says it has."""
-        return Pong(self._tokens.token_for(sender, self._clock()))
+        return Pong(self._tokens.token_for(sender, self._clock()), self.is_joining)
 
     def rpc_store(self, sender: Contact, request: Store) -> object:
         """Replaces lines 39-46, which store anything from anybody, without a bound, over anything newer."""

@@ -15,7 +15,7 @@ from overlay.dht.config import DhtConfig
 from overlay.dht.contacts_file import load_contacts, save_contacts
 from overlay.dht.handoff import DYING, HandOff
 from overlay.dht.lookup import Lookup, LookupReport, NodeLookup, ValueLookup
-from overlay.dht.messages import Record, Stored
+from overlay.dht.messages import Pong, Record, Stored
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.protocol import DhtProtocol
 from overlay.dht.record_store import RecordStore
@@ -94,16 +94,21 @@ class DhtServer(Server):  # type: ignore[misc]
         self._count(lookup)
         return [peer.contact for peer in found]
 
-    async def bootstrap(self, addrs: Sequence[Address]) -> list[Contact]:
-        """Replaces lines 115-134: ping every address; who answered is in the table, and returned."""
+    async def bootstrap(self, addrs: Sequence[Address]) -> dict[Contact, bool]:
+        """Replaces lines 115-134: ping every address.
+
+        The contacts that answered, which are in the table now; for each, whether it has joined a network
+        (the value True) or is looking for one itself.
+        """
         own = self.node.contact.address
         calls = [self.protocol.call_ping(address) for address in addrs if address != own]
-        answers = [(await call)[0] for call in calls]
-        return [
-            call.contact
-            for call, answered in zip(calls, answers, strict=True)
-            if answered and call.contact is not None and call.contact.id != self.node.id
-        ]
+        answered: dict[Contact, bool] = {}
+        for call in calls:
+            _, reply = await call
+            contact = call.contact
+            if isinstance(reply, Pong) and contact is not None and contact.id != self.node.id:
+                answered[contact] = not reply.joining
+        return answered
 
     async def get(self, key: PeerId) -> Record | None:
         """Replaces lines 136-154, to which a value that is at hand cannot be outdated."""

@@ -35,7 +35,9 @@ class ShardReply:
 
     `fingerprints` has four bytes for each member. `below` is the number of traces, `hint` the depth
     at which the members that left them live. `interior` is the advice to live deeper. `settled` says
-    that a full round of announcements has been heard, and that they still come.
+    that a full round of announcements has been heard, and that they still come. `seasoned`
+    says that the replica has served for as long as a record lives: whom it does not name did not announce
+    to it, while one that is newer may have come too late to hear of a member.
     """
 
     settled: bool
@@ -44,6 +46,7 @@ class ShardReply:
     hint: int
     fingerprints: bytes
     contacts: tuple[Contact, ...]
+    seasoned: bool
 
 
 @message(0x12)

@@ -54,6 +54,7 @@ class DirectoryServer:
         self._room = min(reply_bytes, REPLY_BYTES)
         self._config = config
         self._now = now
+        self._since = now()
         self._store = ShardStore(config)
         self._accepts_token = accepts_token
         self._rate = RateLimit(config.announcements_per_second, config.announcement_burst)
@@ -84,9 +85,10 @@ class DirectoryServer:
             return None
         self._served.add()
         now = self._now()
+        seasoned = now - self._since >= self._config.record_life
         held = self._store.get(Shard(query.topic, query.depth, query.prefix), now)
         if held is None:
-            return ShardReply(False, False, 0, query.depth, b"", ())
+            return ShardReply(False, False, 0, query.depth, b"", (), seasoned)
         fingerprints = held.fingerprints()
         return ShardReply(
             held.settled(now),
@@ -95,6 +97,7 @@ class DirectoryServer:
             held.hint(),
             fingerprints,
             _fitting(held, query, self._room - _BESIDE_MEMBERS - len(fingerprints)),
+            seasoned,
         )
 
     def _change(self, sender: Contact, request: Announce | Withdraw) -> AnnounceReply | None:

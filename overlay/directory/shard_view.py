@@ -4,9 +4,10 @@ One replica may have come late and hold a part, have been left behind by a chang
 reader asks two, and is content when both are settled and say the same. Otherwise it asks all, and
 believes in a member that two or more name: a lone voice may have made it up. Where most are settled, at
 least half of them must name it, too. A replica that holds nothing has no voice, as it may be new.
-While fewer than three answer at all, or the network has fewer nodes than a shard has replicas, each
-is believed. That the tree goes on below is a graver
-claim, and rarer: it takes three who say the same, or half of all who answer.
+While fewer than three of those who answer have served for as long as a record lives, or the network
+has fewer nodes than a shard has replicas, each is believed: the others came too late to hear of all
+members. That the tree goes on below is a graver claim, and rarer: it takes three who say the same, or half
+of all who answer.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Witness:
     interior: bool
     below: int
     hint: int
+    seasoned: bool
 
     @property
     def knows(self) -> bool:
@@ -83,7 +85,16 @@ def checked_reply(
     if len(members) != count:
         return None
     hint = min(max(reply.hint, shard.depth), 32)
-    return Witness(replica, members, contacts, reply.settled, reply.interior, reply.below, hint)
+    return Witness(
+        replica,
+        members,
+        contacts,
+        reply.settled,
+        reply.interior,
+        reply.below,
+        hint,
+        reply.seasoned,
+    )
 
 
 def content(witnesses: Sequence[Witness]) -> bool:
@@ -100,7 +111,8 @@ def combine(
     """The common view of all that were asked; `trusting` believes a lone voice."""
     knowing = [witness for witness in witnesses if witness.knows]
     settled = [witness for witness in knowing if witness.settled]
-    believed = 1 if trusting or len(witnesses) < 3 else 2
+    seasoned = sum(witness.seasoned for witness in witnesses)
+    believed = 1 if trusting or seasoned < 3 else 2
     needed = believed
     if 2 * len(settled) > len(knowing):
         needed = max(needed, (len(settled) + 1) // 2)

@@ -194,7 +194,7 @@ def test_nodes_that_invent_members_do_not_get_them_into_samples() -> None:
 
         def invent(sender: Contact, query: Query) -> ShardReply:
             mark = fingerprint(query.topic, stranger)
-            return ShardReply(True, False, 0, 0, mark.to_bytes(4, "big"), (stranger,))
+            return ShardReply(True, False, 0, 0, mark.to_bytes(4, "big"), (stranger,), True)
 
         for rogue in (nodes[3], nodes[11]):
             rogue._open_dht().serve(Query, invent)

@@ -34,7 +34,7 @@ def silent(sender: Contact, request: object) -> None:
 
 
 def pong(sender: Contact, request: object) -> Pong:
-    return Pong(b"token")
+    return Pong(b"token", False)
 
 
 async def stock(host: str, protocol: type[RPCProtocol] = RPCProtocol) -> RPCProtocol:
@@ -261,7 +261,7 @@ def test_duplicates_and_late_replies_are_counted_and_harmless(seed: int) -> None
         return answers, member.counted("dht_dropped", "late_reply")
 
     answers, late = two(seed, work, duplicate=0.5)
-    assert answers == [Pong(b"token")] * 50
+    assert answers == [Pong(b"token", False)] * 50
     assert late > 0
 
 
@@ -324,7 +324,7 @@ def test_random_bytes_raise_nothing_and_are_counted(seed: int) -> None:
         return answer, member.metrics.as_dict()
 
     answer, metrics = two(seed, work)
-    assert answer == Pong(b"token")
+    assert answer == Pong(b"token", False)
     assert metrics["handler_errors"] == {}
     assert sum(metrics["dht_dropped"].values()) > 100
 
@@ -351,4 +351,4 @@ def test_a_timer_that_rings_late_is_not_held_against_the_peer(seed: int) -> None
         sendings = len(call.sent)
         return sendings, await call
 
-    assert two(seed, work) == (1, (True, Pong(b"token")))
+    assert two(seed, work) == (1, (True, Pong(b"token", False)))

@@ -14,7 +14,7 @@ from overlay.dht import DhtConfig, NoBootstrapAnswer
 from overlay.dht.contacts_file import load_contacts
 from overlay.dht.joining import LONGEST_BACKOFF, backoff
 from overlay.virtual import Latency, Network, nth_host
-from tests.overlay.dht.swarm import Swarm, key, open_member
+from tests.overlay.dht.swarm import Member, Swarm, key, open_member
 
 
 def test_the_first_node_needs_no_bootstrap(seed: int) -> None:
@@ -126,5 +126,69 @@ def test_a_joined_node_knows_its_neighbours_and_they_know_it(seed: int) -> None:
         assert newest.dht.neighbours() == nearest
         neighbours = [member for member in swarm.members if member.contact in nearest]
         assert all(newest.contact in member.dht.known_contacts() for member in neighbours)
+
+    net.run(main())
+
+
+def test_newcomers_that_only_meet_each_other_have_not_joined(seed: int) -> None:
+    """Four nodes start together and name each other and a running node, which cannot be reached at first."""
+    net = Network(seed, latency=Latency.uniform(0.005, 0.2))
+    hosts = [nth_host(number) for number in range(2, 6)]
+    alone = nth_host(1)
+
+    async def main() -> None:
+        first = await net.spawn(alone, open_member(alone))
+        await first.dht.join([])
+        net.partition([alone], hosts)
+
+        async def start(host: str) -> tuple[float, bool]:
+            member = await open_member(host)
+            await member.dht.join([Address(other, 4000) for other in [*hosts, alone]])
+            return net.now, first.contact in member.dht.known_contacts()
+
+        starting = [net.spawn(host, start(host)) for host in hosts]
+        await asyncio.sleep(4)
+        net.heal()
+        for joined_at, knows_the_first in await asyncio.gather(*starting):
+            assert joined_at > 4
+            assert knows_the_first
+
+    net.run(main())
+
+
+@pytest.mark.parametrize("named", ["all", "the next one"])
+def test_nodes_that_start_together_without_a_network_found_one(seed: int, named: str) -> None:
+    net = Network(seed, latency=Latency.uniform(0.005, 0.2))
+    hosts = [nth_host(number) for number in range(1, 8)]
+
+    async def main() -> None:
+        async def start(index: int) -> Member:
+            others = hosts if named == "all" else [hosts[(index + 1) % len(hosts)]]
+            member = await open_member(hosts[index])
+            await member.dht.join([Address(host, 4000) for host in others])
+            return member
+
+        members = await asyncio.gather(
+            *(net.spawn(host, start(index)) for index, host in enumerate(hosts))
+        )
+        assert net.now < 20
+        for member in members:
+            assert len(await member.dht.closest(key("x"))) == len(hosts)
+
+    net.run(main())
+
+
+def test_a_network_is_founded_although_a_named_node_never_comes(seed: int) -> None:
+    net = Network(seed)
+    hosts = [nth_host(1), nth_host(2)]
+
+    async def main() -> None:
+        async def start(host: str) -> Member:
+            member = await open_member(host, DhtConfig(join_attempts=2))
+            await member.dht.join([Address(other, 4000) for other in [*hosts, "127.0.0.77"]])
+            return member
+
+        one, other = await asyncio.gather(*(net.spawn(host, start(host)) for host in hosts))
+        assert one.dht.known_contacts() == [other.contact]
 
     net.run(main())

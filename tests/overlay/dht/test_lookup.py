@@ -43,7 +43,7 @@ async def member_knowing(rogues: list[Rogue], config: DhtConfig | None = None) -
 def names(*contacts: Contact) -> Callable[[Contact, Any], object]:
     """Answer pings with a pong, and the rest with these contacts."""
     return lambda sender, request: (
-        Pong(b"t") if isinstance(request, Ping) else Found(b"t", join_contacts(contacts))
+        Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", join_contacts(contacts))
     )
 
 
@@ -90,7 +90,7 @@ async def endless_approach(net: Network) -> Any:
 
     def invent(sender: Contact, request: object) -> object:
         if isinstance(request, Ping):
-            return Pong(b"t")
+            return Pong(b"t", False)
         closer = [Contact(place(draw.getrandbits(140)), nth_host(2), 4000) for _ in range(20)]
         return Found(b"t", join_contacts(closer))
 
@@ -126,7 +126,7 @@ def test_invented_nodes_come_to_an_end(subject: Observe, verdict: Verdict, seed:
 async def malformed_nodes(net: Network) -> int:
     liar = await Rogue.open(
         nth_host(2),
-        lambda sender, request: Pong(b"t") if isinstance(request, Ping) else b"\x92\x03\x05",
+        lambda sender, request: Pong(b"t", False) if isinstance(request, Ping) else b"\x92\x03\x05",
     )
     member = await member_knowing([liar])
     found = await member.dht.closest(TARGET)
@@ -151,7 +151,7 @@ def test_malformed_nodes_do_not_raise(subject: Observe, verdict: Verdict, seed: 
 async def malformed_value(net: Network) -> Any:
     liar = await Rogue.open(
         nth_host(2),
-        lambda sender, request: Pong(b"t") if isinstance(request, Ping) else b"\x92\x06\x80",
+        lambda sender, request: Pong(b"t", False) if isinstance(request, Ping) else b"\x92\x06\x80",
     )
     member = await member_knowing([liar])
     return await member.dht.get(TARGET)
@@ -177,7 +177,7 @@ def holder(*records: Record | None) -> Callable[[Contact, Any], object]:
     def answer(sender: Contact, request: object) -> object:
         if isinstance(request, FindValue) and records and records[0]:
             return FoundValue(b"t", records[0], b"")
-        return Pong(b"t") if isinstance(request, Ping) else Found(b"t", b"")
+        return Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", b"")
 
     return answer
 
@@ -218,7 +218,7 @@ def test_one_holder_does_not_make_a_quorum_by_being_asked_twice(seed: int) -> No
             lambda sender, request: (
                 FoundValue(b"t", Record(1, b"old", 60.0), join_contacts([*ghosts, new.contact]))
                 if isinstance(request, FindValue)
-                else Pong(b"t")
+                else Pong(b"t", False)
             ),
         )
         new = await Rogue.open(nth_host(3), holder(Record(2, b"new", 60.0)))
@@ -285,7 +285,7 @@ def test_who_refuses_to_answer_is_not_in_the_result(seed: int) -> None:
         guide = await Rogue.open(nth_host(2), names())
         refusing = await Rogue.open(
             nth_host(3),
-            lambda sender, request: Pong(b"t") if isinstance(request, Ping) else NOT_SERVED,
+            lambda sender, request: Pong(b"t", False) if isinstance(request, Ping) else NOT_SERVED,
         )
         member = await member_knowing([guide, refusing])
         assert refusing.contact not in await member.dht.closest(TARGET)
@@ -301,7 +301,7 @@ def test_a_malformed_list_of_contacts_costs_the_place(seed: int) -> None:
         liar = await Rogue.open(
             nth_host(2),
             lambda sender, request: (
-                Pong(b"t") if isinstance(request, Ping) else Found(b"t", b"\x09bad")
+                Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", b"\x09bad")
             ),
         )
         member = await member_knowing([liar])

@@ -33,7 +33,7 @@ RECORD = Record(3, b"value", 60.0)
     "message",
     [
         Ping(),
-        Pong(b"token"),
+        Pong(b"token", False),
         FindNode(key("k"), 20),
         FindValue(key("k"), 20),
         Found(b"token", join_contacts([CONTACT] * MAX_CONTACTS)),

@@ -40,7 +40,7 @@ A, B = "127.0.1.1", "127.0.1.2"
 
 
 def pong(sender: Contact, request: object) -> object:
-    return Pong(b"t") if isinstance(request, Ping) else Found(b"t", b"")
+    return Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", b"")
 
 
 def silent(sender: Contact, request: object) -> None:

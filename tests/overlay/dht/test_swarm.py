@@ -154,19 +154,19 @@ class Hostile:
                 host = f"127.66.{self._draw.randrange(0, 250)}.{self._draw.randrange(1, 250)}"
                 contacts.append(Contact(PeerId(near.to_bytes(20, "big")), host, 4000))
             return Found(b"t", join_contacts(contacts))
-        return Pong(b"t")
+        return Pong(b"t", False)
 
     def silent(self, sender: Contact, request: object) -> object | None:
         """Answers pings, so as to be entered, and nothing else."""
-        return Pong(b"t") if isinstance(request, Ping) else None
+        return Pong(b"t", False) if isinstance(request, Ping) else None
 
     def malformed(self, sender: Contact, request: object) -> object:
-        return Pong(b"t") if isinstance(request, Ping) else self._draw.randbytes(30)
+        return Pong(b"t", False) if isinstance(request, Ping) else self._draw.randbytes(30)
 
     def oversized(self, sender: Contact, request: object) -> object:
         """Names as many contacts as a datagram holds, and more than was asked for."""
         if isinstance(request, Ping):
-            return Pong(b"t")
+            return Pong(b"t", False)
         ghosts = [Contact(key(n), f"127.77.0.{n + 1}", 4000) for n in range(40)]
         return Found(b"t", join_contacts(ghosts))
 

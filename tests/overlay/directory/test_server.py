@@ -213,7 +213,7 @@ def test_a_replica_is_settled_after_a_records_life_and_until_announcements_cease
         Announce(TOPIC, 0, 33, 0, TOKEN),
         Announce(TOPIC, -1, 0, 0, TOKEN),
         Withdraw(TOPIC, 33, 0, TOKEN),
-        ShardReply(False, False, 0, 0, b"", ()),
+        ShardReply(False, False, 0, 0, b"", (), False),
         "text",
         None,
     ],

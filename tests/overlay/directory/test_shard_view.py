@@ -21,9 +21,15 @@ EVERYONE = frozenset(range(100, 120))
 
 
 def witness(
-    index: int, members: frozenset[int] = frozenset(), *, settled: bool = True, below: int = 0
+    index: int,
+    members: frozenset[int] = frozenset(),
+    *,
+    settled: bool = True,
+    below: int = 0,
+    seasoned: bool = True,
 ) -> Witness:
-    return Witness(REPLICAS[index], members, {}, settled, below > 0, below, below and 9)
+    hint = below and 9
+    return Witness(REPLICAS[index], members, {}, settled, below > 0, below, hint, seasoned)
 
 
 def view(*witnesses: Witness) -> ShardView:
@@ -41,6 +47,13 @@ def test_two_that_differ_or_are_not_settled_or_hold_nothing_are_not_enough() -> 
     assert not content([witness(0, EVERYONE), witness(1, EVERYONE, settled=False)])
     assert not content([witness(0), witness(1)])
     assert not content([witness(0, EVERYONE)])
+
+
+def test_a_lone_voice_counts_while_the_others_are_too_new_to_know() -> None:
+    new = [witness(index, EVERYONE - {100}, seasoned=False) for index in (1, 2, 3, 4)]
+    old = [witness(index, EVERYONE - {100}) for index in (1, 2, 3, 4)]
+    assert 100 in view(witness(0, EVERYONE, settled=False), *new[:2]).members
+    assert 100 not in view(witness(0, EVERYONE, settled=False), *old).members
 
 
 def test_that_the_tree_goes_on_takes_three() -> None:
@@ -92,7 +105,7 @@ def test_few_answers_are_believed_as_they_are() -> None:
 
 def reply(contacts: list[Contact], marks: list[int]) -> ShardReply:
     packed = pack(f">{len(marks)}I", *marks)
-    return ShardReply(True, False, 0, 0, packed, tuple(contacts))
+    return ShardReply(True, False, 0, 0, packed, tuple(contacts), True)
 
 
 def test_a_contact_counts_only_with_the_very_address_that_was_announced() -> None:
@@ -117,8 +130,8 @@ def test_replies_that_no_honest_node_sends_are_no_testimony() -> None:
     for bad in (
         reply([], [1] * 5),
         reply([], list(range(config.capacity + 1))),
-        ShardReply(True, False, 0, 0, b"abc", ()),
-        ShardReply(True, False, -1, 0, b"", ()),
-        ShardReply(True, False, config.capacity + 1, 0, b"", ()),
+        ShardReply(True, False, 0, 0, b"abc", (), True),
+        ShardReply(True, False, -1, 0, b"", (), True),
+        ShardReply(True, False, config.capacity + 1, 0, b"", (), True),
     ):
         assert checked_reply(ROOT, REPLICAS[0], bad, config) is None
