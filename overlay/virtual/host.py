@@ -7,6 +7,7 @@ nothing of an ended one; a restart begins the next.
 
 from __future__ import annotations
 
+import math
 from contextvars import Context, ContextVar, copy_context
 
 from overlay.errors import NetworkError, UsageError
@@ -99,8 +100,14 @@ class Host:
         return self.clock_offset + self.clock_rate * now
 
     def true_time(self, shown: float) -> float:
-        """When this host's clock shows `shown`."""
-        return (shown - self.clock_offset) / self.clock_rate
+        """The first moment at which this host's clock shows `shown` or more, never a rounding before it.
+
+        A timer that fired just before its moment would be set again for the same true time, for ever.
+        """
+        when = (shown - self.clock_offset) / self.clock_rate
+        while self.clock(when) < shown:
+            when = max(math.nextafter(when, math.inf), when + math.ulp(shown) / self.clock_rate)
+        return when
 
     # -- its speed --
 

@@ -54,7 +54,7 @@ class ChannelCore:
         config: ChannelConfig,
         max_body: int,
         budget: Budget,
-        draw_session: Callable[[], int],
+        new_session: Callable[[ChannelCore], int],
         now: float,
     ) -> None:
         self.contact = contact
@@ -71,16 +71,21 @@ class ChannelCore:
         self.write: Callable[[bytes, OnAck | None], bool] = self.transmitter.buffer.add
         """Accept a message, or say False when the send buffer is full; see `SendBuffer.add`."""
         self._max_body = max_body
-        self._draw_session = draw_session
+        self._new_session = new_session
+        self.session = NO_SESSION
+        """This end's number, which only those know who were sent a packet of this channel."""
         self._suitor = NO_SESSION
         """The session of a peer that asked to open, and may be long gone."""
+        self._silent_retries = 0
+        """Times that something was sent again since the peer was last heard."""
         self._resets: dict[tuple[int, int], None] = {}
         """RESETs to be sent: the session that was addressed, and the sender's."""
         self._begin_session()
 
     def _begin_session(self) -> None:
         self.phase = Phase.OPENING
-        self._session = self._draw_session()
+        self.session = self._new_session(self)
+        self._silent_retries = 0
         self._peer = NO_SESSION
         self._ask_due = self._accept_due = False
         self._asked_at: float | None = None
@@ -118,12 +123,30 @@ class ChannelCore:
     def challenge(self) -> bytes:
         """A packet that only the session's other end can answer; anyone else says that it is over."""
         heard = (0, self.receiver.inbox.next, self.receiver.inbox.limit, 0)
-        return PROGRESS.pack(PacketType.PING, self._session, self._peer, *heard)
+        return PROGRESS.pack(PacketType.PING, self.session, self._peer, *heard)
+
+    def is_answered_by_another(self, packet: bytes) -> bool:
+        """Whether a packet, which came from the peer's address under another id, names this session.
+
+        Then another process is there now: it was sent what was meant for the peer, and does not know it.
+        """
+        kind, theirs, mine = PACKET_HEAD.unpack_from(packet)
+        if mine != self.session:
+            return False
+        return self.phase is Phase.OPENING or (kind == PacketType.RESET and theirs == self._peer)
+
+    def lose_address(self) -> None:
+        """Give the peer up: it is no longer where it was, and everything meant for it is lost."""
+        state = len(self.events)
+        lost = self.transmitter.buffer.lose_waiting()
+        self._suitor = NO_SESSION
+        lost += self._leave_session()
+        self.events.insert(state, PeerRestarted(lost))
 
     def abandon(self) -> None:
         """End at once, telling the peer: what is not acknowledged is lost, all memory is given back."""
         if self._peer:
-            self._reset(self._session, self._peer)
+            self._reset(self.session, self._peer)
         self.transmitter.restart()
         self.transmitter.buffer.lose_waiting()
         self.receiver.inbox.discard()
@@ -141,12 +164,13 @@ class ChannelCore:
         if len(packet) < start:
             raise Refused("malformed")
         _, theirs, mine, number, upto, limit, selective_bytes = PROGRESS.unpack_from(packet)
-        if theirs != self._peer or mine != self._session:
+        if theirs != self._peer or mine != self.session:
             self._meet(theirs, mine)
         selective = 0
         if selective_bytes:
             start += selective_bytes
             selective = int.from_bytes(packet[PROGRESS.size : start], "little")
+        self._silent_retries = 0
         if self.patience.heard(now) and self.state is ChannelState.CLOSED:
             self._try_again()  # only when a silence ends: two ends could drive each other
         transmitter = self.transmitter
@@ -180,8 +204,9 @@ class ChannelCore:
             self._receive_reset(theirs, mine)
         else:
             is_first = self.phase is Phase.OPENING
-            if theirs != self._peer or mine != self._session:
+            if theirs != self._peer or mine != self.session:
                 self._meet(theirs, mine)
+            self._silent_retries = 0
             self.patience.heard(now)
             self._answered()
             if kind == PacketType.CLOSE:
@@ -206,7 +231,7 @@ class ChannelCore:
             self._ask_due = True
 
     def _receive_reset(self, rejected: int, mine: int) -> None:
-        if mine != self._session or rejected == NO_SESSION:
+        if mine != self.session or rejected == NO_SESSION:
             raise Refused("stale_session")
         if rejected == self._peer:
             self._lose_peer()
@@ -218,7 +243,7 @@ class ChannelCore:
 
     def _receive_close(self) -> None:
         if self.phase is Phase.CLOSING:
-            self._reset(self._session, self._peer)
+            self._reset(self.session, self._peer)
             self._leave_session()
         else:
             self.phase = Phase.DRAINING
@@ -227,13 +252,13 @@ class ChannelCore:
     def _finish_draining(self) -> bool:
         if not self.transmitter.is_finished:
             return False
-        self._reset(self._session, self._peer)
+        self._reset(self.session, self._peer)
         self._leave_session()
         return True
 
     def _meet(self, theirs: int, mine: int) -> None:
         """Take a packet that names this session as the proof that its sender hears us, or refuse it."""
-        if mine != self._session:
+        if mine != self.session:
             if theirs != NO_SESSION:
                 self._reset(mine, theirs)
             if self.phase is Phase.OPENING and self.transmitter.buffer.has_unsent:
@@ -318,7 +343,7 @@ class ChannelCore:
     def _send_handshake(self, out: list[bytes], now: float) -> bool:
         if self._accept_due:
             self._accept_due = False
-            head = (PacketType.ACCEPT, self._session, self._suitor)
+            head = (PacketType.ACCEPT, self.session, self._suitor)
             out.append(ACCEPTANCE.pack(*head, self.receiver.inbox.limit))
             return self.transmitter.buffer.has_unsent
         has_begun = self.patience.retry_at is not None
@@ -326,7 +351,7 @@ class ChannelCore:
             return False
         self._ask_due = False
         self._asked_at = now if self.patience.unanswered_since is None else None
-        out.append(PACKET_HEAD.pack(PacketType.OPEN, self._session, NO_SESSION))
+        out.append(PACKET_HEAD.pack(PacketType.OPEN, self.session, NO_SESSION))
         return True
 
     def _send_progress(self, out: list[bytes], now: float) -> bool:
@@ -334,12 +359,15 @@ class ChannelCore:
         if not self._ask_due and not receiver.ack_due and self.transmitter.is_idle:
             return False
         selective = receiver.selective_bits()
-        ends = (self._session, self._peer)
+        ends = (self.session, self._peer)
         heard = (receiver.inbox.next, receiver.inbox.limit)
         transmitter = self.transmitter
         only_finish = self.phase is not Phase.ESTABLISHED
         asks = False
-        while (segment := transmitter.next_segment(now, only_finish)) is not None:
+        while (
+            not self._is_silent
+            and (segment := transmitter.next_segment(now, only_finish)) is not None
+        ):
             asks = True
             bits = selective and selective[: self._max_body - PROGRESS.size - segment.size]
             head = PROGRESS.pack(segment.kind, *ends, segment.number, *heard, len(bits))
@@ -389,11 +417,15 @@ class ChannelCore:
         self.transmitter.handle_timer(now)
         if patience.retry_is_due(now):
             self.transmitter.rtt.timed_out()
+            self._silent_retries += 1
             self._try_again()
         if patience.is_unanswered_for(self.config.forget_after, now):
             self._forget()
         elif patience.is_unanswered_for(self.config.close_after, now):
             self._set_state(ChannelState.CLOSED)
+        elif self.transmitter.is_stuck_for(self.config.forget_after, now):
+            self._reset(self.session, self._peer)  # it answers, but the two ends no longer agree
+            self._lose_peer()
         if patience.idle_is_due(now):
             self._idle(now)
 
@@ -401,8 +433,15 @@ class ChannelCore:
         self.patience.retry_at = None
         if self.transmitter.flight:
             self.transmitter.time_out()
+            self._ask_due = self._is_silent
         elif self._awaits_answer:
             self._ask_due = True
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the peer is only asked for a sign of life, until it gives one: it may have crashed, and
+        somebody else may be at its address by now, who is not to be sent what is meant for the peer."""
+        return self._silent_retries > 1
 
     def _forget(self) -> None:
         """Give the peer up: everything meant for it is lost."""

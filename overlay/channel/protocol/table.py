@@ -27,10 +27,12 @@ class ChannelTable:
         self.replies: list[tuple[Contact, bytes]] = []
         """Packets that belong to no channel, for the owner to send."""
         self.dropped: list[ChannelCore] = []
-        """Channels that had to make way and are gone, for the owner to release."""
+        """Channels to others than the latest sender that ended, for the owner to release: they had to make
+        way, or another process is at the peer's address."""
         self._max_body = max_body
         self._random = random
         self._cores: dict[PeerId, ChannelCore] = {}
+        self._by_session: dict[int, ChannelCore] = {}
         self._opened_by_peers: dict[PeerId, float] = {}
         """When peers began to open, oldest first; those that finished are taken out when space is needed."""
 
@@ -56,6 +58,7 @@ class ChannelTable:
     def remove(self, core: ChannelCore) -> None:
         """Let go of a channel, as its owner must as soon as it is gone."""
         peer = core.contact.id
+        self._by_session.pop(core.session, None)
         if self._cores.get(peer) is core:
             del self._cores[peer]
             self._opened_by_peers.pop(peer, None)
@@ -68,11 +71,15 @@ class ChannelTable:
         core = self._cores.get(sender.id)
         if not packet:
             raise Refused("malformed")
-        if core is None:
-            core = self._meet_stranger(sender, packet, now)
-        elif packet[0] == PacketType.OPEN:
-            self._check_address(core, sender)
-        messages = core.receive(packet, now)
+        try:
+            if core is None:
+                core = self._meet_stranger(sender, packet, now)
+            elif packet[0] == PacketType.OPEN:
+                self._check_address(core, sender)
+            messages = core.receive(packet, now)
+        except Refused:
+            self._look_for_usurped(sender, packet)
+            raise
         if packet[0] != PacketType.OPEN:
             known = core.contact
             if sender.port != known.port or sender.host != known.host:
@@ -97,6 +104,17 @@ class ChannelTable:
         self._opened_by_peers[sender.id] = now
         return core
 
+    def _look_for_usurped(self, sender: Contact, packet: bytes) -> None:
+        """End the channel to a peer whose address another process has: it answers what the peer was sent."""
+        if len(packet) < PACKET_HEAD.size:
+            return
+        core = self._by_session.get(PACKET_HEAD.unpack_from(packet)[2])
+        if core is None or core.contact.id == sender.id or core.contact.address != sender.address:
+            return
+        if core.is_answered_by_another(packet):
+            core.lose_address()
+            self.dropped.append(core)
+
     def _check_address(self, core: ChannelCore, sender: Contact) -> None:
         """A peer that opens from elsewhere: believe it at once only if there is no session to protect."""
         if core.contact == sender:
@@ -113,7 +131,7 @@ class ChannelTable:
                 f"there are channels to {len(self._cores)} peers already, and max_channels is no more"
             )
         core = ChannelCore(
-            contact, self.config, self._max_body, self.budget, self._draw_session, now
+            contact, self.config, self._max_body, self.budget, self._new_session, now
         )
         core.receiver.inbox.paused = self.paused
         self._cores[contact.id] = core
@@ -137,5 +155,9 @@ class ChannelTable:
                 break
         return len(self._opened_by_peers) < before
 
-    def _draw_session(self) -> int:
-        return self._random.getrandbits(64) or 1
+    def _new_session(self, core: ChannelCore) -> int:
+        """A number for the next session of a channel, in place of the one that it had."""
+        self._by_session.pop(core.session, None)
+        session = self._random.getrandbits(64) or 1
+        self._by_session[session] = core
+        return session

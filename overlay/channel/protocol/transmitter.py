@@ -24,6 +24,8 @@ class Transmitter:
         self.window = CongestionWindow(self.room, MAX_FLIGHT)
         self.look_again_at: float | None = None
         """When segments that were overtaken had their time to arrive."""
+        self._progress_at = 0.0
+        """When something was last acknowledged, or sent with nothing before it on its way."""
         self._limit = 0
         self._sent = 0
         """Bytes of segments sent in this session, each counted once; the receiver bounds it by its limit."""
@@ -64,6 +66,8 @@ class Transmitter:
             return None
         segment = self.buffer.next_segment()
         if segment is not None:
+            if not flight:
+                self._progress_at = now
             self._sent += segment.size
             flight.launch(segment, now)
         return segment
@@ -80,6 +84,7 @@ class Transmitter:
         arrived = flight.acknowledge(upto, selective)
         if not arrived:
             return False
+        self._progress_at = now
         size = 0
         newest = arrived[0]
         for segment in arrived:
@@ -93,6 +98,10 @@ class Transmitter:
         self.window.acknowledged(size, newest.transmission, was_full)
         self._find_lost(now)
         return True
+
+    def is_stuck_for(self, seconds: float, now: float) -> bool:
+        """Whether segments have been on their way for this long and none of them was acknowledged."""
+        return bool(self.flight) and now >= self._progress_at + seconds
 
     def handle_timer(self, now: float) -> None:
         if self.look_again_at is not None and now >= self.look_again_at:

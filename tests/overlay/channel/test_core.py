@@ -282,7 +282,7 @@ def test_a_peer_that_begins_many_messages_and_finishes_none_takes_bounded_memory
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
     for number in range(1, 200):
-        head = (PacketType.FRAGMENT, core._peer, core._session, number, 1, 1_000_000, 0)
+        head = (PacketType.FRAGMENT, core._peer, core.session, number, 1, 1_000_000, 0)
         fragment = encode_fragment(number, bytes(SMALL.max_message), 0, 1)
         a.receive(b.contact, PROGRESS.pack(*head) + fragment)
     assert a.table.budget.used <= SMALL.receive_buffer + SMALL.max_message
@@ -296,7 +296,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
     a.write(b, b"hello")
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
-    forged = PROGRESS.pack(PacketType.ACK, core._peer, core._session, 0, 77, 1_000_000, 0)
+    forged = PROGRESS.pack(PacketType.ACK, core._peer, core.session, 0, 77, 1_000_000, 0)
     with pytest.raises(Refused, match="malformed"):
         a.table.receive(b.contact, forged, wire.now)
 
@@ -331,3 +331,74 @@ def test_reordering_within_its_usual_spread_costs_no_retransmission() -> None:
 def test_a_configuration_that_cannot_work_names_the_field(field: str, value: float) -> None:
     with pytest.raises(UsageError, match=field):
         ChannelConfig(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("flying", [False, True], ids=["nothing under way", "messages under way"])
+def test_a_process_that_took_a_crashed_peers_address_is_not_sent_what_was_meant_for_the_peer(
+    flying: bool,
+) -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    if flying:
+        wire.partition(0, 1)
+        for number in range(20):
+            a.write(b, b"%d" % number * 100)
+        wire.run(3)
+        wire.cut.clear()
+    peer, b.contact = b.contact, Contact(PeerId(b"another id, same box"), *b.contact.address)
+    b.begin()
+    carried: list[bytes] = []
+    taken = b.receive
+    b.receive = lambda sender, packet: (carried.append(packet), taken(sender, packet))[1]  # type: ignore[method-assign]
+    if not flying:
+        core = a.table.to(peer, wire.now)
+        core.write(b"the first of many", None)
+        a.flush(core)
+        wire.run(1.03)
+        carried.clear()
+        for number in range(20):
+            core = a.table.to(peer, wire.now)
+            core.write(b"%d" % number * 100, None)
+            a.flush(core)
+            wire.run(wire.now + 0.05)
+    wire.run(700)
+    segments = [p for p in carried if p[0] in (PacketType.BUNDLE, PacketType.FRAGMENT)]
+    assert segments == []
+    assert any(isinstance(event, PeerRestarted) for event in a.events)
+    assert a.table.get(peer.id) is None
+    if flying:
+        assert [a.outcomes[b"%d" % number * 100] for number in range(20)] == [False] * 20
+        assert wire.now == 700
+        assert len(carried) < 5
+
+
+def test_a_stranger_elsewhere_who_names_a_session_ends_no_channel() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    core = a.table.to(b.contact, wire.now)
+    reset = PACKET_HEAD.pack(PacketType.RESET, core._peer, core.session)
+    a.receive(contact(3), reset)
+    assert a.table.get(b.contact.id) is core
+    a.receive(Contact(contact(3).id, *b.contact.address), reset)
+    assert a.table.get(b.contact.id) is None
+
+
+def test_a_silent_peer_is_only_asked_until_it_answers() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    wire.partition(0, 1)
+    a.write(b, b"second")
+    sent: list[bytes] = []
+    carry = wire.carry
+    wire.carry = lambda source, to, packet: (sent.append(packet), carry(source, to, packet))[1]  # type: ignore[method-assign]
+    wire.run(1.25)
+    assert [packet[0] for packet in sent] == [PacketType.BUNDLE]
+    wire.run(60)
+    assert {packet[0] for packet in sent[1:]} == {PacketType.PING}
+    wire.cut.clear()
+    wire.run(70)
+    assert b.delivered == [b"first", b"second"]
+    assert a.outcomes[b"second"]

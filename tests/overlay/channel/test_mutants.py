@@ -62,7 +62,7 @@ def lost_messages_sent_to_the_next_session(patch: pytest.MonkeyPatch) -> None:
 def any_session_taken_for_the_current_one(patch: pytest.MonkeyPatch) -> None:
     def meet(self: ChannelCore, theirs: int, mine: int) -> None:
         self.phase = Phase.ESTABLISHED
-        self._session, self._peer = mine, theirs
+        self.session, self._peer = mine, theirs
 
     patch.setattr(ChannelCore, "_meet", meet)
 

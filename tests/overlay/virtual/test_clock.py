@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -171,3 +172,49 @@ def test_an_exception_of_the_program_carries_the_seed_and_the_time() -> None:
     with pytest.raises(ValueError, match="broken") as caught:
         Network(seed=77).run(main())
     assert caught.value.__notes__ == ["virtual network: seed 77, at 12.500000 s"]
+
+
+@given(
+    st.floats(-1e9, 1e9),
+    st.floats(0.01, 100),
+    st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=20),
+)
+def test_a_timer_of_a_skewed_host_fires_when_its_clock_shows_that_moment_or_later(
+    offset: float, rate: float, delays: list[float]
+) -> None:
+    net = Network(seed=1)
+
+    async def waiter() -> None:
+        loop = asyncio.get_running_loop()
+        for delay in delays:
+            due = loop.time() + delay
+            shown: asyncio.Future[float] = loop.create_future()
+            loop.call_at(due, lambda shown=shown: shown.set_result(loop.time()))  # type: ignore[misc]
+            assert await shown >= due
+
+    async def main() -> None:
+        net.skew("127.0.0.2", offset=offset, rate=rate)
+        await net.spawn("127.0.0.2", waiter())
+
+    net.run(main(), limit=1e9)
+
+
+def test_time_does_not_stand_still_for_code_that_waits_until_a_skewed_clock_shows_a_moment() -> (
+    None
+):
+    net = Network(seed=1)
+
+    async def waiter() -> None:
+        loop, chance = asyncio.get_running_loop(), random.Random(3)
+        while loop.time() < 300:
+            due = loop.time() + chance.random()
+            while loop.time() < due:
+                done = loop.create_future()
+                loop.call_at(due, done.set_result, None)
+                await done
+
+    async def main() -> None:
+        net.skew("127.0.0.2", offset=0.138, rate=1.02816965093849)
+        await net.spawn("127.0.0.2", waiter())
+
+    net.run(main(), limit=1000)
