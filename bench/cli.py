@@ -13,8 +13,8 @@ def add_command(commands: Any) -> None:
     import bench.analysis.command
     import bench.broadcast_costs
     import bench.commands
-    import bench.fanout.command
     import bench.topic_broadcast.command
+    import bench.workloads.command
 
     benchmark = commands.add_parser(
         "bench",
@@ -25,6 +25,6 @@ def add_command(commands: Any) -> None:
     inner = benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     bench.commands.add_commands(inner)
     bench.analysis.command.add_command(inner)
-    bench.fanout.command.add_command(inner)
     bench.broadcast_costs.add_command(inner)
     bench.topic_broadcast.command.add_command(inner)
+    bench.workloads.command.add_commands(inner)

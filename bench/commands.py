@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.suites import BUILT_IN, Suite, find_suite
+from bench.workloads import workloads
+from bench.workloads.command import SPEED, run_speed
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ OUT = Path("bench-results")
 def add_commands(commands: Any) -> None:
     """Add the benchmark's sub-commands to `camcast bench`."""
     run = _command(commands, "run", run_suite, "run a suite; finished rows are not run again")
-    run.add_argument("suite", help="a built-in suite, or the path of a TOML file")
+    run.add_argument("suite", help=f"a built-in suite, the path of a TOML file, or {SPEED}")
     run.add_argument("--master", default="local[*]", help="a Spark master (default: local[*])")
     run.add_argument(
         "--processes",
@@ -69,6 +71,8 @@ def run_suite(arguments: argparse.Namespace) -> int:
     from bench.spark.session import spark_session
     from bench.store import ResultStore
 
+    if arguments.suite == SPEED:
+        return run_speed(arguments.out)
     suite = find_suite(arguments.suite)
     store = ResultStore(arguments.out).open()
     print(f"{suite.name}: {len(suite.experiments)} experiments on {arguments.master}", flush=True)
@@ -140,6 +144,10 @@ def list_suites(arguments: argparse.Namespace) -> int:
         print(
             f"{name:<14} {len(suite.experiments):>4} experiments  {suite.about} ({', '.join(tiers)})"
         )
+    names = ", ".join(workload.name for workload in workloads())
+    print(
+        f"{SPEED:<14} {len(workloads()):>4} workloads    each also by `camcast bench NAME`: {names}"
+    )
     return 0
 
 

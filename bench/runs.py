@@ -53,7 +53,7 @@ class Run:
 def record_run(directory: Path, suite: str, master: str) -> None:
     """Add a run that begins now to those of an output directory."""
     started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    run = Run(suite=suite, master=master, started=started, commit=_commit(), **here())
+    run = Run(suite=suite, master=master, started=started, commit=commit_here(), **here())
     with (directory / FILE).open("a") as file:
         file.write(json.dumps(asdict(run)) + "\n")
 
@@ -106,7 +106,7 @@ def _memory() -> str:
     return f"{size / 2**30:.0f} GiB of memory"
 
 
-def _commit() -> str:
+def commit_here() -> str:
     """The commit of the working tree that this file is in; empty for an installed package."""
     where = Path(__file__).parent.parent
     if not (where / ".git").exists():

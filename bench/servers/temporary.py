@@ -22,6 +22,9 @@ class NotInstalled(Exception):
 class TemporaryServer:
     """A process with a directory of its own; leaving the `with` block ends the one and removes the other."""
 
+    port = 0
+    """Where the server listens on loopback; 0 where it does not."""
+
     def __init__(self, name: str) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"camcast-{name}-"))
         self._process: subprocess.Popen[bytes] | None = None

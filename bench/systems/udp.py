@@ -1,73 +1,65 @@
-"""The fan-out by plain asyncio-dgram: one datagram an event and subscriber, and a window of credit.
+"""A fan-out by plain asyncio-dgram: one datagram an event and subscriber, and a window of credit.
 
-Every subscriber acknowledges each 32 events, and the publisher keeps within 256 events of the slowest.
-Nothing is sent again: what the kernel drops is lost, and the window keeps that from happening on loopback.
-"""
+Every subscriber acknowledges four times a window, and the publisher keeps within a window of the slowest.
+Nothing is sent again: what the kernel drops is lost, and a window that a socket's buffer holds keeps that
+from happening. It is what a fan-out costs without discovery, gossip or recovery, and the reference of the
+delay."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from multiprocessing.connection import Connection
 
 import asyncio_dgram
 
-from bench.fanout.result import EVENT_BYTES, PublisherReport, SubscriberReport
-from bench.fanout.way import Way
-from bench.fanout.work import Tally, Work, publish_all
+from bench.systems.work import Effort, Published, Received, Tally, Work, orders, publish_all
 from overlay import loops
 
-ACKNOWLEDGE_EVERY = 32
-WINDOW = 256
+MOST_WINDOW = 128
+BUFFER_BYTES = 150_000
+"""Of a socket's buffer of 212,992 bytes, Linux's default."""
 HOST = "127.0.0.1"
 
 
-def subscriber(pipe: Connection, way: Way, first: str | None) -> None:
+def window_of(size: int) -> int:
+    """Events on their way that a socket's buffer holds; the kernel counts about twice a datagram's bytes."""
+    return max(4, min(MOST_WINDOW, BUFFER_BYTES // (2 * size + 768)))
+
+
+def subscriber(pipe: Connection) -> None:
+    """Answers with its port, then "ready" and a report for each work."""
     loops.run(_subscribe(pipe))
 
 
 async def _subscribe(pipe: Connection) -> None:
     stream = await asyncio_dgram.bind((HOST, 0))
-    pipe.send(str(stream.sockname[1]))
+    pipe.send(stream.sockname[1])
     with contextlib.closing(stream):
-        while True:
-            work = await asyncio.to_thread(pipe.recv)
-            if work is None:
-                return
+        async for work in orders(pipe):
             pipe.send("ready")
             pipe.send(await _receive(stream, work))
 
 
-async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> SubscriberReport:
-    cpu, acknowledgements, tally = time.process_time(), 0, Tally(work)
+async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> Received:
+    acknowledgements, every, tally = 0, window_of(work.bytes) // 4, Tally(work)
 
     async def receive() -> None:
         nonlocal acknowledgements
         while not tally.is_complete:
             event, sender = await stream.recv()
             tally.add(event)
-            if tally.received % ACKNOWLEDGE_EVERY == 0 or tally.is_complete:
+            if tally.received % every == 0 or tally.is_complete:
                 await stream.send(tally.received.to_bytes(8, "big"), sender)
                 acknowledgements += 1
 
     await tally.kept_up(receive())
-    cpu, received = time.process_time() - cpu, tally.received
-    return SubscriberReport(
-        received,
-        tally.first_at,
-        tally.last_at,
-        cpu,
-        8 * acknowledgements,
-        received,
-        tuple(tally.latencies),
-    )
+    return tally.report(8 * acknowledgements)
 
 
-def publisher(pipe: Connection, way: Way, first: str | None) -> None:
-    """`first`: the subscribers' ports, with commas between them."""
-    assert first is not None
-    loops.run(_publish(pipe, [int(port) for port in first.split(",")]))
+def publisher(pipe: Connection, ports: list[int]) -> None:
+    """Answers when it is ready to send to the subscribers' ports, then with a report for each work."""
+    loops.run(_publish(pipe, ports))
 
 
 class _Window:
@@ -85,7 +77,7 @@ class _Window:
             self._changed.set()
 
     async def reached(self, event: int) -> None:
-        """Wait until all have acknowledged so many events."""
+        """Wait until all have acknowledged this many events."""
         while min(self._acknowledged.values()) < event:
             self._changed.clear()
             await self._changed.wait()
@@ -95,31 +87,29 @@ async def _publish(pipe: Connection, ports: list[int]) -> None:
     stream = await asyncio_dgram.bind((HOST, 0))
     pipe.send("ready")
     with contextlib.closing(stream):
-        while True:
-            work = await asyncio.to_thread(pipe.recv)
-            if work is None:
-                return
+        async for work in orders(pipe):
             pipe.send(await _publish_work(stream, ports, work))
 
 
 async def _publish_work(
     stream: asyncio_dgram.DatagramServer, ports: list[int], work: Work
-) -> PublisherReport:
-    window, sent = _Window(ports), 0
+) -> Published:
+    window, most, sent = _Window(ports), window_of(work.bytes), 0
     listening = asyncio.create_task(window.listen(stream))
 
     async def publish(event: bytes) -> None:
         nonlocal sent
-        await window.reached(sent - WINDOW)
+        await window.reached(sent - most)
         for port in ports:
             await stream.send(event, (HOST, port))
         sent += 1
 
-    cpu, began = time.process_time(), time.monotonic()
-    await publish_all(work, publish)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(work.patience):
+    effort = Effort(work)
+    with contextlib.suppress(
+        TimeoutError
+    ):  # an event was lost, and its acknowledgement never comes
+        async with asyncio.timeout(work.patience + (work.events / work.rate if work.rate else 0)):
+            await publish_all(work, publish)
             await window.reached(work.events)
-    cpu = time.process_time() - cpu
     listening.cancel()
-    return PublisherReport(work.events, began, cpu, work.events * len(ports) * EVENT_BYTES)
+    return effort.report(work.events * len(ports) * work.bytes)

@@ -1,4 +1,4 @@
-"""The processes of the measurement: an archive, a publisher, subscribers, each at the end of a pipe."""
+"""Durable delivery by nodes around an archive, and best effort by the same nodes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from bench.fanout.work import Tally, Work, publish_all
+from bench.systems.work import Effort, Tally, Work, orders, publish_all
 from overlay import loops
 from pubsub import Archive, Event, Node
 from pubsub.receipt import Receipt
@@ -22,58 +21,36 @@ IN_FLIGHT = 2_000
 SETTLING_SECONDS = 3.0
 
 
-@dataclass(frozen=True)
-class Published:
-    """What a publisher reports: until every event was sent, or safe."""
-
-    seconds: float
-    cpu: float
+def archive(pipe: Connection, store: str) -> None:
+    """Answers with its address, then with its processor seconds so far to every order."""
+    loops.run(_archive(pipe, store))
 
 
-@dataclass(frozen=True)
-class Received:
-    """What a subscriber reports."""
-
-    events: int
-    asked_at: float
-    """When it began to subscribe."""
-    first_at: float
-    last_at: float
-    cpu: float
-    latencies: tuple[float, ...]
-
-
-def archive(pipe: Connection, store: str, first: str | None) -> None:
-    loops.run(_archive(pipe, store, first))
-
-
-async def _archive(pipe: Connection, store: str, first: str | None) -> None:
-    async with Archive([TOPIC], store, bootstrap=[first] if first else []) as running:
+async def _archive(pipe: Connection, store: str) -> None:
+    async with Archive([TOPIC], store) as running:
         await running.ready(TOPIC)
         pipe.send(str(running.node.address))
         while await asyncio.to_thread(pipe.recv) is not None:
             pipe.send(time.process_time())
 
 
-def subscriber(pipe: Connection, way: tuple[Kind, str], first: str | None) -> None:
-    loops.run(_subscriber(pipe, *way, first))
+def subscriber(pipe: Connection, kind: Kind, name: str, first: str) -> None:
+    """Answers with its address, then "ready" and a report for each work; it subscribes anew for each."""
+    loops.run(_subscriber(pipe, kind, name, first))
 
 
-async def _subscriber(pipe: Connection, kind: Kind, name: str, first: str | None) -> None:
-    async with Node(bootstrap=[first] if first else []) as node:
+async def _subscriber(pipe: Connection, kind: Kind, name: str, first: str) -> None:
+    async with Node(bootstrap=[first]) as node:
         pipe.send(str(node.address))
-        while True:
-            work = await asyncio.to_thread(pipe.recv)
-            if work is None:
-                return
-            asked_at = time.monotonic()
+        async for work in orders(pipe):
+            tally = Tally(work)
             if kind == "best effort":
                 async with node.subscribe(TOPIC, queue=1_000_000) as plain:
-                    await receive_all(pipe, payloads(plain), work, asked_at)
+                    await receive_all(pipe, payloads(plain), tally)
             else:
                 durable = node.subscribe(TOPIC, durable=name, since="now", delivery=kind)
                 async with durable as events:
-                    await receive_all(pipe, payloads(events), work, asked_at)
+                    await receive_all(pipe, payloads(events), tally)
 
 
 async def payloads(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
@@ -83,41 +60,32 @@ async def payloads(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
             yield event.data
 
 
-async def receive_all(
-    pipe: Connection, events: AsyncIterator[bytes], work: Work, asked_at: float
-) -> None:
+async def receive_all(pipe: Connection, events: AsyncIterator[bytes], tally: Tally) -> None:
     """Say "ready", then take the work's events and report; no more is taken than there is to do."""
     pipe.send("ready")
-    tally, cpu = Tally(work), time.process_time()
 
     async def receive() -> None:
         while not tally.is_complete:
             tally.add(await anext(events))
 
     await tally.kept_up(receive())
-    last_at = time.monotonic()
-    used = time.process_time() - cpu
-    pipe.send(
-        Received(tally.received, asked_at, tally.first_at, last_at, used, tuple(tally.latencies))
-    )
+    pipe.send(tally.report())
 
 
-def publisher(pipe: Connection, kind: Kind, first: str | None) -> None:
+def publisher(pipe: Connection, kind: Kind, first: str) -> None:
+    """Answers with its address, then with a report for each work when every event is sent or safe."""
     loops.run(_publisher(pipe, kind, first))
 
 
-async def _publisher(pipe: Connection, kind: Kind, first: str | None) -> None:
-    async with Node(bootstrap=[first] if first else []) as node:
+async def _publisher(pipe: Connection, kind: Kind, first: str) -> None:
+    async with Node(bootstrap=[first]) as node:
         await node.publish(TOPIC, b"", durable=kind != "best effort")
         await asyncio.sleep(SETTLING_SECONDS)
         pipe.send(str(node.address))
-        while True:
-            work = await asyncio.to_thread(pipe.recv)
-            if work is None:
-                return
-            began, cpu = time.monotonic(), time.process_time()
+        async for work in orders(pipe):
+            effort = Effort(work)
             await _publish(node, kind, work)
-            pipe.send(Published(time.monotonic() - began, time.process_time() - cpu))
+            pipe.send(effort.report())
 
 
 async def _publish(node: Node, kind: Kind, work: Work) -> None:

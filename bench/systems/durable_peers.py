@@ -7,22 +7,17 @@ answer, and with one a second, its default; JetStream with its default, a sync e
 
 from __future__ import annotations
 
-import asyncio
-import importlib
-import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.durable.roles import IN_FLIGHT, Published, receive_all
-from bench.durable.runs import Crew, player_of
-from bench.fanout.run import Player
-from bench.fanout.work import Work, publish_all
-from bench.servers import JetStreamServer, NotInstalled, RedisServer, TemporaryServer
+from bench.servers import JetStreamServer, RedisServer, TemporaryServer
+from bench.systems.archive import IN_FLIGHT, receive_all
+from bench.systems.peers import library
+from bench.systems.work import Effort, Tally, Work, orders, publish_all
 from overlay import loops
 
 STREAM = "bench"
@@ -33,48 +28,20 @@ MESSAGE = "event"
 Role = Callable[[Connection, int, str], Awaitable[None]]
 
 
-@dataclass(frozen=True)
-class ServerCrew:
-    """Processes that read and publish through a server."""
+def play(pipe: Connection, role: Role, port: int, name: str) -> None:
+    """A process that reads from the server at a port under a name, or publishes to it."""
 
-    server: TemporaryServer
-    port: int
-    read: Role
-    publish: Role
-
-    def reader(self, number: int) -> Player:
-        # A name of its own for each: what another run's reader was given does not count for this one.
-        return player_of(_in_process, (self.read, self.port), f"reader-{time.monotonic_ns()}")
-
-    def publisher(self) -> Player:
-        return player_of(_in_process, (self.publish, self.port), "publisher")
-
-    def keeper_seconds(self) -> float:
-        return self.server.processor_seconds()
-
-
-def _in_process(pipe: Connection, way: tuple[Role, int], name: str) -> None:
-    role, port = way
-
-    async def play() -> None:
+    async def main() -> None:
         await role(pipe, port, name)
 
-    loops.run(play())
-
-
-def client(package: str, module: str) -> Any:
-    """A client library, or `NotInstalled` with the package that has it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise NotInstalled(f"{module} is not installed (PyPI's package: {package})") from None
+    loops.run(main())
 
 
 # Redis.
 
 
 async def read_redis(pipe: Connection, port: int, name: str) -> None:
-    redis = client("redis", "redis.asyncio").Redis(port=port)
+    redis = library("redis", "redis.asyncio").Redis(port=port)
     await redis.xgroup_create(STREAM, name, id="$", mkstream=True)
 
     async def events() -> Any:
@@ -93,7 +60,7 @@ async def read_redis(pipe: Connection, port: int, name: str) -> None:
 
 
 async def publish_redis(pipe: Connection, port: int, name: str) -> None:
-    redis = client("redis", "redis.asyncio").Redis(port=port)
+    redis = library("redis", "redis.asyncio").Redis(port=port)
 
     async def publish(work: Work) -> None:
         pipeline = redis.pipeline(transaction=False)
@@ -115,10 +82,10 @@ async def publish_redis(pipe: Connection, port: int, name: str) -> None:
 
 
 async def read_jetstream(pipe: Connection, port: int, name: str) -> None:
-    connection = await client("nats-py", "nats").connect(f"nats://127.0.0.1:{port}")
+    connection = await library("nats-py", "nats").connect(f"nats://127.0.0.1:{port}")
     stream = connection.jetstream()
     await stream.add_stream(name=STREAM, subjects=[STREAM])
-    policy = client("nats-py", "nats.js.api").DeliverPolicy.NEW
+    policy = library("nats-py", "nats.js.api").DeliverPolicy.NEW
     consumer = await stream.subscribe(
         STREAM, durable=name, deliver_policy=policy, manual_ack=True, pending_msgs_limit=1_000_000
     )
@@ -133,7 +100,7 @@ async def read_jetstream(pipe: Connection, port: int, name: str) -> None:
 
 
 async def publish_jetstream(pipe: Connection, port: int, name: str) -> None:
-    connection = await client("nats-py", "nats").connect(f"nats://127.0.0.1:{port}")
+    connection = await library("nats-py", "nats").connect(f"nats://127.0.0.1:{port}")
     stream = connection.jetstream()
 
     async def publish(work: Work) -> None:
@@ -154,36 +121,48 @@ async def publish_jetstream(pipe: Connection, port: int, name: str) -> None:
 
 async def _receive_works(pipe: Connection, name: str, events: Any) -> None:
     pipe.send(name)
-    while (work := await asyncio.to_thread(pipe.recv)) is not None:
-        await receive_all(pipe, events, work, time.monotonic())
+    async for work in orders(pipe):
+        await receive_all(pipe, events, Tally(work))
 
 
 async def _publish_works(
     pipe: Connection, name: str, publish: Callable[[Work], Awaitable[None]]
 ) -> None:
     pipe.send(name)
-    while (work := await asyncio.to_thread(pipe.recv)) is not None:
-        began, cpu = time.monotonic(), time.process_time()
+    async for work in orders(pipe):
+        effort = Effort(work)
         await publish(work)
-        pipe.send(Published(time.monotonic() - began, time.process_time() - cpu))
+        pipe.send(effort.report())
 
 
-@contextmanager
-def _redis(sync: Any) -> Iterator[Crew]:
-    client("redis", "redis.asyncio")
-    with RedisServer(sync) as server:
-        yield ServerCrew(server, server.port, read_redis, publish_redis)
+@dataclass(frozen=True)
+class DurablePeer:
+    """A server that keeps events, and the roles of those who use it."""
+
+    open: Callable[[], TemporaryServer]
+    """Raises `NotInstalled` when the server or its client can't be had."""
+    read: Role
+    publish: Role
 
 
-@contextmanager
-def _jetstream() -> Iterator[Crew]:
-    client("nats-py", "nats")
-    with JetStreamServer() as server:
-        yield ServerCrew(server, server.port, read_jetstream, publish_jetstream)
+def _redis(sync: Any) -> TemporaryServer:
+    library("redis", "redis.asyncio")
+    return RedisServer(sync)
 
 
-PEERS: dict[str, Callable[[], AbstractContextManager[Crew]]] = {
-    "redis streams, synced": partial(_redis, "always"),
-    "redis streams, synced once a second": partial(_redis, "everysec"),
-    "jetstream, not synced": _jetstream,
+def _jetstream() -> TemporaryServer:
+    library("nats-py", "nats")
+    return JetStreamServer()
+
+
+DURABLE_PEERS = {
+    "Redis streams, a sync behind every answer": DurablePeer(
+        partial(_redis, "always"), read_redis, publish_redis
+    ),
+    "Redis streams, a sync a second": DurablePeer(
+        partial(_redis, "everysec"), read_redis, publish_redis
+    ),
+    "JetStream, a sync every two minutes": DurablePeer(
+        _jetstream, read_jetstream, publish_jetstream
+    ),
 }

@@ -1,0 +1,153 @@
+"""The processes of a benchmark: each plays a role at the other end of a pipe.
+
+A role is a function of a module, called in a process of its own with its end of the pipe and the arguments
+that it was started with. What a role sends is an answer. What goes wrong in a role is an answer, too: whoever
+waits for one gets `PlayerFailed` with the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from overlay.errors import CamcastError
+
+ANSWER_SECONDS = 180.0
+"""How long an answer may take, where the caller names no other time."""
+END_SECONDS = 10.0
+"""How long a role may take to end after it was told to."""
+
+
+class PlayerFailed(CamcastError):
+    """A process of a benchmark ended, fell silent, or could not play its role; the text says which."""
+
+
+class _Failure:
+    """A role's last answer when it raised an exception."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def _play(role: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...]) -> None:
+    try:
+        role(pipe, *arguments)
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return  # the benchmark has ended: nobody waits for an answer
+    except CamcastError as error:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = traceback.format_exc()
+    else:
+        return
+    with contextlib.suppress(OSError):
+        pipe.send(_Failure(text))
+
+
+class Player:
+    """One process that plays a role. It ends when this process does, because its pipe ends then."""
+
+    def __init__(self, role: Callable[..., None], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._role = role.__name__
+        self._process: BaseProcess = context.Process(
+            target=_play, args=(role, theirs, arguments), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def tell(self, what: object) -> None:
+        """Send an order to the role."""
+        try:
+            self._pipe.send(what)
+        except OSError:
+            raise PlayerFailed(self._named("has ended")) from None
+
+    def answer(self, within: float = ANSWER_SECONDS) -> Any:
+        """The role's next answer; `PlayerFailed` when it failed, ended, or takes longer than `within`
+        seconds."""
+        try:
+            if not self._pipe.poll(max(within, 0.0)):
+                raise PlayerFailed(self._named(f"did not answer within {within:g} s"))
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            raise PlayerFailed(self._named("has ended")) from None
+        if isinstance(answer, _Failure):
+            raise PlayerFailed(self._named(f"failed: {answer.text}"))
+        return answer
+
+    def has_answered(self) -> bool:
+        """Whether an answer can be had without waiting."""
+        return self._pipe.poll(0)
+
+    def stop(self) -> None:
+        """Stop the process where it stands; `go_on` lets it go on."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End the process at once, as a crash does."""
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+
+    def end(self, within: float = END_SECONDS) -> None:
+        """Tell the role to end with the order None; kill the process when it has not ended in time."""
+        if self._pipe.closed:
+            return
+        with contextlib.suppress(OSError):
+            self._pipe.send(None)
+        self._process.join(within)
+        self.kill()
+
+    def resident_bytes(self) -> int:
+        """Bytes of the process's memory that are in RAM (Linux only)."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def _named(self, what: str) -> str:
+        return f"process {self._process.pid} ({self._role}) {what}"
+
+
+class Players:
+    """The processes of one benchmark. Leaving the `with` block ends all of them, the last one first."""
+
+    def __init__(self) -> None:
+        self._all: list[Player] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        until = time.monotonic() + (0.0 if error is not None else END_SECONDS)
+        for player in reversed(self._all):
+            player.end(max(until - time.monotonic(), 0.2))
+
+    def start(self, role: Callable[..., None], *arguments: Any) -> Player:
+        """Start a process; `answer` of what comes back is the role's first word."""
+        player = Player(role, *arguments)
+        self._all.append(player)
+        return player

@@ -1,0 +1,198 @@
+"""What publishers and subscribers of every system do alike: make events, read their time, keep a rate,
+report."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+
+_STAMP = struct.Struct("!d")
+LEAST_BYTES = _STAMP.size
+"""An event is at least as long as the time that it carries."""
+
+TURN_SECONDS = 0.001
+"""At a steady rate, events are published in turns of at least this length."""
+LOOK_EVERY = 64
+"""At full speed a subscriber looks at the clock once in this many events, and at the last one."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Events to publish and to receive, as fast as possible or at a rate of events a second."""
+
+    events: int
+    bytes: int = 256
+    """Application data of each event."""
+    rate: float | None = None
+    sampled: bool = False
+    """Whether to find out where the time goes, which costs a little of it."""
+    patience: float = 20.0
+    """Seconds without an event after which a subscriber gives the rest up for lost."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A publisher's report; times are seconds of the machine's monotonic clock."""
+
+    events: int
+    began_at: float
+    ended_at: float
+    """When every event was sent or, where the work asks for it, safe."""
+    cpu: float
+    """Seconds of the process's processor time."""
+    bytes_sent: int = 0
+    samples: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_at - self.began_at
+
+
+@dataclass(frozen=True)
+class Received:
+    """A subscriber's report; times as above."""
+
+    events: int
+    asked_at: float
+    """When the subscriber was given the work."""
+    first_at: float
+    last_at: float
+    cpu: float
+    latencies: tuple[float, ...]
+    """Seconds from the publication of each event to its delivery; only of work at a rate."""
+    bytes_sent: int = 0
+    copies: int = 0
+    """Copies of events that arrived, duplicates included."""
+    samples: Mapping[str, int] = field(default_factory=dict)
+
+
+class Events:
+    """Makes events of one size. Each begins with the time; the clock is the same for all processes."""
+
+    def __init__(self, size: int) -> None:
+        self._rest = bytes(size - LEAST_BYTES)
+
+    def new(self) -> bytes:
+        return _STAMP.pack(time.monotonic()) + self._rest
+
+
+def age(event: bytes) -> float:
+    """Seconds since the event was made."""
+    return time.monotonic() - float(_STAMP.unpack_from(event)[0])
+
+
+class Tally:
+    """What a subscriber has received of its work so far."""
+
+    def __init__(self, work: Work) -> None:
+        self.received = 0
+        self.asked_at = time.monotonic()
+        self.first_at = self.last_at = 0.0
+        self.latencies: list[float] = []
+        self.is_complete = work.events <= 0
+        self._work = work
+        self._cpu = time.process_time()
+
+    def add(self, event: bytes) -> None:
+        received = self.received = self.received + 1
+        if self._work.rate is not None:
+            self.latencies.append(age(event))
+        elif received % LOOK_EVERY != 1 and received != self._work.events:
+            return
+        self.last_at = time.monotonic()
+        if received == 1:
+            self.first_at = self.last_at
+        self.is_complete = received >= self._work.events
+
+    async def kept_up(self, receiving: Coroutine[None, None, None]) -> None:
+        """Run `receiving` until it ends, or until nothing has come for as long as the work's patience.
+
+        One look now and then: a time-out for each event would cost more than an event does."""
+        task = asyncio.ensure_future(receiving)
+        before = -1
+        while not task.done() and self.received > before:
+            before = self.received
+            await asyncio.wait([task], timeout=self._work.patience)
+        if not task.done():
+            task.cancel()
+        for outcome in await asyncio.gather(task, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def report(
+        self,
+        bytes_sent: int = 0,
+        copies: int | None = None,
+        samples: Mapping[str, int] | None = None,
+    ) -> Received:
+        return Received(
+            self.received,
+            self.asked_at,
+            self.first_at,
+            self.last_at,
+            time.process_time() - self._cpu,
+            tuple(self.latencies),
+            bytes_sent,
+            self.received if copies is None else copies,
+            samples or {},
+        )
+
+
+class Effort:
+    """A publisher's time and processor time, from now on."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._began_at, self._cpu = time.monotonic(), time.process_time()
+
+    def report(self, bytes_sent: int = 0, samples: Mapping[str, int] | None = None) -> Published:
+        cpu = time.process_time() - self._cpu
+        return Published(
+            self._work.events, self._began_at, time.monotonic(), cpu, bytes_sent, samples or {}
+        )
+
+
+async def publish_all(work: Work, publish: Callable[[bytes], Awaitable[object]]) -> None:
+    """Publish the work's events, the n-th not before its time."""
+    events = Events(work.bytes)
+    if work.rate is None:
+        for _ in range(work.events):
+            await publish(events.new())
+        return
+    began = time.monotonic()
+    for number in range(work.events):
+        early = began + number / work.rate - time.monotonic()
+        if early > 0:
+            await asyncio.sleep(max(early, TURN_SECONDS))
+        await publish(events.new())
+
+
+def publish_blocking(work: Work, publish: Callable[[bytes], object]) -> None:
+    """The same for a system whose calls block."""
+    events = Events(work.bytes)
+    if work.rate is None:
+        for _ in range(work.events):
+            publish(events.new())
+        return
+    began = time.monotonic()
+    for number in range(work.events):
+        early = began + number / work.rate - time.monotonic()
+        if early > 0:
+            time.sleep(max(early, TURN_SECONDS))
+        publish(events.new())
+
+
+async def orders(pipe: Connection) -> AsyncIterator[Work]:
+    """The work that a role is told to do, until it is told to end."""
+    while (work := await asyncio.to_thread(pipe.recv)) is not None:
+        yield work
+
+
+def blocking_orders(pipe: Connection) -> Iterator[Work]:
+    """The same for a role that blocks."""
+    while (work := pipe.recv()) is not None:
+        yield work

@@ -1,0 +1,270 @@
+"""Durable delivery against best effort and beside Redis streams and JetStream; and catching up.
+
+One publisher, one archive and the subscribers, each a process, on loopback. `safe` counts until the events
+are on disk, synced. The delay is from publishing to delivery, at a rate at which events go one by one.
+Redis streams and JetStream do the same work in the same run, where they and their Python clients are
+installed: named subscribers that acknowledge, and as many events on their way."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, get_args
+
+from bench.players import Player, Players
+from bench.servers import NotInstalled
+from bench.systems import archive
+from bench.systems.archive import Kind
+from bench.systems.durable_peers import DURABLE_PEERS, DurablePeer, play
+from bench.systems.work import Published, Received, Work
+from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column, quantile
+
+START_SECONDS = 90.0
+WORK_SECONDS = 300.0
+STEADY_SECONDS = 2.0
+KINDS: tuple[Kind, ...] = get_args(Kind)
+STORES = ("sqlite", "append files")
+
+
+class Crew(Protocol):
+    """Who does the work: processes that read and one that publishes, and what keeps events between them."""
+
+    def reader(self, number: int) -> Player: ...
+
+    def publisher(self) -> Player: ...
+
+    def keeper_seconds(self) -> float:
+        """Processor time of what keeps the events, so far."""
+        ...
+
+
+class NodeCrew:
+    """Nodes around an archive."""
+
+    def __init__(self, players: Players, keeper: Player, address: str, kind: Kind) -> None:
+        self._players, self._keeper = players, keeper
+        self._address, self._kind = address, kind
+
+    def reader(self, number: int) -> Player:
+        name = f"{self._kind} {number} {time.monotonic_ns()}"
+        return self._players.start(archive.subscriber, self._kind, name, self._address)
+
+    def publisher(self) -> Player:
+        return self._players.start(archive.publisher, self._kind, self._address)
+
+    def keeper_seconds(self) -> float:
+        self._keeper.tell("cpu")
+        return float(self._keeper.answer(START_SECONDS))
+
+
+class ServerCrew:
+    """Processes that read and publish through a server."""
+
+    def __init__(self, players: Players, peer: DurablePeer, server: Any) -> None:
+        self._players, self._peer, self._server = players, peer, server
+
+    def reader(self, number: int) -> Player:
+        # A name of its own for each: what another run's reader was given does not count for this one.
+        name = f"reader-{number}-{time.monotonic_ns()}"
+        return self._players.start(play, self._peer.read, self._server.port, name)
+
+    def publisher(self) -> Player:
+        return self._players.start(play, self._peer.publish, self._server.port, "publisher")
+
+    def keeper_seconds(self) -> float:
+        seconds: float = self._server.processor_seconds()
+        return seconds
+
+
+@contextmanager
+def archived(players: Players, store: str) -> Iterator[tuple[Player, str]]:
+    """An archive on a store of this kind in a directory of its own, and its address."""
+    with tempfile.TemporaryDirectory(prefix="camcast-durable-") as directory:
+        place = (
+            f"sqlite:///{directory}/events.db" if store == "sqlite" else f"file://{directory}/log"
+        )
+        keeper = players.start(archive.archive, place)
+        yield keeper, keeper.answer(START_SECONDS)
+        keeper.end()
+
+
+def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> dict[str, tuple[float, str]]:
+    """At full speed to the subscribers, then at a steady rate for their delay; the metrics."""
+    readers = [crew.reader(number) for number in range(subscribers)]
+    for reader in readers:
+        reader.answer(START_SECONDS)
+    publisher: Player | None = None
+    metrics: dict[str, tuple[float, str]] = {}
+    try:
+        for work in (Work(events), Work(max(int(STEADY_SECONDS * rate), 1), rate=rate)):
+            for reader in readers:
+                reader.tell(work)
+            for reader in readers:
+                reader.answer(START_SECONDS)
+            if (
+                publisher is None
+            ):  # after the subscribers, which would else be given its first event
+                publisher = crew.publisher()
+                publisher.answer(START_SECONDS)
+            before = crew.keeper_seconds()
+            publisher.tell(work)
+            published: Published = publisher.answer(WORK_SECONDS)
+            received: list[Received] = [reader.answer(WORK_SECONDS) for reader in readers]
+            keeper = crew.keeper_seconds() - before
+            metrics |= _delays(received) if work.rate else _rates(published, received, keeper)
+    finally:
+        for player in (publisher, *readers):
+            if player is not None:
+                player.end()
+    return metrics
+
+
+def _rates(
+    published: Published, received: list[Received], keeper: float
+) -> dict[str, tuple[float, str]]:
+    seconds = max(one.last_at for one in received) - min(one.first_at for one in received)
+    delivered = sum(one.events for one in received)
+    cpu = published.cpu + keeper + sum(one.cpu for one in received)
+    return {
+        "safe": (published.events / published.seconds, "1/s"),
+        "deliveries": (delivered / seconds, "1/s"),
+        "delivered": (delivered / (published.events * len(received)), "share"),
+        "cpu": (1e6 * cpu / max(delivered, 1), "us/delivery"),
+    }
+
+
+def _delays(received: list[Received]) -> dict[str, tuple[float, str]]:
+    ordered = sorted(itertools.chain.from_iterable(one.latencies for one in received))
+    return {
+        "p50": (1e3 * quantile(ordered, 0.5), "ms"),
+        "p99": (1e3 * quantile(ordered, 0.99), "ms"),
+    }
+
+
+def catch_up(players: Players, address: str, missed: int) -> float:
+    """Seconds from a subscriber's return until it has had everything that it missed."""
+    reader = players.start(
+        archive.subscriber, "ordered", f"away {missed} {time.monotonic_ns()}", address
+    )
+    publisher = players.start(archive.publisher, "ordered", address)
+    try:
+        for player in (reader, publisher):
+            player.answer(START_SECONDS)
+        reader.tell(Work(1))  # registers, and goes away after one event
+        reader.answer(START_SECONDS)
+        publisher.tell(Work(1))
+        publisher.answer(WORK_SECONDS)
+        reader.answer(WORK_SECONDS)
+        publisher.tell(Work(missed))
+        publisher.answer(WORK_SECONDS)
+        reader.tell(Work(missed))
+        reader.answer(START_SECONDS)
+        report: Received = reader.answer(WORK_SECONDS)
+        return report.last_at - report.asked_at
+    finally:
+        for player in (publisher, reader):
+            player.end()
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    for number in range(options.runs):
+        for store, subscribers in itertools.product(options.stores, options.subscribers):
+            yield from _camcast(store, subscribers, number, options)
+        for name, peer in DURABLE_PEERS.items() if options.peers == "yes" else ():
+            yield from _beside(name, peer, number, options)
+    with Players() as players, archived(players, "sqlite") as (_, address):
+        for missed in options.missed:
+            seconds = catch_up(players, address, missed)
+            settings = {"missed": missed}
+            yield Row("durable", settings, "catching up", seconds, "s")
+            yield Row("durable", settings, "caught up", missed / seconds, "1/s")
+
+
+def _camcast(
+    store: str, subscribers: int, number: int, options: argparse.Namespace
+) -> Iterator[Row]:
+    with Players() as players, archived(players, store) as (keeper, address):
+        for kind in KINDS:
+            crew = NodeCrew(players, keeper, address, kind)
+            metrics = deliver(crew, subscribers, options.events, options.rate)
+            what = kind if kind == "best effort" else f"durable, {kind}"
+            settings = {"subscribers": subscribers, "system": what, "store": store}
+            yield from _rows(settings, metrics, number)
+
+
+def _beside(
+    name: str, peer: DurablePeer, number: int, options: argparse.Namespace
+) -> Iterator[Row]:
+    try:
+        opened = peer.open()
+    except NotInstalled as missing:
+        if number == 0:
+            yield Row("durable", {"system": name}, LEFT_OUT, 0.0, note=str(missing))
+        return
+    with opened as server, Players() as players:
+        for subscribers in options.subscribers:
+            crew = ServerCrew(players, peer, server)
+            metrics = deliver(crew, subscribers, options.events, options.rate)
+            settings = {"subscribers": subscribers, "system": name, "store": None}
+            yield from _rows(settings, metrics, number)
+
+
+def _rows(
+    settings: dict[str, Any], metrics: dict[str, tuple[float, str]], number: int
+) -> Iterator[Row]:
+    for metric, (value, unit) in metrics.items():
+        yield Row("durable", settings, metric, value, unit, network=number)
+
+
+_lost: Callable[[Any], bool] = lambda rows: any(  # noqa: E731
+    row.metric == "delivered"
+    and row.value < 1
+    and str(row.settings["system"]).startswith("durable")
+    for row in rows
+)
+
+WORKLOAD = Workload(
+    "durable",
+    "Durable delivery",
+    "Durable delivery against best effort, and beside Redis streams and JetStream, in one run; then how "
+    "fast a "
+    "subscriber catches up.",
+    (
+        Option("subscribers", [1, 4], "numbers of subscribers", quick=[4]),
+        Option("stores", ["sqlite", "append files"], "the archive's stores", choices=STORES),
+        Option("events", 5_000, "events published at full speed", quick=2_000),
+        Option("rate", 50.0, "events/s for the delay"),
+        Option("missed", [1_000, 4_000, 16_000], "events to catch up with", quick=[1_000]),
+        Option("runs", 3, "runs of everything, each with its own processes", quick=1),
+        Option("peers", "yes", "Redis streams and JetStream, too", choices=("no", "yes")),
+    ),
+    run,
+    (
+        Table(
+            "delivery",
+            "At full speed, and the delay one event at a time; medians of the runs",
+            {"subscribers": "S", "system": "delivery", "store": "store"},
+            (
+                column("safe or sent", "{:,.0f} /s", "safe"),
+                column("delivered", "{:,.0f} /s", "deliveries"),
+                column("CPU a delivery", "{:.0f} us", "cpu"),
+                column("delay p50 / p99", "{:.1f} / {:.1f} ms", "p50", "p99"),
+            ),
+        ),
+        Table(
+            "catching up",
+            "A subscriber that was away",
+            {"missed": "missed events"},
+            (
+                column("seconds to catch up", "{:.2f}", "catching up"),
+                column("events/s", "{:,.0f}", "caught up"),
+            ),
+        ),
+    ),
+    quick_seconds=90,
+    is_wrong=_lost,
+)

@@ -1,0 +1,374 @@
+"""One publisher and S subscriber processes on loopback: deliveries a second, delay, and cost.
+
+The same work is done in one run by nodes of this project, by plain asyncio-dgram, and by the systems that
+users would pick instead (`--peers`). Runs take turns, so that a change of the machine's speed meets all
+systems alike."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from bench.players import Player, Players
+from bench.servers import NotInstalled
+from bench.servers.temporary import free_port
+from bench.systems import nodes, peers, udp
+from bench.systems.nodes import NodeSetting
+from bench.systems.where import shares
+from bench.systems.work import LEAST_BYTES, Published, Received, Work
+from bench.workloads.workload import (
+    LEFT_OUT,
+    Option,
+    Row,
+    Table,
+    Workload,
+    column,
+    quantile,
+)
+from overlay.errors import UsageError
+
+START_SECONDS = 90.0
+WORK_SECONDS = 600.0
+STEADY_SECONDS = 2.0
+"""How long events are published at the steady rate."""
+WARM_EVENTS = 2_000
+"""Published before anything is measured."""
+PLAIN = "plain UDP"
+CAMCAST = "camcast"
+
+
+USUAL = NodeSetting()
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a fan-out is done with: one of the systems and, for nodes of this project, their setting."""
+
+    system: str
+    setting: NodeSetting = USUAL
+
+    @property
+    def is_camcast(self) -> bool:
+        return self.system == CAMCAST
+
+    def settings(self) -> dict[str, Any]:
+        """What names the system and its setting in the rows."""
+        found: dict[str, Any] = {"system": self.system}
+        if self.is_camcast:
+            setting = self.setting
+            found |= {
+                "dissemination": setting.dissemination,
+                "mode": setting.mode,
+                "sealed": setting.sealed,
+                "signed": setting.signed,
+                "datagram_size": setting.datagram_size,
+            }
+        return found
+
+
+@dataclass(frozen=True)
+class Company:
+    """The processes of one fan-out."""
+
+    publisher: Player
+    subscribers: list[Player]
+    server_seconds: Callable[[], float]
+    """Processor time of a server between them, so far."""
+
+
+@contextmanager
+def company(way: Way, subscribers: int) -> Iterator[Company]:
+    """Start a system's processes; they are gone when the block ends."""
+    peer = next((peer for peer in peers.PEERS.values() if peer.name == way.system), None)
+    with peer.open() if peer else nullcontext() as server, Players() as players:
+        if peer:
+            yield _PEERS[way.system](players, subscribers, server)
+        elif way.is_camcast:
+            yield _nodes(players, way.setting, subscribers)
+        else:
+            readers = [players.start(udp.subscriber) for _ in range(subscribers)]
+            ports = [reader.answer(START_SECONDS) for reader in readers]
+            yield _company(players.start(udp.publisher, ports), readers)
+
+
+def _company(
+    publisher: Player, readers: list[Player], server_seconds: Callable[[], float] = lambda: 0.0
+) -> Company:
+    publisher.answer(START_SECONDS)
+    return Company(publisher, readers, server_seconds)
+
+
+def _nodes(players: Players, setting: NodeSetting, subscribers: int) -> Company:
+    readers = [players.start(nodes.subscriber, setting, None)]
+    first = readers[0].answer(START_SECONDS)
+    for _ in range(1, subscribers):
+        readers.append(players.start(nodes.subscriber, setting, first))
+        readers[-1].answer(START_SECONDS)
+    found = _company(players.start(nodes.publisher, setting, first), readers)
+    _receive(readers, Work(1))  # the publisher's first event, with which it joined
+    _reports(readers)
+    return found
+
+
+def _zenoh(players: Players, subscribers: int, server: Any) -> Company:
+    readers = [players.start(peers.zenoh_subscriber) for _ in range(subscribers)]
+    places = [reader.answer(START_SECONDS) for reader in readers]
+    return _company(players.start(peers.zenoh_publisher, places), readers)
+
+
+def _zeromq(players: Players, subscribers: int, server: Any) -> Company:
+    place = f"tcp://127.0.0.1:{free_port()}"
+    publisher = players.start(peers.zeromq_publisher, place, subscribers)
+    readers = [players.start(peers.zeromq_subscriber, place) for _ in range(subscribers)]
+    for reader in readers:
+        reader.answer(START_SECONDS)
+    return _company(publisher, readers)
+
+
+def _nats(players: Players, subscribers: int, server: Any) -> Company:
+    readers = [players.start(peers.nats_subscriber, server.port) for _ in range(subscribers)]
+    for reader in readers:
+        reader.answer(START_SECONDS)
+    publisher = players.start(peers.nats_publisher, server.port)
+    return _company(publisher, readers, server.processor_seconds)
+
+
+_PEERS: dict[str, Callable[[Players, int, Any], Company]] = {
+    "Zenoh": _zenoh,
+    "ZeroMQ": _zeromq,
+    "NATS": _nats,
+}
+
+
+def _receive(subscribers: Sequence[Player], work: Work) -> None:
+    for player in subscribers:
+        player.tell(work)
+    for player in subscribers:
+        player.answer(START_SECONDS)
+
+
+def _reports(subscribers: Sequence[Player]) -> list[Received]:
+    return [player.answer(WORK_SECONDS) for player in subscribers]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the processes reported of one work."""
+
+    published: Published
+    received: list[Received]
+    server_cpu: float
+    load: float
+    """Processes that wanted a processor in the minute before."""
+
+
+def work_once(found: Company, work: Work) -> Outcome:
+    """Have a company do one work, and collect the reports."""
+    load, before = os.getloadavg()[0], found.server_seconds()
+    _receive(found.subscribers, work)
+    found.publisher.tell(work)
+    published = found.publisher.answer(WORK_SECONDS)
+    received = _reports(found.subscribers)
+    return Outcome(published, received, found.server_seconds() - before, load)
+
+
+def throughput(outcome: Outcome, size: int) -> dict[str, tuple[float, str]]:
+    """The metrics of a work at full speed, with their units."""
+    received = sum(report.events for report in outcome.received)
+    seconds = max(report.last_at for report in outcome.received) - outcome.published.began_at
+    cpu = outcome.published.cpu + outcome.server_cpu + sum(r.cpu for r in outcome.received)
+    sent = outcome.published.bytes_sent + sum(r.bytes_sent for r in outcome.received)
+    due = outcome.published.events * len(outcome.received)
+    found = {
+        "events": (outcome.published.events, "events"),
+        "deliveries": (received / seconds if received else 0.0, "1/s"),
+        "delivered": (received / due, "share"),
+        "cpu": (1e6 * cpu / max(received, 1), "us/delivery"),
+        "load": (outcome.load, "processes"),
+    }
+    if sent:  # only our own processes count these
+        copies = sum(report.copies for report in outcome.received)
+        found["copies"] = (copies / max(received, 1), "copies/delivery")
+        found["bytes_sent"] = (sent / max(received * size, 1), "bytes/byte")
+    return found
+
+
+def delay(outcome: Outcome) -> dict[str, tuple[float, str]]:
+    """The metrics of a work at a steady rate."""
+    ordered = sorted(itertools.chain.from_iterable(r.latencies for r in outcome.received))
+    return {
+        "p50": (1e6 * quantile(ordered, 0.5), "us"),
+        "p99": (1e6 * quantile(ordered, 0.99), "us"),
+    }
+
+
+def profile(outcome: Outcome) -> dict[str, tuple[float, str]]:
+    """Where processor time goes, by layer: of the publisher, and of all subscribers together."""
+    return {
+        f"time of {who}: {layer}": (part, "share")
+        for who, counted in (
+            ("publisher", [outcome.published.samples]),
+            ("subscribers", [report.samples for report in outcome.received]),
+        )
+        for layer, part in shares(*counted).items()
+    }
+
+
+def ways(options: argparse.Namespace) -> list[Way]:
+    """What is to be measured: plain UDP, the peers, and nodes in every setting that is asked for."""
+    found = [Way(PLAIN)] + [Way(peers.PEERS[name].name) for name in options.peers]
+    for dissemination, sealed, signed, datagram in itertools.product(
+        options.dissemination, options.sealed, options.signed, options.datagram_size or [None]
+    ):
+        setting = NodeSetting(
+            options.mode, dissemination, sealed == "yes", signed == "yes", datagram or None
+        )
+        found.append(Way(CAMCAST, setting))
+    return found
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Rows of all runs; the ratios to the other systems of the same run come after each run."""
+    if any(size < LEAST_BYTES for size in options.bytes):
+        raise UsageError(f"an event carries the time, so it has at least {LEAST_BYTES} bytes")
+    absent: set[str] = set()
+    for size, subscribers in itertools.product(options.bytes, options.subscribers):
+        for number in range(options.runs):
+            measured: list[tuple[Way, dict[str, tuple[float, str]]]] = []
+            for way in ways(options):
+                if way.system in absent:
+                    continue
+                try:
+                    metrics = _measure(way, subscribers, size, options)
+                except NotInstalled as missing:
+                    absent.add(way.system)
+                    yield Row("fanout", {"system": way.system}, LEFT_OUT, 0.0, note=str(missing))
+                    continue
+                measured.append((way, metrics))
+                own = {"subscribers": subscribers, "bytes": size} | way.settings()
+                yield from _rows(own, metrics, number)
+            for settings, metrics in ratios(measured):
+                own = {"subscribers": subscribers, "bytes": size} | settings
+                yield from _rows(own, metrics, number)
+
+
+def _rows(
+    settings: dict[str, Any], metrics: dict[str, tuple[float, str]], number: int
+) -> Iterator[Row]:
+    for metric, (value, unit) in metrics.items():
+        note = ""
+        if metric == "delivered" and value < 1:
+            note = f"lost {1 - value:.2%} of the events"
+        yield Row("fanout", settings, metric, value, unit, network=number, note=note)
+
+
+def _measure(
+    way: Way, subscribers: int, size: int, options: argparse.Namespace
+) -> dict[str, tuple[float, str]]:
+    """A fan-out with processes of its own: at full speed, then at a steady rate."""
+    with company(way, subscribers) as found:
+        work_once(found, Work(min(WARM_EVENTS, options.events), size))
+        metrics = throughput(work_once(found, Work(options.events, size)), size)
+        steady = Work(max(int(STEADY_SECONDS * options.rate), 1), size, options.rate)
+        metrics |= delay(work_once(found, steady))
+        if options.profile and way.is_camcast:
+            metrics |= profile(work_once(found, Work(options.events, size, sampled=True)))
+    return metrics
+
+
+def ratios(
+    measured: Sequence[tuple[Way, dict[str, tuple[float, str]]]],
+) -> Iterator[tuple[dict[str, Any], dict[str, tuple[float, str]]]]:
+    """What nodes did as multiples of what each other system did in the same run, with their settings."""
+    others = [(way.system, metrics) for way, metrics in measured if not way.is_camcast]
+    for way, metrics in measured:
+        if way.is_camcast:
+            for other, theirs in others:
+                yield (
+                    way.settings() | {"against": other},
+                    {
+                        f"{metric} ratio": (metrics[metric][0] / theirs[metric][0], "x")
+                        for metric in ("deliveries", "cpu", "p50", "p99")
+                        if theirs[metric][0]
+                    },
+                )
+
+
+_KEYS = {
+    "subscribers": "S",
+    "bytes": "bytes",
+    "system": "system",
+    "dissemination": "dissemination",
+    "sealed": "sealed",
+    "signed": "signed",
+    "datagram_size": "datagrams of",
+}
+
+WORKLOAD = Workload(
+    "fanout",
+    "Fan-out",
+    "One publisher and S subscriber processes on loopback; nodes of this project, plain asyncio-dgram "
+    "and, with "
+    "--peers, other systems do the same work in one run.",
+    (
+        Option("peers", [], "other systems that do the same work", choices=tuple(peers.PEERS)),
+        Option("subscribers", [4, 16], "numbers of subscribers", quick=[4]),
+        Option("bytes", [256], "bytes of an event's data"),
+        Option("events", 100_000, "events published at full speed", quick=10_000),
+        Option("rate", 500.0, "events/s for the delay"),
+        Option(
+            "mode",
+            "structured",
+            "which membership",
+            choices=("unstructured", "semi-structured", "structured"),
+        ),
+        Option("dissemination", ["lazy"], "how events spread", choices=("lazy", "eager")),
+        Option("sealed", ["no"], "datagrams sealed with a network key", choices=("no", "yes")),
+        Option("signed", ["no"], "events signed by their publisher", choices=("no", "yes")),
+        Option(
+            "datagram_size", [], "bytes of the largest datagram; 0: what a node takes", type=int
+        ),
+        Option("runs", 3, "runs of everything, each with its own processes", quick=1),
+        Option("profile", False, "a further work that shows where the time goes"),
+    ),
+    run,
+    (
+        Table(
+            "speed",
+            "At full speed, and the delay at the steady rate; medians of the runs",
+            _KEYS,
+            (
+                column("deliveries/s", "{:,.0f}", "deliveries"),
+                column("delivered", "{:.2%}", "delivered"),
+                column("CPU us", "{:.1f}", "cpu"),
+                column("copies", "{:.2f}", "copies"),
+                column("bytes sent a byte", "{:.2f}", "bytes_sent"),
+                column("p50 / p99 us", "{:,.0f} / {:,.0f}", "p50", "p99"),
+                column("load", "{:.1f}", "load"),
+            ),
+            "CPU: of all processes, a delivery. Copies: that arrive, a delivery. Bytes sent: a byte "
+            "delivered.",
+        ),
+        Table(
+            "ratios",
+            "camcast against the others of the same run; medians of the runs",
+            _KEYS | {"against": "against"},
+            (
+                column("deliveries/s", "{:.2f} x", "deliveries ratio"),
+                column("CPU", "{:.2f} x", "cpu ratio"),
+                column("p50", "{:.2f} x", "p50 ratio"),
+                column("p99", "{:.2f} x", "p99 ratio"),
+            ),
+        ),
+    ),
+    quick_seconds=60,
+    is_wrong=lambda rows: any(
+        row.metric == "delivered" and row.value < 1 and row.settings["system"] == CAMCAST
+        for row in rows
+    ),
+)

@@ -1,0 +1,208 @@
+"""What a benchmark declares: its name, its options, the rows it yields, and the tables that show them.
+
+A workload is one module below `bench.workloads` with a `WORKLOAD`. Its command line (`camcast bench NAME`),
+its result file, its tables on the terminal and in the report, and what the documentation may quote come
+from what it declares here. All workloads yield rows of one kind."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Setting = str | int | float | bool | None
+
+LEFT_OUT = "left out"
+"""The metric of a row that says what was not measured, with the reason as its note."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One value of one metric: the one result type of all workloads."""
+
+    experiment: str
+    """The workload's name."""
+    settings: Mapping[str, Setting]
+    """What was measured, by option: together with `experiment` this names an experiment."""
+    metric: str
+    value: float
+    unit: str = ""
+    network: int | None = None
+    """The number of the run: every run starts its own processes. None where there is one run only."""
+    event: int | None = None
+    """The number of the event, or of the moment, within the run; None for a whole run."""
+    community: str | None = None
+    """Which of the processes the value is of; None for all of them."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a workload's command line; its name is that of the setting."""
+
+    name: str
+    default: Any
+    """A list where the option takes several values, False for a switch."""
+    help: str
+    quick: Any = None
+    """Its value in `camcast bench run speed`; None: the default."""
+    choices: Sequence[Any] | None = None
+    type: Callable[[str], Any] | None = None
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        flag = "--" + self.name.replace("_", "-")
+        if self.default is False:
+            parser.add_argument(flag, action="store_true", help=self.help)
+            return
+        many = isinstance(self.default, list)
+        sample = (self.default or [""])[0] if many else self.default
+        kind = self.type or (str if sample is None else type(sample))
+        shown = " ".join(map(str, self.default)) if many else self.default
+        suffix = "" if self.default in (None, []) else f" (default: {shown})"
+        extra: dict[str, Any] = {"nargs": "*"} if many else {}
+        if self.choices is None:
+            extra["metavar"] = "N" if kind in (int, float) else "NAME"
+        parser.add_argument(
+            flag,
+            type=kind,
+            default=self.default,
+            choices=self.choices,
+            help=self.help + suffix,
+            **extra,
+        )
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: the medians of some metrics, as a format shows them."""
+
+    heading: str
+    form: str
+    """A format such as `"{:,.0f}"`, with a field for each metric."""
+    metrics: tuple[str, ...]
+
+    def cell(self, values: Mapping[str, float]) -> str:
+        """The metrics' values in the column's format; a dash where one of them is missing."""
+        if any(metric not in values for metric in self.metrics):
+            return "-"
+        return self.form.format(*(values[metric] for metric in self.metrics))
+
+
+def column(heading: str, form: str, *metrics: str) -> Column:
+    return Column(heading, form, metrics)
+
+
+@dataclass(frozen=True)
+class Table:
+    """How rows are shown: a line for each experiment, in the order in which they were measured."""
+
+    name: str
+    title: str
+    keys: Mapping[str, str]
+    """Settings that tell the lines apart, with the headings of their columns."""
+    columns: tuple[Column, ...]
+    about: str = ""
+
+    def lines(self, rows: Iterable[Row], only: Sequence[str] = ()) -> list[list[str]]:
+        """Headings, then the cells of each line; with `only`, the columns of these headings.
+
+        Without it, columns in which no line has anything are left out."""
+        experiments = list(self._experiments(rows))
+        found: list[list[str]] = [[] for _ in range(1 + len(experiments))]
+        for key, heading in self.keys.items():
+            cells = [_shown(settings.get(key)) for settings, _ in experiments]
+            if heading in only or (not only and any(cells)):
+                _add(found, [heading, *cells])
+        for column in self.columns:
+            cells = [column.cell(values) for _, values in experiments]
+            if column.heading in only or (not only and any(cell != "-" for cell in cells)):
+                _add(found, [column.heading, *cells])
+        return found
+
+    def is_key(self, heading: str) -> bool:
+        return heading in self.keys.values()
+
+    def _experiments(
+        self, rows: Iterable[Row]
+    ) -> Iterator[tuple[Mapping[str, Setting], dict[str, float]]]:
+        """The medians of the metrics of each experiment that has one of this table."""
+        own = {metric for column in self.columns for metric in column.metrics}
+        groups: dict[tuple[tuple[str, Setting], ...], dict[str, list[float]]] = {}
+        for row in rows:
+            if row.metric in own and row.event is None and row.community is None:
+                key = tuple(row.settings.items())
+                groups.setdefault(key, {}).setdefault(row.metric, []).append(row.value)
+        for key, metrics in groups.items():
+            yield dict(key), {m: statistics.median(values) for m, values in metrics.items()}
+
+
+def _add(lines: list[list[str]], cells: Sequence[str]) -> None:
+    for line, cell in zip(lines, cells, strict=True):
+        line.append(cell)
+
+
+def _shown(value: Setting) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One benchmark."""
+
+    name: str
+    title: str
+    about: str
+    """What is measured, in a sentence or two."""
+    options: tuple[Option, ...]
+    run: Callable[[Any], Iterable[Row]]
+    """Measures what the options (an `argparse.Namespace`) ask for, and yields rows as they come."""
+    tables: tuple[Table, ...]
+    quick_seconds: float
+    """About how long the quick size takes on two idle cores."""
+    is_wrong: Callable[[Sequence[Row]], bool] = field(default=lambda rows: False)
+    """Whether the rows show that something failed, such as a loss where nothing may be lost."""
+
+    @property
+    def command(self) -> str:
+        return f"camcast bench {self.name}"
+
+    def defaults(self, quick: bool) -> argparse.Namespace:
+        """The options of the quick size, or those of the command without any."""
+        chosen = {
+            option.name: option.quick if quick and option.quick is not None else option.default
+            for option in self.options
+        }
+        return argparse.Namespace(**chosen)
+
+    def table(self, name: str) -> Table:
+        return next(table for table in self.tables if table.name == name)
+
+
+def as_markdown(table: Table, lines: Sequence[Sequence[str]]) -> str:
+    """A table's lines as Markdown."""
+    ruler = ["---" if table.is_key(heading) else "---:" for heading in lines[0]]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ruler, *lines[1:]])
+
+
+def as_text(table: Table, lines: Sequence[Sequence[str]]) -> str:
+    """A table's lines for a terminal, in columns."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    is_key = [table.is_key(heading) for heading in lines[0]]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if left else cell.rjust(width)
+            for cell, width, left in zip(line, widths, is_key, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """The value that this part of the ordered ones does not exceed; NaN when there is none."""
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else float("nan")

@@ -1,0 +1,148 @@
+"""What a workload declares becomes its command, its rows and its tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.workloads import workloads
+from bench.workloads.command import command_of, run_workload
+from bench.workloads.records import Recorded, newest, provenance, read_rows
+from bench.workloads.workload import (
+    LEFT_OUT,
+    Option,
+    Row,
+    Table,
+    Workload,
+    as_markdown,
+    column,
+    quantile,
+)
+
+TABLE = Table(
+    "speed",
+    "Speed",
+    {"system": "system", "size": "bytes", "mood": "mood"},
+    (column("rate", "{:,.0f} /s", "rate"), column("p50 / p99", "{:.1f} / {:.1f}", "p50", "p99")),
+)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    for size in options.sizes:
+        for number in range(options.runs):
+            settings = {"system": "ours", "size": size}
+            yield Row("made up", settings, "rate", 1000.0 * size + number, "1/s", network=number)
+    yield Row("made up", {"system": "theirs"}, LEFT_OUT, 0.0, note="not installed")
+
+
+MADE_UP = Workload(
+    "made-up",
+    "Made up",
+    "Nothing is measured.",
+    (
+        Option("sizes", [1, 2], "sizes", quick=[1]),
+        Option("runs", 3, "runs"),
+        Option("kinds", [], "kinds", choices=("a", "b")),
+        Option("wild", False, "a switch"),
+    ),
+    run,
+    (TABLE,),
+    quick_seconds=1,
+    is_wrong=lambda rows: any(row.value > 2000 for row in rows),
+)
+
+
+def test_options_come_from_what_is_declared() -> None:
+    parser = argparse.ArgumentParser()
+    for option in MADE_UP.options:
+        option.add_to(parser)
+    found = parser.parse_args(["--sizes", "5", "6", "--wild", "--kinds", "b"])
+    assert (found.sizes, found.runs, found.kinds, found.wild) == ([5, 6], 3, ["b"], True)
+    assert command_of(MADE_UP, found) == "camcast bench made-up --sizes 5 6 --kinds b --wild"
+    assert command_of(MADE_UP, parser.parse_args([])) == "camcast bench made-up"
+    assert MADE_UP.defaults(quick=True).sizes == [1]
+
+
+def test_rows_are_kept_with_what_they_were_made_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_workload(MADE_UP, MADE_UP.defaults(quick=True), tmp_path) == 0
+    shown = capsys.readouterr().out
+    assert "ours    1      1,001 /s" in shown, "the median of three runs"
+    assert "mood" not in shown, "a column in which nothing stands is left out"
+    assert "left out: theirs: not installed" in shown
+    lines = [
+        json.loads(line) for line in (tmp_path / "speed/made-up.jsonl").read_text().splitlines()
+    ]
+    assert lines[0]["origin"]["command"] == "camcast bench made-up --sizes 1"
+    assert set(lines[0]["origin"]) == {
+        "started",
+        "commit",
+        "machine",
+        "python",
+        "load",
+        "command",
+    }
+    names = ("experiment", "network", "event", "community", "metric", "value", "unit")
+    assert [lines[1][name] for name in names] == ["made up", 1, None, None, "rate", 1001.0, "1/s"]
+    assert run_workload(MADE_UP, MADE_UP.defaults(quick=False), tmp_path) == 1, "a failure is told"
+
+
+def test_readers_take_the_newest_run_of_each_experiment() -> None:
+    from dataclasses import replace
+
+    old = replace(provenance("x"), started="2026-01-01 00:00:00 UTC")
+    new = replace(old, started="2026-02-01 00:00:00 UTC")
+    rows = [
+        Recorded(Row("x", {"size": 1}, "rate", 1.0), old),
+        Recorded(Row("x", {"size": 2}, "rate", 2.0), old),
+        Recorded(Row("x", {"size": 1}, "rate", 3.0), new),
+    ]
+    assert [one.row.value for one in newest(rows)] == [2.0, 3.0]
+
+
+def test_torn_lines_are_left_out(tmp_path: Path) -> None:
+    run_workload(MADE_UP, MADE_UP.defaults(quick=True), tmp_path, as_json=True)
+    path = tmp_path / "speed/made-up.jsonl"
+    path.write_text(path.read_text() + '{"experiment": "made up", "val\n[]\n{}\n')
+    assert len(read_rows(tmp_path, "made-up")) == 4
+    assert read_rows(tmp_path, "another") == []
+
+
+def test_a_table_shows_medians_and_dashes() -> None:
+    rows = [
+        Row("x", {"system": "a", "size": 4096}, "rate", value, network=number)
+        for number, value in enumerate((1.0, 9.0, 5000.0))
+    ]
+    rows.append(Row("x", {"system": "a", "size": 4096}, "p50", 1.0, event=7))
+    rows.append(Row("x", {"system": "b", "size": None}, "p50", 2.0))
+    rows.append(Row("x", {"system": "b", "size": None}, "p99", 3.0))
+    assert as_markdown(TABLE, TABLE.lines(rows)).splitlines() == [
+        "| system | bytes | rate | p50 / p99 |",
+        "| --- | --- | ---: | ---: |",
+        "| a | 4,096 | 9 /s | - |",
+        "| b |  | - | 2.0 / 3.0 |",
+    ]
+    assert TABLE.lines(rows, only=["system", "rate"])[0] == ["system", "rate"]
+
+
+def test_quantiles() -> None:
+    assert quantile([1.0, 2.0, 3.0], 0.5) == 2.0
+    assert quantile([1.0, 2.0, 3.0], 0.99) == 3.0
+    assert math.isnan(quantile([], 0.5))
+
+
+def test_every_workload_declares_what_it_needs() -> None:
+    names = [workload.name for workload in workloads()]
+    assert len(set(names)) == len(names)
+    for workload in workloads():
+        assert workload.tables, workload.name
+        assert workload.quick_seconds > 0
+        for table in workload.tables:
+            headings = [*table.keys.values(), *(column.heading for column in table.columns)]
+            assert len(set(headings)) == len(headings), (workload.name, table.name)
