@@ -24,6 +24,7 @@ from overlay.directory import DirectoryConfig, TopicSize
 from overlay.directory_service import DirectoryService
 from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.errors import ClosedError, UsageError
+from overlay.finish import Finish
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.topic_name import check_topic_name
@@ -114,6 +115,7 @@ class Overlay:
         self._dht: Dht | None = None
         self._service: DirectoryService | None = None
         self._closed = False
+        self._finish = Finish(self._end)
 
     async def __aenter__(self) -> Self:
         """Listen and join. Joining retries with back-off, and a warning in the log each time.
@@ -151,9 +153,12 @@ class Overlay:
         await self.close()
 
     async def close(self) -> None:
-        """Withdraw from every topic and stop; more than once is fine. What ran gets `ClosedError`."""
-        if self._closed:
-            return
+        """Withdraw from every topic and stop; more than once is fine. What ran gets `ClosedError`.
+
+        A caller that is cancelled meanwhile stops waiting; the overlay closes all the same."""
+        await self._finish()
+
+    async def _end(self) -> None:
         self._closed = True
         try:
             if self._service is not None:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack, overload
 
 from overlay.contact import Address, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
+from overlay.finish import Finish
 from overlay.metrics import Metrics
 from pubsub.archive.durability import Durability, LocalArchive
 from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
@@ -63,6 +65,7 @@ class Node:
         self.config = config_of(settings)
         self.metrics = Metrics()
         self._attachment: Attachment | None = None
+        self._finish: Finish | None = None
         self._trace: Trace | None = None
         self._durability: Durability | None = None
         self._collections = NodeCollections(self)
@@ -90,6 +93,7 @@ class Node:
             if self._trace is not None:
                 self._trace.close()
             raise
+        self._finish = Finish(self._end)
         self._collections.start()
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
@@ -126,21 +130,26 @@ class Node:
         await self.close()
 
     async def close(self) -> None:
-        """Leave: subscriptions end, communities are left, the socket is closed, nothing keeps running."""
+        """Leave: subscriptions end, communities are left, the socket is closed, nothing keeps running.
+
+        More than once is fine. A caller that is cancelled meanwhile stops waiting; the node closes all the
+        same."""
+        if self._finish is not None:
+            await self._finish()
+
+    async def _end(self) -> None:
         attachment, self._attachment = self._attachment, None
-        if attachment is None:
-            return
-        await self._collections.close()
-        if self._durability is not None:
-            self._durability.close()
-        self._topics.close()
-        self._process.close()
-        try:
-            await attachment.close()
-        finally:
-            await self.callbacks.end()
+        assert attachment is not None
+        async with AsyncExitStack() as ending:  # from the last to the first, though one raises
             if self._trace is not None:
-                self._trace.close()
+                ending.callback(self._trace.close)
+            ending.push_async_callback(self.callbacks.end)
+            ending.push_async_callback(attachment.close)
+            ending.callback(self._process.close)
+            ending.callback(self._topics.close)
+            if self._durability is not None:
+                ending.callback(self._durability.close)
+            ending.push_async_callback(self._collections.close)
 
     def flush_trace(self) -> None:
         """Write what has happened so far to the trace's file; nothing where none is written."""

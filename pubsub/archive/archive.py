@@ -12,15 +12,20 @@ archive; the next one on the same store goes on where it was, with every topic t
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from overlay.contact import Address, Contact
+from overlay.context import Context, Randomness, Timer
 from overlay.entropy import entropy
-from overlay.errors import ClosedError, UsageError
+from overlay.errors import CamcastError, ClosedError, UsageError
+from overlay.finish import Finish
 from overlay.topic_name import check_topic_name
 from pubsub.archive.acceptance import Acceptance
 from pubsub.archive.commits import Commits
@@ -56,10 +61,13 @@ from pubsub.archive.store import (
 from pubsub.archive.store.opening import open_store
 from pubsub.config import NodeSettings
 from pubsub.node import Node
+from pubsub.reliable.tasks import Tasks
 from pubsub.signing import is_signed_by_publisher
 from pubsub.topic import Topic
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 REPLICA = "replica"
 REPLICA_BYTES = 16
@@ -107,11 +115,12 @@ class Archive:
         self._operators = operator_ids(operators)
         self._config = config or self.node.config.durability
         self._store: Store | None = None
-        self._failure: asyncio.Future[StoreError] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._taking_over: dict[str, asyncio.Task[None]] = {}
+        self._failure: asyncio.Future[CamcastError] | None = None
+        self._tasks: Tasks
+        self._taking_over: dict[str, None] = {}
         self._managing = asyncio.Lock()
         self._closed = False
+        self._finish = Finish(self._end)
 
     # Opening and closing.
 
@@ -127,6 +136,12 @@ class Archive:
             self._store = open_store(given) if isinstance(given, str) else given
             self._writer = GroupCommit(self._store)
             self._failure = asyncio.get_running_loop().create_future()
+            self._tasks = Tasks("archive", self._runtime.metrics, self._stop)
+            self._runtime.metrics.gauge(
+                "archive_failed",
+                "1 when the archive has stopped, as its store failed or a task of it died.",
+                lambda: float(self._has_failed),
+            )
             self._commits = Commits(self._writer, self._config.patience, self._fail)
             self._departures = Departures(self._runtime, self._directory)
             self._desk = HandOverDesk(self._runtime, self._operators, self.hand_over)
@@ -134,8 +149,9 @@ class Archive:
             self.node.archive = self
             for name in (*self._names, *self._kept_topics()):
                 await self.manage(name)
-            for work in (self._forget_old(), self._meet_others()):
-                self._tasks.append(asyncio.create_task(work))
+            if not self._retention.is_unlimited:
+                self._tasks.repeat("retention", RETENTION_SECONDS, self._forget_old)
+            self._tasks.repeat("meeting", MEETING_SECONDS, self._meet_others)
         except BaseException:
             await self.close()
             raise
@@ -150,37 +166,47 @@ class Archive:
         await self.close()
 
     async def close(self) -> None:
-        """Stop: what was acknowledged is safe, the rest is the publishers' to send again."""
-        if self._closed:
-            return
+        """Stop: what was acknowledged is safe, the rest is the publishers' to send again.
+
+        More than once is fine. A caller that is cancelled meanwhile stops waiting; the archive closes all the
+        same. A store that has failed keeps nothing else from being closed."""
+        await self._finish()
+
+    async def _end(self) -> None:
         self._closed = True
-        tasks = [*self._tasks, *self._taking_over.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._store is not None:
-            await self._desk.close()
+        async with AsyncExitStack() as ending:  # from the last to the first, though one raises
+            if self._given is None:
+                ending.push_async_callback(self.node.close)
+            if self._store is not None:
+                ending.callback(self._unplug)
+                if isinstance(self._store_given, str):
+                    ending.callback(self._store.close)
+                ending.push_async_callback(self._writer.close)
+                ending.callback(self._commits.close)
+                ending.callback(self._say_goodbye)
+                ending.push_async_callback(self._desk.close)
+                ending.push_async_callback(self._tasks.close)
+
+    def _say_goodbye(self) -> None:
+        """Send publishers and subscribers to other archives."""
         for name, topic in self.topics.items():
-            topic.farewell()
-            topic.close()
             self._directory.withdraw(archives_of(name))
-        if self._store is not None:
-            self.node.archive = None
-            self._commits.close()
-            for kind in (*self._handlers(), ReplicaInfo, HandedOver, HandOver):
-                self._runtime.off(kind)
-            await self._writer.close()
-            if isinstance(self._store_given, str):
-                self._store.close()
-        if self._given is None:
-            await self.node.close()
+            self._guard(partial(topic.farewell, not self._has_failed))
+            topic.close()
+
+    def _unplug(self) -> None:
+        self.node.archive = None
+        for kind in (*self._handlers(), ReplicaInfo, HandedOver, HandOver):
+            self._runtime.off(kind)
 
     async def failed(self) -> None:
-        """Wait until the store fails, if it ever does, and raise `ArchiveError`."""
+        """Wait until the archive cannot go on, if that ever happens, and raise `ArchiveError`: its store
+        failed, or one of its background tasks died."""
         if self._failure is None:
             raise ClosedError("the archive is not running: use it inside `async with`")
         error = await asyncio.shield(self._failure)
-        raise ArchiveError(f"the archive has stopped, since its store failed: {error}")
+        why = "its store failed: " if isinstance(error, StoreError) else ""
+        raise ArchiveError(f"the archive has stopped, since {why}{error}")
 
     # Topics.
 
@@ -208,7 +234,7 @@ class Archive:
             replica = entropy().randbytes(REPLICA_BYTES)
             await self._writer.commit([Note(name, REPLICA, replica)])
         world = ArchiveWorld(
-            self._runtime.context("channel"),
+            GuardedContext(self._runtime.context("channel"), self._guard),
             name,
             replica,
             self._store,
@@ -286,16 +312,26 @@ class Archive:
 
     async def _meet_others(self) -> None:
         """Replicas that were started at the same time, or came back elsewhere, find each other in the end."""
-        while True:
-            await asyncio.sleep(MEETING_SECONDS)
-            for name, core in list(self.topics.items()):
-                for contact in await self._others(name):
-                    core.replication.greet(contact)
+        for name, core in list(self.topics.items()):
+            for contact in await self._others(name):
+                if self._serves:
+                    self._guard(partial(core.replication.greet, contact))
 
     def status(self) -> dict[str, Any]:
-        """By topic: events, bytes, durable subscribers and how far they are."""
+        """By topic: events, bytes, durable subscribers and how far they are; of an archive that has failed
+        only `failure`, which says why."""
+        assert self._failure is not None
+        found: dict[str, Any] = {}
+        for name, topic in self.topics.items():
+            if not self._has_failed:
+                self._guard(partial(self._describe, name, topic, found))
+            if self._has_failed:
+                found[name] = {"failure": str(self._failure.result())}
+        return found
+
+    def _describe(self, name: str, topic: ManagedTopic, found: dict[str, Any]) -> None:
         assert self._store is not None
-        return {name: describe(self._store, topic) for name, topic in self.topics.items()}
+        found[name] = describe(self._store, topic)
 
     # Messages and commits.
 
@@ -324,7 +360,7 @@ class Archive:
         if info.kind == "manage" and (topic is None or self._has_failed):
             self._asked_to_manage(sender, info.topic)
         elif topic is not None and self._serves:
-            topic.replication.receive_info(sender, info)
+            self._guard(partial(topic.replication.receive_info, sender, info))
 
     def _asked_to_manage(self, sender: Contact, topic: str) -> None:
         why = self._acceptance.refusal(topic, len(self.topics) + len(self._taking_over))
@@ -334,7 +370,8 @@ class Archive:
             self._count_drop("not_accepted")
             self._runtime.send_datagram(sender, HandedOver(topic, 0, REFUSED, why))
         elif topic not in self._taking_over:
-            self._taking_over[topic] = asyncio.create_task(self._take_over(sender, topic))
+            self._taking_over[topic] = None
+            self._tasks.start("taking over", self._take_over(sender, topic), vital=False)
 
     async def _take_over(self, sender: Contact, topic: str) -> None:
         try:
@@ -355,7 +392,7 @@ class Archive:
         def receive(sender: Contact, message: Any) -> None:
             topic = self.topics.get(message.topic)
             if topic is not None and self._serves:
-                handler(topic)(sender, message)
+                self._guard(partial(handler(topic), sender, message))
 
         return receive
 
@@ -368,20 +405,54 @@ class Archive:
     def _has_failed(self) -> bool:
         return self._failure is not None and self._failure.done()
 
+    def _guard(self, action: Callable[[], None]) -> None:
+        """Do something that may read the store; the archive stops when the store fails at that."""
+        try:
+            action()
+        except StoreError as error:
+            self._fail(error)
+
     def _fail(self, error: BaseException) -> None:
         """What the disk has is not known: serve nobody any more. The next start reads what it has."""
-        if isinstance(error, StoreError) and self._failure is not None and not self._failure.done():
+        if isinstance(error, StoreError):
+            self._stop(error)
+
+    def _stop(self, error: CamcastError) -> None:
+        if self._failure is not None and not self._failure.done() and not self._closed:
+            _log.error("the archive at %s has stopped: %s", self._runtime.contact, error)
             self._failure.set_result(error)
             for topic in self.topics.values():
                 topic.close()
 
-    async def _forget_old(self) -> None:
-        if self._retention.is_unlimited:
-            return
-        while not self._has_failed:
-            await asyncio.sleep(RETENTION_SECONDS)
-            for topic in self.topics.values():
-                topic.forget_old(self._retention)
+    def _forget_old(self) -> None:
+        for topic in list(self.topics.values()):
+            if self._serves:
+                self._guard(partial(topic.forget_old, self._retention))
+
+
+@dataclass(frozen=True)
+class GuardedContext:
+    """The context of a managed topic's cores: a timer that finds the store failed stops the archive."""
+
+    context: Context
+    guard: Callable[[Callable[[], None]], None]
+
+    @property
+    def contact(self) -> Contact:
+        return self.context.contact
+
+    @property
+    def random(self) -> Randomness:
+        return self.context.random
+
+    def now(self) -> float:
+        return self.context.now()
+
+    def send(self, to: Contact, message: object) -> None:
+        self.context.send(to, message)
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        return self.context.call_later(delay, partial(self.guard, action))
 
 
 def _settle(future: asyncio.Future[T], result: T) -> None:

@@ -44,7 +44,10 @@ class Commits:
             if error is not None:
                 self._on_failure(error)
             elif not future.cancelled() and not self._closed:
-                then()
+                try:
+                    then()
+                except StoreError as failure:
+                    self._on_failure(failure)
 
         committed.add_done_callback(settled)
 

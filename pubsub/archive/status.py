@@ -13,6 +13,7 @@ def describe(store: Store, topic: ManagedTopic) -> dict[str, Any]:
     name, table = topic.topic, topic.replication.table
     live = {peer.id for peer in table.live()}
     return {
+        "failure": "",
         "events": store.count(name),
         "bytes": store.size(name),
         "first": store.first_sequence(name),

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
+from overlay.finish import Finish
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
@@ -93,6 +94,7 @@ class Distributor:
         self.metrics = Metrics()
         self._history = history
         self._stack = AsyncExitStack()
+        self._finish = Finish(self._end)
         self._core: DistributorCore | None = None
         self._runtime: Runtime
         self._overlay: Overlay
@@ -124,9 +126,14 @@ class Distributor:
         await self.close()
 
     async def close(self) -> None:
-        """Say goodbye to the other distributors and to the subscribers, who look for another, and stop."""
+        """Say goodbye to the other distributors and to the subscribers, who look for another, and stop.
+
+        More than once is fine. A caller that is cancelled meanwhile stops waiting; the distributor closes all
+        the same."""
+        await self._finish()
+
+    async def _end(self) -> None:
         core, stack = self._core, self._stack
-        self._stack = AsyncExitStack()
         if core is not None:
             core.leave()
             await asyncio.sleep(REFUSING_SECONDS)

@@ -140,35 +140,3 @@ class Tasks:
     def _note(self, name: str, error: BaseException, what: str) -> None:
         self._counter.add(name)
         _log.error("background task %r of the %s %s", name, self._owner, what, exc_info=error)
-
-
-class Finish:
-    """An ending that happens once and to its end, however often it is asked for and by whoever is cancelled.
-
-        self._finish = Finish(self._end)
-        async def close(self) -> None:
-            await self._finish()
-
-    The first call runs `ending` in a task of its own. Every call waits for that task. A caller that is
-    cancelled while it waits stops waiting; `ending` goes on."""
-
-    def __init__(self, ending: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._ending = ending
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def has_begun(self) -> bool:
-        return self._task is not None
-
-    async def __call__(self) -> None:
-        """Run the ending, or wait for the one that runs; raises what it raised."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._ending())
-            self._task.add_done_callback(_retrieve)
-        await asyncio.shield(self._task)
-
-
-def _retrieve(task: asyncio.Task[None]) -> None:
-    """Take note of an exception that nobody may be left to wait for."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _log.debug("an ending raised %r", error)

@@ -100,10 +100,12 @@ class ManagedTopic:
         if drop is not None:
             self.entities.forget_old(drop, lambda: self.inventory.forget(drop.spans))
 
-    def farewell(self) -> None:
-        """Send publishers and subscribers to another archive; nothing is acknowledged any more."""
+    def farewell(self, tell_replicas: bool = True) -> None:
+        """Send publishers and subscribers to another archive; nothing is acknowledged any more.
+
+        `tell_replicas`: also tell other replicas how far applications are, which needs the store."""
         self.replication.is_ready = False
-        self._send_away()
+        self._send_away(tell_replicas)
 
     def leave(self, left: Callable[[], None]) -> None:
         """Send publishers and subscribers to another archive, and call `left` once one has everything."""
@@ -116,12 +118,15 @@ class ManagedTopic:
         self.replication.leave(None)
         self.entities.is_open = True
 
-    def _send_away(self) -> None:
-        self.exchange.flush()
-        self.entities.farewell()
-        for stream, publisher in self._publishers.items():
-            self._send_elsewhere(publisher, stream)
-        self._publishers.clear()
+    def _send_away(self, tell_replicas: bool = True) -> None:
+        try:
+            if tell_replicas:
+                self.exchange.flush()
+        finally:
+            self.entities.farewell()
+            for stream, publisher in self._publishers.items():
+                self._send_elsewhere(publisher, stream)
+            self._publishers.clear()
 
     def _send_elsewhere(self, publisher: Contact, stream: bytes) -> None:
         self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, ()))

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from overlay.errors import ClosedError
+from overlay.finish import Finish
 from overlay.metrics import Metrics
 from overlay.virtual import Network
-from pubsub.reliable.tasks import Finish, TaskFailed, Tasks
+from pubsub.reliable.tasks import TaskFailed, Tasks
 
 
 def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

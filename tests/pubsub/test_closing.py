@@ -1,0 +1,104 @@
+"""`close()` is complete and can be repeated, though it was cancelled once, and though a store failed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from overlay.errors import CamcastError
+from overlay.overlay import Overlay
+from overlay.virtual import Network
+from overlay.virtual.disk import VirtualDisk
+from pubsub import Archive, Node
+from pubsub.archive.errors import ArchiveError
+from pubsub.archive.store.append_files import AppendFileStore
+from pubsub.distributors import Distributor
+
+HERE = "127.0.0.2:4000"
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "node": lambda: Node(listen=HERE),
+    "overlay": lambda: Overlay(HERE),
+    "archive": lambda: Archive(["/t"], store="memory:", listen=HERE),
+    "distributor": lambda: Distributor(["s"], listen=HERE),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_a_close_that_is_cancelled_leaves_no_task_and_no_socket(kind: str, turns: int) -> None:
+    net = Network(seed=1)
+    left: list[str] = []
+
+    async def program() -> None:
+        thing = KINDS[kind]()
+        await thing.__aenter__()
+        await asyncio.sleep(3)
+        closing = asyncio.ensure_future(thing.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await thing.close()
+        await thing.close()
+        me: Any = asyncio.current_task()
+        for task in asyncio.all_tasks():
+            if task is not me and getattr(task, "incarnation", None) is me.incarnation:
+                left.append(str(task.get_coro()))
+        async with Node(listen=HERE):
+            pass
+
+    async def main() -> None:
+        await net.spawn("127.0.0.2", program())
+
+    net.run(main(), limit=600)
+    assert not left
+
+
+@pytest.mark.parametrize("operation", [1, 2, 3, 7])
+def test_an_archive_whose_store_fails_ends_wholly_and_can_be_started_again(operation: int) -> None:
+    net = Network(seed=operation)
+
+    async def other() -> None:
+        async with Archive(
+            ["/t"], store="memory:", listen="127.0.0.3:4000", bootstrap=["127.0.0.2:4000"]
+        ):
+            await asyncio.sleep(1e6)
+
+    async def client() -> None:
+        node = Node(listen="127.0.0.4:4000", bootstrap=["127.0.0.2:4000"])
+        async with node, node.subscribe("/t", durable="s", since="beginning") as events:
+
+            async def read() -> None:
+                async for _ in events:
+                    pass
+
+            reading = asyncio.create_task(read())
+            while not reading.done():
+                with contextlib.suppress(CamcastError):
+                    await node.publish("/t", 1, durable=True, deadline=3)
+
+    async def main() -> None:
+        disk = VirtualDisk(seed=1, sync_seconds=0.01)
+        store = AppendFileStore(disk, "/a")
+        archive = Archive(["/t"], store=store, listen=HERE)
+        async with archive:
+            net.spawn("127.0.0.3", other())
+            net.spawn("127.0.0.4", client())
+            await asyncio.sleep(20)
+            assert archive.node.metrics.as_dict()["archive_failed"] == 0
+            disk.cut_power_at(disk.operations + operation)
+            with pytest.raises(ArchiveError, match="its store failed"):
+                await archive.failed()
+            assert archive.node.metrics.as_dict()["archive_failed"] == 1
+            assert "power" in archive.status()["/t"]["failure"]
+        store.close()
+        disk.crash()
+        async with Archive(["/t"], store=AppendFileStore(disk, "/a"), listen=HERE):
+            pass
+
+    net.run(main(), limit=600)
