@@ -54,6 +54,7 @@ CORES = [
     "pubsub/event.py",
     "pubsub/filters",
     "pubsub/reliable/numbers.py",
+    "pubsub/reliable/order.py",
     "pubsub/reliable/runs.py",
     "pubsub/files/manifest.py",
     "pubsub/files/protocol",

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlay.context import Timer
 from overlay.errors import UsageError
 from pubsub.broadcast.events import Broadcast, Deliver
 from pubsub.broadcast.kernel import Channel, Event, Layer, Session
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.process import Process
+from pubsub.reliable.order import PatientOrder, Verdict
 
 
 def check_patience(patience: float | None, most_held: int) -> None:
@@ -44,23 +44,20 @@ class FifoOrder(Layer):
         return FifoSession(process, self)
 
 
-@dataclass(slots=True)
-class _Sender:
-    next: int = 1
-    held: dict[int, tuple[Channel, Message]] | None = None
-    timer: Timer | None = None
-
-
 class FifoSession(Session):
     def __init__(self, process: Process, layer: FifoOrder) -> None:
         super().__init__(process)
-        self._layer = layer
         self._sent = 0
-        self._senders: dict[int, _Sender] = {}
+        self._order: PatientOrder[int, tuple[Channel, Message]] = PatientOrder(
+            self._emit,
+            call_later=lambda delay, action: self.process.perfect.call_later(delay, action),
+            patience=layer.patience,
+            most_early=layer.most_held,
+        )
 
     @property
     def stored(self) -> int:
-        return sum(len(sender.held or ()) for sender in self._senders.values())
+        return self._order.waiting
 
     def on_down(self, channel: Channel, event: Event) -> None:
         if isinstance(event, Broadcast):
@@ -73,37 +70,9 @@ class FifoSession(Session):
             channel.up(self, event)
             return
         (number, *_), inner = event.message.pop(1)
-        sender = self._senders.setdefault(event.source, _Sender())
-        if number < sender.next:
+        if self._order.take(event.source, number, (channel, inner)) is Verdict.OLD:
             self.process.count("late")
-            return
-        sender.held = sender.held or {}
-        sender.held[number] = (channel, inner)
-        self._release(event.source, sender)
-        if self._layer.patience is not None and len(sender.held or ()) > self._layer.most_held:
-            self._give_up(event.source, sender)
 
-    def _release(self, source: int, sender: _Sender) -> None:
-        held = sender.held or {}
-        while sender.next in held:
-            channel, message = held.pop(sender.next)
-            channel.up(self, Deliver(source, message, sender.next))
-            sender.next += 1
-        if not held:
-            sender.held = None
-            if sender.timer is not None:
-                sender.timer.cancel()
-                sender.timer = None
-        elif sender.timer is None and self._layer.patience is not None:
-            sender.timer = self.process.perfect.call_later(
-                self._layer.patience, lambda: self._give_up(source, sender)
-            )
-
-    def _give_up(self, source: int, sender: _Sender) -> None:
-        """Go on with the lowest message that is here."""
-        if sender.timer is not None:
-            sender.timer.cancel()
-            sender.timer = None
-        if sender.held:
-            sender.next = min(sender.held)
-            self._release(source, sender)
+    def _emit(self, source: int, number: int, item: tuple[Channel, Message]) -> None:
+        channel, message = item
+        channel.up(self, Deliver(source, message, number))

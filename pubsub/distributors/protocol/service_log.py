@@ -12,26 +12,25 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 
 from pubsub.distributors.messages import Piece, Publication
+from pubsub.reliable.order import Bounds, Order, Verdict
 
 PIECE_OVERHEAD = 96
 """Bytes that a held piece is charged beyond its data, so that empty ones are bounded too."""
 
-FURTHEST_AHEAD = 8192
-"""Messages of a source that arrive so far before their turn are not kept."""
+EARLY = Bounds(ahead=8192, sources=1024, bytes=32 * 1024 * 1024)
+"""What may wait for messages that are missing; more is dropped, and asked for again in time."""
 
 
 class SourceState:
     """What is held of one source."""
 
-    __slots__ = ("active_at", "early", "high", "low", "places")
+    __slots__ = ("active_at", "high", "low", "places")
 
-    def __init__(self, before: int, now: float) -> None:
-        self.high = before
+    def __init__(self, now: float) -> None:
+        self.high = 0
         """The number of the last message taken, or skipped."""
-        self.low = before + 1
+        self.low = 1
         """From here to `high` everything is held; one more than `high` when nothing is."""
-        self.early: dict[int, Publication] = {}
-        """Messages whose predecessors are still missing."""
         self.places: dict[int, int] = {}
         """By number, the place of a held message's first piece."""
         self.active_at = now
@@ -57,6 +56,12 @@ class ServiceLog:
         """The earliest place that is still held."""
         self._piece_bytes = piece_bytes
         self._taken = taken
+        self._order: Order[bytes, Publication] = Order(
+            self._take,
+            gap=self._skipped,
+            bounds=EARLY,
+            size=lambda publication: len(publication.data),
+        )
         self._pieces: list[Piece] = []
         self._start = 0
         """Where in the list the piece at `first` is; what is before it has been let go."""
@@ -74,37 +79,34 @@ class ServiceLog:
     def add(self, publication: Publication, now: float) -> bool:
         """Take a message, and those that waited for it; False if it is here already, or far too early."""
         state = self.source(publication.source, now)
-        ahead = publication.sequence - state.high
-        if ahead <= 0 or ahead > FURTHEST_AHEAD or publication.sequence in state.early:
+        verdict = self._order.take(publication.source, publication.sequence, publication)
+        if verdict is Verdict.OLD or verdict is Verdict.REFUSED:
             return False
         state.active_at = now
-        state.early[publication.sequence] = publication
-        self._take_in_turn(state)
         return True
 
     def source(self, source: bytes, now: float) -> SourceState:
         state = self.sources.get(source)
         if state is None:
-            state = self.sources[source] = SourceState(0, now)
+            state = self.sources[source] = SourceState(now)
         return state
 
     def skip(self, source: bytes, before: int, now: float) -> None:
         """Give up what is missing of a source up to the number `before`, which nobody has any more."""
-        state = self.source(source, now)
-        if before <= state.high:
-            return
-        for number in [number for number in state.early if number <= before]:
-            del state.early[number]
-        state.high = before
-        state.low = before + 1
-        self._take_in_turn(state)
+        self.source(source, now)
+        self._order.skip_to(source, before)
 
-    def _take_in_turn(self, state: SourceState) -> None:
-        while state.early and (publication := state.early.pop(state.high + 1, None)):
-            state.high += 1
-            state.places[state.high] = self.last + 1
-            self._append(publication)
-            self._taken(publication)
+    def _take(self, source: bytes, number: int, publication: Publication) -> None:
+        state = self.sources[source]
+        state.high = number
+        state.places[number] = self.last + 1
+        self._append(publication)
+        self._taken(publication)
+
+    def _skipped(self, source: bytes, first: int, last: int) -> None:
+        state = self.sources[source]
+        state.high = last
+        state.low = last + 1
 
     def _append(self, publication: Publication) -> None:
         data, size = publication.data, self._piece_bytes
@@ -124,7 +126,7 @@ class ServiceLog:
             return None
         place = state.places.get(sequence)
         if place is None:
-            return state.early.get(sequence)
+            return self._order.early(source, sequence)
         begin = self._start + place - self.first
         count = self._pieces[begin].count
         data = b"".join(piece.data for piece in self._pieces[begin : begin + count])
@@ -185,4 +187,5 @@ class ServiceLog:
         gone = [source for source, _ in idle[:surplus]]
         for source in gone:
             del self.sources[source]
+            self._order.forget(source)
         return gone

@@ -13,25 +13,13 @@ from overlay.context import Context, Timer
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.messages import Recalled, Want
 from pubsub.distributors.protocol.delivery import Delivery, Gap
-
-
-class _Recalling:
-    """Messages of a source that are asked for, and those that wait for them."""
-
-    __slots__ = ("goal", "last", "parts", "waiting")
-
-    def __init__(self, last: int) -> None:
-        self.last = last
-        """The highest number that is missing before the first that waits."""
-        self.goal = last
-        """The highest number that the stream will not bring."""
-        self.parts: dict[int, bytes] = {}
-        """Pieces of a large message."""
-        self.waiting: dict[int, bytes] = {}
+from pubsub.reliable.order import UNBOUNDED, Order, Verdict
 
 
 class SourceOrder:
-    """All sources of one service; `ask` sends a `Want` to the distributor, which may be lost."""
+    """All sources of one service; `ask` sends a `Want` to the distributor, which may be lost.
+
+    What waits is bounded by the room that the subscriber tells its distributor."""
 
     def __init__(
         self,
@@ -43,7 +31,6 @@ class SourceOrder:
         report: Callable[[Gap], None],
         ask: Callable[[Want], None],
     ) -> None:
-        self.have: dict[bytes, int] = {}
         self._context = context
         self._retry = config.retry
         self._service = service
@@ -51,113 +38,108 @@ class SourceOrder:
         self._deliver = deliver
         self._report = report
         self._ask = ask
-        self._recalling: dict[bytes, _Recalling] = {}
+        self._order: Order[bytes, bytes] = Order(self._emit, gap=self._lost, bounds=UNBOUNDED)
+        self._wanted: dict[bytes, int] = {}
+        """By source of which messages are asked for, the highest number that the stream will not bring."""
+        self._parts: dict[bytes, dict[int, bytes]] = {}
+        """Pieces of a large message that was asked for."""
         self._timer: Timer | None = None
+
+    @property
+    def have(self) -> dict[bytes, int]:
+        """By source, the highest number that was delivered or reported."""
+        return self._order.marks()
 
     @property
     def waiting(self) -> int:
         """Messages that wait for those before them."""
-        return sum(len(one.waiting) for one in self._recalling.values())
+        return self._order.waiting
+
+    def begin(self, numbers: Mapping[bytes, int]) -> None:
+        """What comes up to these numbers was before the subscription."""
+        for source, number in numbers.items():
+            self._order.begin(source, number)
 
     def take(self, source: bytes, number: int, data: bytes) -> None:
         """A message from the stream, which has each source's messages in order."""
-        before = self.have.get(source, 0)
-        if number == before + 1 and source not in self._recalling:
-            self.have[source] = number
-            self._deliver(Delivery(self._service, source, number, data))
-        elif number > before:
+        if self._order.take(source, number, data) is Verdict.EARLY:
             self._lacking(source, number - 1)
-            recalling = self._recalling.get(source)
-            if recalling is None:
-                self.have[source] = number
-                self._deliver(Delivery(self._service, source, number, data))
-            else:
-                recalling.waiting[number] = data
 
     def continue_after(self, numbers: Mapping[bytes, int]) -> None:
         """Another stream begins after these numbers: whatever lies before them does not come in it."""
         for source, number in numbers.items():
-            if number > self.have.get(source, 0):
+            if number > self._order.last(source):
                 self._lacking(source, number)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
+    def _emit(self, source: bytes, number: int, data: bytes) -> None:
+        self._deliver(Delivery(self._service, source, number, data))
+
+    def _lost(self, source: bytes, first: int, last: int) -> None:
+        self._report(Gap(self._service, source, first, last))
+
     def _lacking(self, source: bytes, last: int) -> None:
         """Report what is missing up to a number, or begin to ask for it."""
-        if source in self._recalling:
-            recalling = self._recalling[source]
-            recalling.goal = max(recalling.goal, last)
-        elif self.have.get(source, 0) >= last:
-            return
-        elif self._no_gap:
-            self._recalling[source] = _Recalling(last)
-            self._ask_for(source)
+        if not self._no_gap:
+            self._order.skip_to(source, last)
+        elif source in self._wanted:
+            self._wanted[source] = max(self._wanted[source], last)
         else:
-            self._lost(source, last)
-
-    def _lost(self, source: bytes, last: int) -> None:
-        first = self.have.get(source, 0) + 1
-        self.have[source] = last
-        self._report(Gap(self._service, source, first, last))
+            self._wanted[source] = last
+            self._ask_for(source)
 
     # Asking for what is missing.
 
+    def _last_missing(self, source: bytes) -> int:
+        """The highest number that is missing before the first that waits."""
+        hole = self._order.hole(source)
+        return self._wanted[source] if hole is None else hole.last
+
     def _ask_for(self, source: bytes) -> None:
-        first, last = self.have.get(source, 0) + 1, self._recalling[source].last
-        self._ask(Want(self._service, source, first, last))
+        first = self._order.last(source) + 1
+        self._ask(Want(self._service, source, first, self._last_missing(source)))
         if self._timer is None:
             self._timer = self._context.call_later(self._retry, self._again)
 
     def _again(self) -> None:
         self._timer = None
-        for source in list(self._recalling):
+        for source in list(self._wanted):
             self._ask_for(source)
 
     def receive_recalled(self, answer: Recalled) -> None:
-        recalling = self._recalling.get(answer.source)
-        following = self.have.get(answer.source, 0) + 1
-        if recalling is None or answer.first != following:
+        source = answer.source
+        if source not in self._wanted or answer.first != self._order.last(source) + 1:
             return
         if not answer.pieces:
-            if answer.next > following:
-                self._lost(answer.source, min(answer.next - 1, recalling.last))
+            if answer.next > answer.first:
+                self._order.skip_to(source, min(answer.next - 1, self._last_missing(source)))
         elif answer.pieces[0].count > 1:
-            self._take_part(answer, recalling)
+            self._take_part(answer)
         else:
             for piece in answer.pieces:
-                self._found(answer.source, piece.sequence, piece.data, recalling)
-        self._go_on(answer.source, recalling)
+                self._found(source, piece.sequence, piece.data)
+        self._go_on(source)
 
-    def _take_part(self, answer: Recalled, recalling: _Recalling) -> None:
+    def _take_part(self, answer: Recalled) -> None:
         piece = answer.pieces[0]
-        recalling.parts[piece.number] = piece.data
-        if len(recalling.parts) == piece.count:
-            data = b"".join(recalling.parts[number] for number in range(piece.count))
-            recalling.parts.clear()
-            self._found(answer.source, piece.sequence, data, recalling)
+        parts = self._parts.setdefault(answer.source, {})
+        parts[piece.number] = piece.data
+        if len(parts) == piece.count:
+            del self._parts[answer.source]
+            self._found(
+                answer.source, piece.sequence, b"".join(map(parts.__getitem__, sorted(parts)))
+            )
 
-    def _found(self, source: bytes, number: int, data: bytes, recalling: _Recalling) -> None:
-        if number == self.have.get(source, 0) + 1 and number <= recalling.last:
-            self.have[source] = number
-            self._deliver(Delivery(self._service, source, number, data))
+    def _found(self, source: bytes, number: int, data: bytes) -> None:
+        if number == self._order.last(source) + 1 <= self._last_missing(source):
+            self._order.take(source, number, data)
 
-    def _go_on(self, source: bytes, recalling: _Recalling) -> None:
-        """Deliver what waited, and ask for what is still missing before the rest."""
-        have = self.have.get(source, 0)
-        if have < recalling.last:
-            if not recalling.parts:
-                self._ask_for(source)
-            return
-        waiting = recalling.waiting
-        while (data := waiting.pop(have + 1, None)) is not None:
-            have = self.have[source] = have + 1
-            self._deliver(Delivery(self._service, source, have, data))
-        for number in [number for number in waiting if number <= have]:
-            del waiting[number]
-        recalling.last = min(waiting, default=recalling.goal + 1) - 1
-        if have < recalling.last:
+    def _go_on(self, source: bytes) -> None:
+        """Ask for what is still missing before what waits."""
+        if self._order.last(source) >= self._last_missing(source):
+            del self._wanted[source]
+        elif source not in self._parts:
             self._ask_for(source)
-        else:
-            del self._recalling[source]

@@ -118,7 +118,7 @@ class SubscriptionCore:
     @property
     def have(self) -> dict[bytes, int]:
         """By source, the highest number that was delivered or reported."""
-        return dict(self._order.have)
+        return self._order.have
 
     def _try_to_unsubscribe(self) -> None:
         primary = self.keeper.primary or self.keeper.candidate
@@ -178,7 +178,7 @@ class SubscriptionCore:
             self._order.continue_after(answer.have)
         else:
             self.was_connected = True
-            self._order.have = dict(answer.have)
+            self._order.begin(answer.have)
             self._begun(self.have)
 
     # Receiving.

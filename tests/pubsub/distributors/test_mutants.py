@@ -166,33 +166,22 @@ def lets_go_before_all_have_it(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("distributors_keep_each_sources_order")
 def takes_messages_as_they_come(patch: pytest.MonkeyPatch) -> None:
-    def take_in_turn(self: ServiceLog, state: Any) -> None:
-        for number in list(state.early):
-            publication = state.early.pop(number)
-            state.high = max(state.high, number)
-            state.places[number] = self.last + 1
-            state.low = min(state.places)
-            self._append(publication)
-            self._taken(publication)
-
     def add(self: ServiceLog, publication: Any, now: float) -> bool:
         state = self.source(publication.source, now)
         if publication.sequence in state.places:
             return False
-        state.early[publication.sequence] = publication
-        take_in_turn(self, state)
+        high = state.high
+        self._take(publication.source, publication.sequence, publication)
+        state.high = max(high, publication.sequence)
+        state.low = min(state.places)
         return True
 
-    patch.setattr(ServiceLog, "_take_in_turn", take_in_turn)
     patch.setattr(ServiceLog, "add", add)
 
 
 @mutant("subscribers_keep_order_and_report_every_gap")
 def passes_over_gaps_in_silence(patch: pytest.MonkeyPatch) -> None:
-    def lost(self: SourceOrder, source: bytes, last: int) -> None:
-        self.have[source] = last
-
-    patch.setattr(SourceOrder, "_lost", lost)
+    patch.setattr(SourceOrder, "_lost", _nothing)
 
 
 @mutant("subscribers_keep_order_and_report_every_gap")
@@ -200,8 +189,8 @@ def delivers_twice(patch: pytest.MonkeyPatch) -> None:
     original = SourceOrder.take
 
     def take(self: SourceOrder, source: bytes, number: int, data: bytes) -> None:
-        if 0 < number <= self.have.get(source, 0):
-            self.have[source] = number - 1
+        if 0 < number <= self._order.last(source):
+            self._emit(source, number, data)
         original(self, source, number, data)
 
     patch.setattr(SourceOrder, "take", take)
