@@ -80,7 +80,7 @@ def test_the_file_says_what_the_command_line_leaves_out_and_programs_get_json(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("members = [", "is no TOML"),
+        ("members = [", "is not valid TOML"),
         ("members = 3", "members must be a list of texts, not 3"),
         ('listen = "127.0.0.1:0"', "no setting 'listen'"),
         (None, "cannot be read"),
