@@ -49,6 +49,12 @@ class MembershipConfig:
     scamp: ScampConfig = field(default_factory=ScampConfig)
     structured: StructuredConfig = field(default_factory=StructuredConfig)
 
+    balance: bool = True
+    """True: members see to it that enough others hold them, newcomers are taken into tables at once, and
+    SCAMP takes a census. False: the rule as published, nothing but SCAMP's subscriptions, leases and
+    heartbeats, or tables drawn from the overlay and drawn again at an interval. Each member decides for
+    itself, so all of a network should have the same."""
+
 
 def make_membership(
     mode: Mode,
@@ -62,5 +68,9 @@ def make_membership(
     """One process's membership of one community, not yet started."""
     config = config or MembershipConfig()
     if mode is Mode.STRUCTURED:
-        return StructuredMembership(topic, context, directory, listener, config.structured, metrics)
-    return ScampMembership(topic, context, directory, listener, config.scamp, metrics)
+        return StructuredMembership(
+            topic, context, directory, listener, config.structured, metrics, balance=config.balance
+        )
+    return ScampMembership(
+        topic, context, directory, listener, config.scamp, metrics, balance=config.balance
+    )

@@ -58,7 +58,7 @@ class Forwarding:
             community.own_subscription(),
             subscription.lease,
             max(len(targets), 1),
-            community.census.packed(community.context.now()),
+            community.packed_census(),
         )
         community.context.send(subscription.subscriber, welcome)
 

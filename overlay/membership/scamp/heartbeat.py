@@ -48,7 +48,7 @@ class Heartbeats:
         held = community.view.get(peer)
         assert held is not None
         self._unanswered[peer] = times
-        census = community.census.packed(community.context.now())
+        census = community.packed_census()
         period = community.heartbeat_period
         community.context.send(
             held.contact, Heartbeat(community.topic, held.term, period, True, census)
@@ -56,7 +56,7 @@ class Heartbeats:
 
     def suspect(self, peer: PeerId) -> None:
         """A member is dead: let it go, and fill its place when an echo offers somebody."""
-        if self._community.lose(peer):
+        if self._community.lose(peer) and self._community.replaces_lost:
             self._vacancies += 1
         self._community.holders.remove(peer)
         self._unanswered.pop(peer, None)
@@ -70,8 +70,7 @@ class Heartbeats:
         if not community.holders.heard(sender, message.term, now + LATE * period + slack):
             community.dropped.add("in_view_full")
             return
-        if message.census:
-            self._take_census(message.census)
+        community.take_census(message.census)
         if message.echo:
             hint = community.random_member(other_than=sender.id)
             held = community.view.get(hint.id) if hint is not None else None
@@ -80,7 +79,7 @@ class Heartbeats:
                 Echo(
                     community.topic,
                     held.subscription(now) if held is not None else None,
-                    community.census.packed(now),
+                    community.packed_census(),
                 ),
             )
 
@@ -88,7 +87,7 @@ class Heartbeats:
         """A held member lives."""
         community = self._community
         self._unanswered.pop(sender.id, None)
-        self._take_census(message.census)
+        community.take_census(message.census)
         hint = message.hint
         if (
             self._vacancies
@@ -99,8 +98,3 @@ class Heartbeats:
         ):
             self._vacancies -= 1
             community.hold(hint)
-
-    def _take_census(self, packed: bytes) -> None:
-        community = self._community
-        if not community.census.merge(packed, community.context.now()):
-            community.dropped.add("malformed_census")

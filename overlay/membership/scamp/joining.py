@@ -68,8 +68,7 @@ class Joining:
     def welcome(self, welcome: Welcome) -> None:
         """A contact took the subscription on: hold the contact."""
         community = self._community
-        if not community.census.merge(welcome.census, community.context.now()):
-            community.dropped.add("malformed_census")
+        community.take_census(welcome.census)
         community.hold(welcome.contact)
         if not self._busy:
             return

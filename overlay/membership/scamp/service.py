@@ -1,10 +1,15 @@
 """SCAMP as a membership service: the parts put together, and what keeps a community whole.
 
-SCAMP alone can fall apart for good under concurrent joins and leaves. Against that, a member looks after
-itself with each heartbeat: when its lease ends it renews its subscription through a contact of the directory;
-when clearly fewer members hold it by this subscription than should, it subscribes for the missing ones; and
-when none does, it is isolated and goes back to the directory, again and again. Old holders keep it while the
-new ones are found, so a renewal that fails harms nobody. When clearly more members hold it than should, it
+The rule as published: newcomers subscribe through a contact that a walk has chosen, and again when their
+lease ends or nobody holds them; leavers hand their arcs on. The number of members follows from the view's
+own size, ln N = |view| / (c + 1).
+
+What is added unless `balance` is False: SCAMP alone can fall apart for good under concurrent joins and
+leaves. Against that, a member looks after itself with each heartbeat: when its lease ends it renews its
+subscription through a contact of the directory; when clearly fewer members hold it by this subscription than
+should, it subscribes for the missing ones; and when none does, it is isolated and goes back to the directory,
+again and again. Old holders keep it while the new ones are found, so a renewal that fails harms nobody.
+When clearly more members hold it than should, it
 has some let go: those whom few hold would else be chosen seldom from views that others fill. That happens
 when many join at once through lossy links, and ask again before they are answered. Newcomers make views of
 (c + 1) ln N with a wide spread; renewals settle them at ln N + margin: 11.9 at N = 1,000, with a spread of
@@ -71,14 +76,17 @@ class ScampMembership:
         listener: MembershipListener,
         config: ScampConfig | None = None,
         metrics: Metrics | None = None,
+        *,
+        balance: bool = True,
     ) -> None:
+        self._balance = balance
         self._context = context
         self._directory = directory
         self._listener = listener
         self._config = config or ScampConfig()
         metrics = metrics or Metrics()
         self._alone = metrics.counter("membership_alone", FOUND_NOBODY)
-        community = Community(topic, context, listener, self._config, metrics)
+        community = Community(topic, context, listener, self._config, metrics, balance)
         self._community = community
         self._joining = Joining(community, directory, self._subscribed)
         self._heartbeats = Heartbeats(community)
@@ -177,7 +185,8 @@ class ScampMembership:
         self._heartbeats.beat()
         if not self._joining.is_busy:
             self._look_after_itself(now)
-        self._spare_some()
+        if self._balance:
+            self._spare_some()
         self._next_beat(self._context.random.uniform(0.9, 1.1))
 
     def _look_after_itself(self, now: float) -> None:
@@ -189,10 +198,13 @@ class ScampMembership:
                 self._joining.begin(copies=None)
         elif now >= community.renew_at:
             community.new_term()
+            if not self._balance:
+                self._joining.begin(copies=None)
+                return
             # The welcome makes one more arc, unless the contact is held already, as in small communities.
             arcs_by_welcome = 1 - wanted / max(community.size - 1, 1)
             self._joining.begin(self._at_random(wanted - arcs_by_welcome))
-        elif holders < (wanted if self._wants_more else TOO_FEW * wanted):
+        elif self._balance and holders < (wanted if self._wants_more else TOO_FEW * wanted):
             if self._may_retry(now):
                 self._wants_more = False
                 self._joining.begin(self._at_random(wanted - holders))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from overlay.membership.interface import MembershipListener
@@ -22,7 +24,9 @@ class Community:
         listener: MembershipListener,
         config: ScampConfig,
         metrics: Metrics,
+        balance: bool,
     ) -> None:
+        self._balances = balance
         self.topic = topic
         self.context = context
         self.listener = listener
@@ -38,7 +42,23 @@ class Community:
 
     @property
     def size(self) -> float:
-        return self.census.size(self.context.now())
+        if self._balances:
+            return self.census.size(self.context.now())
+        return max(math.exp(len(self.view) / (self.config.c + 1)), len(self.view) + 1.0)
+
+    def packed_census(self) -> bytes:
+        """What heartbeats, echoes and welcomes carry of the census."""
+        return self.census.packed(self.context.now()) if self._balances else b""
+
+    def take_census(self, packed: bytes) -> None:
+        """Take in what another member knows; bytes that are not a census are counted."""
+        if packed and self._balances and not self.census.merge(packed, self.context.now()):
+            self.dropped.add("malformed_census")
+
+    @property
+    def replaces_lost(self) -> bool:
+        """Whether a member that is lost leaves an arc that the next echo's hint fills."""
+        return self._balances
 
     @property
     def wanted_holders(self) -> float:

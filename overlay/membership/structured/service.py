@@ -1,10 +1,11 @@
 """The structured membership service: uniform tables of floor(ln N + c) members, drawn from the directory.
 
-Tables are drawn anew at an interval that follows the community's rate of change. Between drawings, a member
-that leaves says so to those who hold it, one that crashes is removed when it is suspected, and a newcomer
-asks those it drew to take it into their tables in place of a random member: so it is held by as many as
-everyone else from the start, and tables stay uniform.
+The rule as published: tables are drawn anew at an interval, which follows the community's rate of change.
+Between drawings, a member that leaves says so to those who hold it, and one that crashes is removed when it
+is suspected.
 
+What is added unless `balance` is False: a newcomer asks those it drew to take it into their tables in place
+of a random member: so it is held by as many as everyone else from the start, and tables stay uniform.
 Of members that are drawn so, some few are in hardly any table by mere chance, and one in none is reached by
 no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less
 than a quarter of the tables that it should be in asks those in its own to take it in, as a newcomer does; it
@@ -60,7 +61,10 @@ class StructuredMembership:
         listener: MembershipListener,
         config: StructuredConfig | None = None,
         metrics: Metrics | None = None,
+        *,
+        balance: bool = True,
     ) -> None:
+        self._balance = balance
         self._topic = topic
         self._context = context
         self._directory = directory
@@ -169,7 +173,7 @@ class StructuredMembership:
 
     def _ask(self, member: Contact, size: float) -> None:
         newcomer = not self._has_joined
-        take_in = newcomer or self._is_held_by_few
+        take_in = self._balance and (newcomer or self._is_held_by_few)
         seconds = self._pace.longest_next
         self._context.send(member, Drawn(self._topic, seconds, size, take_in, newcomer))
 
@@ -215,15 +219,22 @@ class StructuredMembership:
     # What other members say.
 
     def _on_drawn(self, sender: Contact, message: Drawn) -> None:
+        is_known = sender.id in self._holders or sender.id in self._members
         self._held_by(sender, message.seconds)
+        if self._balance:
+            self._be_asked_in(sender, message)
+        elif message.newcomer and not is_known:
+            self._changed()
+        seconds = self._pace.longest_next if sender.id in self._members else 0.0
+        self._context.send(sender, Confirm(self._topic, seconds))
+
+    def _be_asked_in(self, sender: Contact, message: Drawn) -> None:
         if message.take_in and sender.id not in self._members:
             if message.newcomer:
                 self._grow(message.size)
             self._take_in(sender)
             if message.newcomer:
                 self._changed()
-        seconds = self._pace.longest_next if sender.id in self._members else 0.0
-        self._context.send(sender, Confirm(self._topic, seconds))
 
     def _on_confirm(self, sender: Contact, message: Confirm) -> None:
         if message.seconds > 0:
@@ -295,7 +306,7 @@ class StructuredMembership:
 
         Those in the table are asked again after a while if that did not help.
         """
-        if not self._has_joined or not self._is_held_by_few:
+        if not self._balance or not self._has_joined or not self._is_held_by_few:
             return
         self._draw_in(self._pace.soonest(self._context.now()))
         if self._request is None:

@@ -97,7 +97,10 @@ class ScampCommunity:
         config: ScampConfig | None = None,
         network: StageConfig | None = None,
         gateways: int = 0,
+        *,
+        balance: bool = True,
     ) -> None:
+        self._balance = balance
         self.stage = Stage(seed, network)
         self.config = config or ScampConfig()
         self.directory = AllKnowing(seed)
@@ -120,6 +123,7 @@ class ScampCommunity:
             self.listeners[contact],
             self.config,
             self.metrics,
+            balance=self._balance,
         )
         self.stage.attach(contact, member.receive)
         self.members[contact] = member

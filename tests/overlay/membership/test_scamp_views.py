@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -54,6 +56,29 @@ def check_coverage(graph: Graph) -> None:
         seen = coverage(graph, fanout, runs=20, seed=1)
         tolerance = 0.4 * (1 - part) + 0.005
         assert seen == pytest.approx(part, abs=tolerance), f"at fanout {fanout}"
+
+
+def test_the_published_rule_alone_keeps_the_spread_of_subscriptions_and_takes_no_census() -> None:
+    """Views stay as subscriptions make them; with the balance, in-degrees are drawn together.
+
+    The view's own size is then all that a member knows of the number of members.
+    """
+    seen: set[str] = set()
+    spreads: dict[bool, float] = {}
+    for balance in (False, True):
+        community = ScampCommunity(2, balance=balance)
+        if not balance:
+            community.stage.observe(lambda now, a, b, message: seen.add(type(message).__name__))
+        community.grow(200, interval=0.5)
+        community.stage.run_for(300)
+        holders = in_degrees(community.graph)
+        spreads[balance] = statistics.pstdev(holders)
+        member = next(iter(community.members.values()))
+        if not balance:
+            assert member.size == pytest.approx(max(math.exp(len(member.table) / 2), 1.0))
+    assert "Spare" not in seen
+    assert "Heartbeat" in seen
+    assert spreads[False] > 1.5 * spreads[True]
 
 
 @pytest.mark.parametrize("c", [0, 1])

@@ -35,7 +35,10 @@ from tests.overlay.membership.community import (
 class StructuredCommunity:
     """Members that draw their tables from one directory."""
 
-    def __init__(self, seed: int, network: StageConfig | None = None) -> None:
+    def __init__(
+        self, seed: int, network: StageConfig | None = None, *, balance: bool = True
+    ) -> None:
+        self._balance = balance
         self.stage = Stage(seed, network)
         self.directory = AllKnowing(seed)
         self.config = StructuredConfig()
@@ -55,6 +58,7 @@ class StructuredCommunity:
             self.listeners[contact],
             self.config,
             self.metrics,
+            balance=self._balance,
         )
         self.members[contact] = member
         self.stage.attach(contact, member.receive)
@@ -81,6 +85,24 @@ def community_of(count: int, seed: int) -> StructuredCommunity:
     community.grow(count, interval=0.05)
     community.stage.run_for(60)
     return community
+
+
+def test_the_published_rule_alone_draws_tables_and_takes_nobody_in() -> None:
+    """In-degrees are then those of random draws, and a newcomer is held by those who draw it later."""
+    community = StructuredCommunity(1, balance=False)
+    community.grow(200, interval=0.05)
+    community.stage.run_for(400)
+    graph = community.graph
+    size = community.config.table_size(200)
+    assert {len(table) for table in graph.values()} == {size}
+    held = in_degrees(graph)
+    assert statistics.pvariance(held) == pytest.approx(size, rel=0.5)
+    newcomer = community.join()
+    community.stage.run_for(3)
+    assert community.listeners[newcomer].has_joined
+    assert sum(newcomer.id in table for table in community.graph.values()) == 0
+    community.stage.run_for(700)
+    assert sum(newcomer.id in table for table in community.graph.values()) > 0
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.sweep)])
