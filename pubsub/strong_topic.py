@@ -22,7 +22,7 @@ from pubsub.strong_inbox import Inbox
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.config import BroadcastConfig
-from pubsub.topic_broadcast.delivery import Delivery, Gap, Participant, Semantics
+from pubsub.topic_broadcast.delivery import Delivery, Gap, Order, Participant, Semantics
 from pubsub.topic_broadcast.held_messages import NAME_BYTES
 from pubsub.topic_broadcast.messages import Aside, Item
 from pubsub.topic_broadcast.topic_log import TopicLog
@@ -223,6 +223,10 @@ class StrongTopic:
             raise UsageError(f"the filter has {len(filter)} characters, {MOST_FILTER} is the most")
         self.core.membership.change_filter(filter)
 
+    def change_order(self, order: Order) -> None:
+        """Deliver in another order from now on: "none" or "fifo"."""
+        self.core.change_order(order)
+
     def _check_open(self) -> None:
         if self.is_closed:
             raise ClosedError(f"this participant has left {self.topic}: join it again")
@@ -324,13 +328,19 @@ class StrongTopic:
     def joined(self) -> None:
         self.joined_event.set()
 
-    def deliver(self, item: Item) -> None:
+    def deliver(self, item: Item, complete: int) -> None:
         assert item.payload is not None
         only = item.named if item.only else None
-        self._inbox.hand_over(
-            Delivery(item.publisher, item.life, item.number, item.payload, "reliable", only),
-            partial(self.core.finished, item),
+        delivery = Delivery(
+            item.publisher,
+            item.life,
+            item.number,
+            item.payload,
+            "reliable",
+            only,
+            complete,
         )
+        self._inbox.hand_over(delivery, partial(self.core.finished, item))
 
     def gap(self, gap: Gap) -> None:
         self._call("gap", self._handlers.gap, gap)

@@ -72,7 +72,7 @@ class Member:
 
     def joined(self) -> None: ...
 
-    def deliver(self, item: Item) -> None:
+    def deliver(self, item: Item, complete: int) -> None:
         self.core.finished(item)
 
     def gap(self, gap: Gap) -> None: ...

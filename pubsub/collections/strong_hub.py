@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from overlay.contact import PeerId
 from overlay.entropy import entropy
@@ -116,7 +116,7 @@ class StrongHub:
             self.topic,
             self._delivered,
             filter=self._wishes.text,
-            order="fifo",
+            order=self._needed_order(),
             on_gap=self._gap,
             on_view_changed=self._view_changed,
             on_stable=self._stable,
@@ -137,8 +137,15 @@ class StrongHub:
         await self._strong.leave()
         await self._outbox.close()
 
+    def _needed_order(self) -> Literal["none", "fifo"]:
+        """Sets and bags take elements as they come; a total order is made of each publisher's."""
+        if self._is_ordering or any(collection.order != "none" for collection in self.members):
+            return "fifo"
+        return "none"
+
     async def refresh(self) -> None:
         """Tell the others when the collections here want something else than before."""
+        self._strong.change_order(self._needed_order())
         wishes = self._combined_wishes()
         if wishes != self._wishes:
             self._wishes = wishes
@@ -237,7 +244,9 @@ class StrongHub:
         if self._wishes.takes and addition.topic == self.topic:
             gift = (delivery.publisher, addition.incarnation, delivery.number)
             self._sharing.received(gift, addition.topic, addition.data)
-        self._order.receive(source, delivery.number, addition.clock, element)
+        self._order.receive(
+            source, delivery.number, addition.clock, element, complete=delivery.complete
+        )
         return None if self._is_ready() else self._until_ready()
 
     def _ordered(self, element: Element) -> None:
@@ -293,6 +302,7 @@ class StrongHub:
     def _begin_ordering(self) -> None:
         """Take part in the total order from now on, in whatever view this participant is."""
         self._is_ordering = True
+        self._strong.change_order("fifo")
         if self._strong.is_stable and self._strong.stable_view is not None:
             self._stable(self._strong.stable_view)
 

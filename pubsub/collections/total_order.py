@@ -108,7 +108,8 @@ class TotalOrder:
         self._excused: dict[tuple[PeerId | None, int], int] = {}
         """Numbers up to which additions are not waited for: they were published before this member came."""
         self._is_new = True
-        self._foreign: list[tuple[Source, int, int, Any]] = []
+        self._foreign: list[tuple[Source, int, int, Any, int]] = []
+        """Source, number, clock, item, and up to where the source's additions have come."""
         self._heap: list[tuple[int, PeerId, int, int, Any]] = []
         self._latest: tuple[int, PeerId, int, int] = (0, PeerId(bytes(20)), 0, 0)
         self._publishing: dict[int, None] = {}
@@ -190,8 +191,12 @@ class TotalOrder:
         self._announce_soon()
         self._advance()
 
-    def receive(self, source: Source, number: int, clock: int, item: Any) -> None:
-        """An addition has come, this member's own among them; one source's come in order."""
+    def receive(
+        self, source: Source, number: int, clock: int, item: Any, *, complete: int | None = None
+    ) -> None:
+        """An addition has come, this member's own among them. `complete`: up to this number the source's
+        additions have come; one source's come in order, unless this member does not order yet."""
+        complete = number if complete is None else complete
         if clock > min(self.clock + MOST_AHEAD, FARTHEST_CLOCK):
             self._count("addition_clock")
             self.skip(*source, number)
@@ -200,10 +205,10 @@ class TotalOrder:
             self._publishing.pop(clock, None)
         self.clock = max(self.clock, clock)
         if self._is_foreign(source, number):
-            self._foreign.append((source, number, clock, item))
+            self._foreign.append((source, number, clock, item, complete))
             self._repeat_later()
         else:
-            self._take(source, number, clock, item)
+            self._take(source, number, clock, item, complete)
             self._announce_soon()
             self._advance()
 
@@ -215,16 +220,17 @@ class TotalOrder:
     def _admit_foreign(self) -> None:
         """Take those that are foreign no more."""
         foreign, self._foreign = self._foreign, []
-        for source, number, clock, item in foreign:
+        for source, number, clock, item, complete in foreign:
             if self._is_foreign(source, number):
-                self._foreign.append((source, number, clock, item))
+                self._foreign.append((source, number, clock, item, complete))
             else:
-                self._take(source, number, clock, item)
+                self._take(source, number, clock, item, complete)
 
-    def _take(self, source: Source, number: int, clock: int, item: Any) -> None:
+    def _take(self, source: Source, number: int, clock: int, item: Any, complete: int) -> None:
         if self.orders:
             heapq.heappush(self._heap, (clock, *source, number, item))
-        self._saw(source, number)
+        if complete:
+            self._saw(source, complete)
 
     def skip(self, publisher: PeerId | None, life: int, last: int) -> None:
         """The source's additions up to this number will not come; None if only its life is known."""
@@ -348,7 +354,7 @@ class TotalOrder:
         for peer in self._peers.values():
             for announcement in peer.waiting:
                 self._excuse(announcement)
-        for source, number, _, _ in self._foreign:
+        for source, number, _, _, _ in self._foreign:
             self._claimed[source] = max(number, self._claimed.get(source, 0))
         self._admit_foreign()
         self._advance()

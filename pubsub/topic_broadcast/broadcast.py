@@ -28,6 +28,7 @@ from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivering import Delivering
 from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.held_messages import Held
+from pubsub.topic_broadcast.holes import Holes
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
 from pubsub.topic_broadcast.recovery import restore
 from pubsub.topic_broadcast.state import BroadcastState
@@ -49,8 +50,9 @@ class Application(Protocol):
     def joined(self) -> None:
         """This participant has subscribed."""
 
-    def deliver(self, item: Item) -> None:
-        """A message; `finished` must be called when the application is done with it."""
+    def deliver(self, item: Item, complete: int) -> None:
+        """A message; `finished` must be called when the application is done with it. Up to `complete`, all
+        of the same source were delivered, were for others, or are told as a gap."""
 
     def gap(self, gap: Gap) -> None: ...
 
@@ -99,11 +101,13 @@ class TopicBroadcast:
         self._acknowledging = Acknowledging(self._state, self._synced)
         self._collecting = Collecting(self._state, self._skipped)
         self._delivering = Delivering(self._state, order, application.deliver)
+        self._holes = Holes(self._state, self._skipped)
         self._upkeep = Upkeep(
             self._state,
             self._forwarding,
             self._acknowledging,
             self._collecting,
+            self._look_for_holes,
             application.room,
         )
         self._senders: dict[tuple[bytes, int], PeerId] = {}
@@ -305,12 +309,15 @@ class TopicBroadcast:
             state.log.took(item, delivers)
             self._acknowledging.changed()
         self._senders[source, item.number] = sender
-        if not delivers or (state.log.is_durable and not self._delivering.is_behind):
-            self._acknowledge(item)
+        is_behind = self._delivering.is_behind
+        # To acknowledge may sync, and what is synced is handed over: all of it, in order.
         if delivers:
             self._delivering.add(item)
         if state.log.is_durable and not written:
             self._unsynced[source] = None
+        if not delivers or (state.log.is_durable and not is_behind):
+            self._acknowledge(item)
+        if source in self._unsynced:
             self._sync_soon()
         else:
             self._delivering.hand_over(source)
@@ -338,6 +345,14 @@ class TopicBroadcast:
         publisher, life = self._named(source)
         self._application.gap(Gap(publisher, life, first, last))
         self._delivering.hand_over(source)
+
+    def _look_for_holes(self) -> bool:
+        self._holes.look(self._delivering.order)
+        return len(self._holes) > 0
+
+    def change_order(self, order: Order) -> None:
+        """Deliver in another order from now on."""
+        self._delivering.change_order(order)
 
     def _named(self, source: bytes) -> tuple[PeerId | None, int]:
         for entry in self.membership.participants.values():

@@ -55,6 +55,12 @@ class BroadcastConfig:
     stay_away_when_full: float = 30.0
     """The same while a window or buffer is full: nobody waits longer for one that does not answer."""
 
+    hole_patience: float = 60.0
+    """With FIFO order, what came waits this long for a message before it that nobody within reach has, and
+    whose publisher is out of reach. Then that message is told as a gap, and never delivered, even if its
+    publisher comes back. Without an order nothing waits, and it is told when its publisher has left or runs
+    again without it, else after `stay_away`."""
+
     most_sources: int = 4096
     """Publishers, each life of theirs counted, whose numbers are remembered; the oldest is forgotten
     first."""
@@ -68,6 +74,7 @@ class BroadcastConfig:
             "check_interval",
             "stay_away",
             "stay_away_when_full",
+            "hole_patience",
         ):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")

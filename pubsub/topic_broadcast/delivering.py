@@ -19,16 +19,17 @@ class Delivering:
     """What was taken and the application is not done with."""
 
     def __init__(
-        self, state: BroadcastState, order: Order, deliver: Callable[[Item], None]
+        self, state: BroadcastState, order: Order, deliver: Callable[[Item, int], None]
     ) -> None:
         self._state = state
-        self._order = order
+        self.order = order
         self._deliver = deliver
         self._early: dict[bytes, dict[int, Item]] = {}
         """Messages that were not handed over yet; with FIFO order, because predecessors are missing."""
         self._unfinished: dict[tuple[bytes, int], int] = {}
         """By source and number, and how many bytes."""
         self._bytes = 0
+        self._handing_over: dict[bytes, None] = {}
 
     @property
     def is_behind(self) -> bool:
@@ -49,18 +50,41 @@ class Delivering:
     def finished(self, item: Item) -> None:
         self._bytes -= self._unfinished.pop((item.source, item.number), 0)
 
+    def change_order(self, order: Order) -> None:
+        """Keep another order from now on; without one, what waited for its predecessors is delivered."""
+        self.order = order
+        self.hand_over_all()
+
     def hand_over(self, source: bytes) -> None:
-        """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing."""
-        early = self._early.get(source)
-        if not early:
+        """Deliver what may be delivered: all, or with FIFO order what has no predecessor missing.
+
+        The application may cause more to be ready while it is called: that comes after what is ready now.
+        """
+        if source in self._handing_over:
             return
+        self._handing_over[source] = None
+        try:
+            while ready := self._ready(source):
+                for number, following in zip(ready, [*ready[1:], None], strict=True):
+                    item = self._early[source].pop(number)
+                    self._deliver(item, self._complete(source, following))
+        finally:
+            del self._handing_over[source]
+            if not self._early.get(source, True):
+                del self._early[source]
+
+    def _ready(self, source: bytes) -> list[int]:
+        early = self._early.get(source, {})
         mark = self._state.taken_of(source).mark
-        ready = sorted(n for n in early if self._order == "none" or n <= mark)
-        items = [early.pop(number) for number in ready]
-        if not early:
-            del self._early[source]
-        for item in items:
-            self._deliver(item)
+        return sorted(number for number in early if self.order == "none" or number <= mark)
+
+    def _complete(self, source: bytes, following: int | None) -> int:
+        """Up to which number every message was delivered, was for others, or is gone; `following` is the
+        next one that is delivered."""
+        mark = self._state.taken_of(source).mark
+        if following is None:
+            following = min(self._early[source], default=mark + 1)
+        return min(mark, following - 1)
 
     def hand_over_all(self) -> None:
         for source in list(self._early):

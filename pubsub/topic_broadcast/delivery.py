@@ -24,12 +24,15 @@ class Delivery:
     semantics: Semantics = "reliable"
     only: tuple[PeerId, ...] | None = None
     """To whom alone it was directed, if it was."""
+    complete: int = 0
+    """Up to this number, all reliable messages of the publisher in this life were delivered here, were for
+    others, or were told as a gap; it may be less than `number` without FIFO order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages that this participant does not get, because it stayed away for too long, or was not known to
-    those who had them. It is told once, and they are never delivered."""
+    """Messages that this participant does not get, because it stayed away for too long, was not known to
+    those who had them, or those who had them are gone. It is told once, and they are never delivered."""
 
     publisher: PeerId | None
     """None if nothing else of this publisher was ever received."""

@@ -17,7 +17,8 @@ from pubsub.topic_broadcast.state import BroadcastState
 
 
 class Upkeep:
-    """The timers of a participant; `room` is called when messages have been let go."""
+    """The timers of a participant; `room` is called when messages have been let go, and `look_for_holes` now
+    and then, for as long as it says that something is missing."""
 
     def __init__(
         self,
@@ -25,12 +26,14 @@ class Upkeep:
         forwarding: CheckAndForward,
         acknowledging: Acknowledging,
         collecting: Collecting,
+        look_for_holes: Callable[[], bool],
         room: Callable[[], None],
     ) -> None:
         self._state = state
         self._forwarding = forwarding
         self._acknowledging = acknowledging
         self._collecting = collecting
+        self._look_for_holes = look_for_holes
         self._room = room
         self._told = 0
         self._timers: dict[str, Timer] = {}
@@ -90,7 +93,7 @@ class Upkeep:
             self._expel_those_who_stay_away()
         self._forget_old_sources()
         self.collect()
-        if len(state.held):
+        if self._look_for_holes() or len(state.held):
             self.look_after_later()
 
     def _expel_those_who_stay_away(self) -> None:

@@ -88,7 +88,7 @@ class Actor:
         entry = self.core.membership.participants[self.core.membership.me]
         self._note("joined", (entry.boot, self.core.acknowledged_here()))
 
-    def deliver(self, item: Item) -> None:
+    def deliver(self, item: Item, complete: int = 0) -> None:
         self.delivered.append(item)
         self._note("delivered", identity(item))
         if self.is_slow:

@@ -1,0 +1,87 @@
+"""Messages that are known to exist, since later ones of their publisher came, and that nobody can send.
+
+A publisher that dies may take messages with it that nobody else has, or whose only holders died too, while
+later ones live on at others. A participant that lacks them waits, for whoever has them may come back:
+
+    with FIFO order      `hole_patience` seconds since the publisher was last within reach. Later messages
+                         wait for them, so the wait is short, and ends even if the publisher is only cut off.
+    without an order     the same, once the publisher has left or runs again without these messages, and all
+                         participants are within reach; else `stay_away`. Nothing waits for them.
+
+Then they are told as a gap, and count as received. What is on its way from somebody within reach comes long
+before: every holder sends it within a few times `patience`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pubsub.topic_broadcast.delivery import Order
+from pubsub.topic_broadcast.messages import source_of
+from pubsub.topic_broadcast.numbers import Numbers
+from pubsub.topic_broadcast.state import BroadcastState
+
+OnGap = Callable[[bytes, int, int], None]
+"""Source, first and last number that will never come."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """What is missing of one source."""
+
+    since: float
+    mark: int
+    """Everything up to this number was here at that time."""
+    highest: int
+    """The highest number that was here at that time: what is missing below has been missing since."""
+
+
+class Holes:
+    """Looks after what is missing below what came; `on_gap` is told what is given up."""
+
+    def __init__(self, state: BroadcastState, on_gap: OnGap) -> None:
+        self._state = state
+        self._on_gap = on_gap
+        self._holes: dict[bytes, _Hole] = {}
+
+    def __len__(self) -> int:
+        """Sources of which something was missing when `look` was called last."""
+        return len(self._holes)
+
+    def look(self, order: Order) -> None:
+        """Notice what is missing, and give up what was for too long; to be called now and then."""
+        within_reach = self._runs_within_reach()
+        now = self._state.context.now()
+        before, self._holes = self._holes, {}
+        for source, taken in list(self._state.taken.items()):
+            if not taken.has_holes:
+                continue
+            hole = before.get(source)
+            if hole is None or hole.mark != taken.mark or source in within_reach:
+                hole = _Hole(now, taken.mark, taken.highest)
+            elif now - hole.since >= self._wait(source, order):
+                self._give_up(source, taken, hole.highest)
+                if not taken.has_holes:
+                    continue
+                hole = _Hole(now, taken.mark, taken.highest)
+            self._holes[source] = hole
+
+    def _runs_within_reach(self) -> dict[bytes, None]:
+        membership = self._state.membership
+        entries = (membership.participants.get(peer) for peer in membership.view.members)
+        return {source_of(entry.id, entry.life): None for entry in entries if entry is not None}
+
+    def _wait(self, source: bytes, order: Order) -> float:
+        config, membership = self._state.config, self._state.membership
+        entries = membership.participants.values()
+        is_gone = all(source_of(entry.id, entry.life) != source for entry in entries)
+        is_all_within_reach = len(membership.view.members) == len(membership.participants)
+        if order == "fifo" or (is_gone and is_all_within_reach):
+            return config.hole_patience
+        return config.stay_away
+
+    def _give_up(self, source: bytes, taken: Numbers, highest: int) -> None:
+        for first, last in Numbers(highest).without(taken):
+            taken.add_range(first, last)
+            self._on_gap(source, first, last)
