@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from bench.players import Player, Players
 from bench.servers import NotInstalled
@@ -21,6 +21,7 @@ from bench.systems import nodes, peers, udp
 from bench.systems.nodes import NodeSetting
 from bench.systems.where import shares
 from bench.systems.work import LEAST_BYTES, Published, Received, Work
+from bench.workloads import loss, stalls
 from bench.workloads.workload import (
     LEFT_OUT,
     Option,
@@ -31,6 +32,7 @@ from bench.workloads.workload import (
     quantile,
 )
 from overlay.errors import UsageError
+from pubsub.config import Mode
 
 START_SECONDS = 90.0
 WORK_SECONDS = 600.0
@@ -233,6 +235,16 @@ def ways(options: argparse.Namespace) -> list[Way]:
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Rows of what is asked for: the speed, unless it is one member's trouble or losses."""
+    if options.stop_one:
+        yield from stalls.measure(options, ways(options)[-1].setting)
+    if options.loss:
+        yield from loss.measure(options)
+    if not (options.stop_one or options.loss) or options.speed:
+        yield from _speed(options)
+
+
+def _speed(options: argparse.Namespace) -> Iterator[Row]:
     """Rows of all runs; the ratios to the other systems of the same run come after each run."""
     if any(size < LEAST_BYTES for size in options.bytes):
         raise UsageError(f"an event carries the time, so it has at least {LEAST_BYTES} bytes")
@@ -325,7 +337,7 @@ WORKLOAD = Workload(
             "mode",
             "structured",
             "which membership",
-            choices=("unstructured", "semi-structured", "structured"),
+            choices=get_args(Mode),
         ),
         Option("dissemination", ["lazy"], "how events spread", choices=("lazy", "eager")),
         Option("sealed", ["no"], "datagrams sealed with a network key", choices=("no", "yes")),
@@ -335,6 +347,23 @@ WORKLOAD = Workload(
         ),
         Option("runs", 3, "runs of everything, each with its own processes", quick=1),
         Option("profile", False, "a further work that shows where the time goes"),
+        Option(
+            "stop_one",
+            False,
+            "instead: one subscriber is stopped, killed, or does not read; what the others feel",
+            quick=True,
+        ),
+        Option("stop_subscribers", 5, "subscribers with --stop-one"),
+        Option("stop_rate", 0.0, "events/s with --stop-one; 0: as many as possible"),
+        Option("brief", False, "shorter phases with --stop-one", quick=True),
+        Option(
+            "loss", False, "instead: on the virtual network with losses, what arrives", quick=True
+        ),
+        Option("losses", [0.1], "shares of the datagrams that are lost, with --loss"),
+        Option("loss_subscribers", 10, "subscribers with --loss"),
+        Option("loss_bytes", 4096, "bytes of an event with --loss"),
+        Option("loss_events", 500, "events with --loss", quick=200),
+        Option("speed", False, "the speed, too, with --stop-one or --loss", quick=True),
     ),
     run,
     (
@@ -365,10 +394,13 @@ WORKLOAD = Workload(
                 column("p99", "{:.2f} x", "p99 ratio"),
             ),
         ),
+        stalls.TABLE,
+        loss.TABLE,
     ),
-    quick_seconds=60,
+    quick_seconds=120,
     is_wrong=lambda rows: any(
-        row.metric == "delivered" and row.value < 1 and row.settings["system"] == CAMCAST
+        (row.metric == "delivered" and row.value < 1 and row.settings["system"] == CAMCAST)
+        or (row.metric == "reliability" and row.value < 1)
         for row in rows
     ),
 )

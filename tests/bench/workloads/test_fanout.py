@@ -98,7 +98,7 @@ def test_ratios_are_those_of_one_run() -> None:
 
 
 def test_every_setting_of_nodes_is_measured() -> None:
-    options = fanout.WORKLOAD.defaults(quick=True)
+    options = fanout.WORKLOAD.defaults(quick=False)
     options.sealed, options.datagram_size, options.peers = ["no", "yes"], [0, 1400], ["zmq"]
     found = fanout.ways(options)
     assert [way.system for way in found] == [PLAIN, "ZeroMQ"] + [CAMCAST] * 4
@@ -117,8 +117,9 @@ def test_an_absent_peer_is_named_and_the_others_are_measured(
         raise NotInstalled(f"{module} is not installed (PyPI's package: {package})")
 
     monkeypatch.setattr(peers, "library", absent)
-    options = fanout.WORKLOAD.defaults(quick=True)
+    options = fanout.WORKLOAD.defaults(quick=False)
     options.peers, options.subscribers, options.events, options.rate = ["zenoh"], [1], 50, 100.0
+    options.runs = 1
     options.dissemination = []  # plain UDP and the peer only
     rows = list(fanout.run(options))
     [left_out] = [row for row in rows if row.metric == LEFT_OUT]
@@ -147,7 +148,7 @@ def test_nodes_deliver_everything_sealed_and_signed() -> None:
 
 
 def test_events_too_small_for_the_time_are_refused() -> None:
-    options = fanout.WORKLOAD.defaults(quick=True)
+    options = fanout.WORKLOAD.defaults(quick=False)
     options.bytes = [7]
     with pytest.raises(UsageError, match="at least 8 bytes"):
         next(iter(fanout.run(options)))
