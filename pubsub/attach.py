@@ -14,7 +14,7 @@ from overlay.errors import NetworkError
 from overlay.identity import Identity
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
-from overlay.membership.mode import Mode, make_membership
+from overlay.membership.modes import MODES, make_membership
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
@@ -53,7 +53,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         config.identity,
         metrics,
     )
-    if not Mode.named(config.mode).uses_dht:
+    if not config.uses_dht:
         return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
     try:
         overlay = await join(runtime.endpoint, config)
@@ -113,7 +113,7 @@ class NetworkAttachment:
         leave: Callable[[], Awaitable[None]],
     ) -> None:
         """`leave`: withdraw from the directory and end what it runs."""
-        self._mode = Mode.named(config.mode)
+        self._mode = config.mode
         self._membership = config.layers.membership
         self.runtime = self._runtime = runtime
         self.directory = self._directory = directory
@@ -123,7 +123,7 @@ class NetworkAttachment:
         self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
         self.control: Context = runtime.context("channel")
         self.find_contacts: FindContacts = (
-            directory.sample if self._mode is Mode.STRUCTURED else directory.contacts
+            directory.sample if MODES[self._mode].samples else directory.contacts
         )
 
     @property

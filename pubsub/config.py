@@ -21,13 +21,12 @@ from overlay.directory import DirectoryConfig
 from overlay.errors import UsageError
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
-from overlay.membership.mode import MembershipConfig
+from overlay.membership.modes import MODES, MembershipConfig, ModeName
 from overlay.seal import check_keys
 from overlay.topic_name import check_topic_name
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 
-Mode = Literal["unstructured", "semi-structured", "structured"]
 LinkKind = Literal["channel", "datagram"]
 DisseminationKind = Literal["eager", "lazy"]
 Preset = Literal["local", "lan", "wan"]
@@ -126,11 +125,12 @@ class NodeConfig:
     bootstrap: tuple[str, ...] = ()
     """Addresses of nodes of the network; none for its first node, and none in mode `unstructured`."""
 
-    mode: Mode = "structured"
+    mode: ModeName = "structured"
     """Which membership service keeps the topic tables."""
 
     gateways: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By topic, addresses of members that are always there; needed with `unstructured` only."""
+    """By topic, addresses of members that are always there; for mode `unstructured`, and for `hyparview`
+    without a DHT."""
 
     links: LinkKind = "channel"
     """Events over acknowledged channels, or as plain datagrams that may be lost; the rest over channels."""
@@ -215,7 +215,7 @@ class NodeConfig:
         object.__setattr__(self, name, value)
 
     def _check_choices(self) -> None:
-        choices_of = {"mode": Mode, "links": LinkKind, "preset": Preset}
+        choices_of = {"mode": ModeName, "links": LinkKind, "preset": Preset}
         for name, allowed in ((name, get_args(kind)) for name, kind in choices_of.items()):
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{choice}"' for choice in allowed)
@@ -226,14 +226,24 @@ class NodeConfig:
             )
 
     def _check_mode(self) -> None:
-        if self.gateways and self.mode != "unstructured":
+        contacts = MODES[self.mode].contacts
+        if self.gateways and contacts == "dht":
             raise ConfigurationError(
-                f'gateways are for mode "unstructured"; in mode "{self.mode}" the DHT finds contacts'
+                f'gateways are for modes without a DHT; in mode "{self.mode}" the DHT finds contacts'
             )
-        if self.bootstrap and self.mode == "unstructured":
+        if self.bootstrap and contacts == "gateways":
             raise ConfigurationError(
-                'mode "unstructured" has no DHT to bootstrap: name gateways of the topics instead'
+                f'mode "{self.mode}" has no DHT to bootstrap: name gateways of the topics instead'
             )
+        if self.bootstrap and self.gateways:
+            raise ConfigurationError(
+                "bootstrap and gateways are two ways to find contacts: name one of them"
+            )
+
+    @property
+    def uses_dht(self) -> bool:
+        """Whether contacts come from the DHT; else they come from the gateways."""
+        return MODES[self.mode].uses_dht(bool(self.gateways))
 
     @property
     def layers(self) -> Layers:
@@ -268,7 +278,7 @@ class NodeSettings(TypedDict, total=False):
     listen: str
     advertise: str | None
     bootstrap: Iterable[str]
-    mode: Mode
+    mode: ModeName
     gateways: Mapping[str, Iterable[str]]
     links: LinkKind
     dissemination: DisseminationKind | None

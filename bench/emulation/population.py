@@ -13,9 +13,9 @@ from typing import Any, cast
 from bench.experiment import Experiment
 from bench.hierarchy import Introductions, join_order, parameters, tables_of, topics
 from bench.traces import CommunityMembers
+from overlay.membership.modes import ModeName
 from overlay.virtual import Network, nth_host
 from pubsub import Node
-from pubsub.config import Mode
 
 PORT = 4000
 JOINING_SHARE = 0.25
@@ -73,7 +73,7 @@ class Population:
         stack = AsyncExitStack()
         node = Node(
             listen=f"{host}:{PORT}",
-            mode=cast(Mode, self._experiment.mode),
+            mode=cast(ModeName, self._experiment.mode),
             links="datagram" if self._experiment.loss else "channel",
             dissemination="eager",  # the rule that is modelled
             parameters=parameters(self._experiment),

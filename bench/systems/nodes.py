@@ -12,8 +12,9 @@ from typing import Any
 from bench.systems.where import sampled
 from bench.systems.work import Effort, Published, Received, Tally, Work, orders, publish_all
 from overlay import loops
+from overlay.membership.modes import ModeName
 from pubsub import Node, Subscription
-from pubsub.config import DisseminationKind, Mode
+from pubsub.config import DisseminationKind
 
 TOPIC = "/bench/fanout"
 QUEUE = 2_000_000
@@ -24,7 +25,7 @@ KEY = hashlib.sha256(b"the key of the fan-out benchmark").digest()
 class NodeSetting:
     """How the nodes of a fan-out are set up."""
 
-    mode: Mode = "structured"
+    mode: ModeName = "structured"
     dissemination: DisseminationKind = "lazy"
     sealed: bool = False
     """Whether datagrams are sealed with a network key."""

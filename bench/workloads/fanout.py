@@ -32,7 +32,7 @@ from bench.workloads.workload import (
     quantile,
 )
 from overlay.errors import UsageError
-from pubsub.config import Mode
+from overlay.membership.modes import ModeName
 
 START_SECONDS = 90.0
 WORK_SECONDS = 600.0
@@ -337,7 +337,7 @@ WORKLOAD = Workload(
             "mode",
             "structured",
             "which membership",
-            choices=get_args(Mode),
+            choices=get_args(ModeName),
         ),
         Option("dissemination", ["lazy"], "how events spread", choices=("lazy", "eager")),
         Option("sealed", ["no"], "datagrams sealed with a network key", choices=("no", "yes")),

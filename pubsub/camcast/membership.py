@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from overlay.membership.mode import MembershipConfig
+from overlay.membership.modes import MembershipConfig
 from pubsub.camcast.parameters import Parameters
 
 
@@ -17,4 +17,5 @@ def membership_config(
         usual,
         scamp=replace(usual.scamp, margin=parameters.c),
         structured=replace(usual.structured, c=parameters.c),
+        hyparview=replace(usual.hyparview, c=parameters.c),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, get_args
 
+from overlay.membership.modes import ModeName
 from overlay.virtual import Network
 from pubsub.cli.options import add_command as add
 from pubsub.cli.runner import call
-from pubsub.config import Mode
 from pubsub.node import Node
 from pubsub.subscription import Subscription
 
@@ -44,7 +44,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument(
         "--mode",
-        choices=("unstructured", "semi-structured", "structured"),
+        choices=get_args(ModeName),
         default="structured",
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same run")
@@ -57,7 +57,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _play(mode: Mode) -> str:
+async def _play(mode: ModeName) -> str:
     """Start the hierarchy, publish, and describe who received each event."""
     lines: list[str] = []
     async with AsyncExitStack() as stack:
@@ -73,7 +73,7 @@ async def _play(mode: Mode) -> str:
     return "\n".join(lines)
 
 
-async def _start(stack: AsyncExitStack, mode: Mode) -> Subscribers:
+async def _start(stack: AsyncExitStack, mode: ModeName) -> Subscribers:
     subscribers: Subscribers = {}
     for topic, count in COMMUNITIES.items():
         for _ in range(count):
@@ -83,7 +83,7 @@ async def _start(stack: AsyncExitStack, mode: Mode) -> Subscribers:
     return subscribers
 
 
-def _node(mode: Mode, subscribers: Subscribers) -> Node:
+def _node(mode: ModeName, subscribers: Subscribers) -> Node:
     """One more node. The first subscriber of each topic is its gateway, or the first of all the bootstrap."""
     first = {topic: [str(members[0][0].address)] for topic, members in subscribers.items()}
     if mode == "unstructured":

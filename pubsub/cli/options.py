@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any, get_args
 
+from overlay.membership.modes import ModeName
 from pubsub.cli import COMMANDS
-from pubsub.config import Mode, NodeConfig, Preset
+from pubsub.config import NodeConfig, Preset
 from pubsub.config_file import SETTINGS, config_from, with_assignments
 from pubsub.node import Node
 
@@ -64,7 +65,7 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
         **several,
         help="a node of the network to join; repeat it for more",
     )
-    parser.add_argument("--mode", choices=get_args(Mode))
+    parser.add_argument("--mode", choices=get_args(ModeName))
     parser.add_argument(
         "--gateway",
         metavar="TOPIC=HOST:PORT",

@@ -14,7 +14,7 @@ from pubsub import Event, Node, Subscription
 from tests.pubsub.parasites import ParasiteWatch
 
 PORT = 4000
-MODES = ["unstructured", "semi-structured", "structured"]
+MODES = ["unstructured", "semi-structured", "structured", "hyparview"]
 
 
 class Playground:

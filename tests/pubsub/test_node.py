@@ -14,7 +14,7 @@ from pubsub import Node, Parameters
 from pubsub.config import ConfigurationError, DisseminationKind
 from pubsub.event import DATA_LIMIT, Copies, DataError, EventBody, Gossip, pack_body
 from pubsub.topic import Topic
-from tests.pubsub.playground import MODES, Playground, play, received
+from tests.pubsub.playground import MODES, PORT, Playground, play, received
 
 PATH = ("/", "/soccer", "/soccer/italy")
 
@@ -75,7 +75,13 @@ def test_events_travel_over_either_kind_of_link(links: str) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "seed"),
-    [("structured", 1), ("structured", 4), ("semi-structured", 1), ("unstructured", 1)],
+    [
+        ("structured", 1),
+        ("structured", 4),
+        ("semi-structured", 1),
+        ("unstructured", 1),
+        ("hyparview", 1),
+    ],
 )
 def test_the_first_events_reach_all_who_have_just_subscribed_one_after_another(
     mode: str, seed: int
@@ -88,6 +94,22 @@ def test_the_first_events_reach_all_who_have_just_subscribed_one_after_another(
             assert sorted(event.data for event in await received(events, 5)) == [0, 1, 2, 3, 4]
 
     play(seed, main, mode)
+
+
+def test_hyparview_does_without_a_dht_where_gateways_are_named() -> None:
+    async def main(p: Playground) -> None:
+        where: dict[str, Any] = {"gateways": {"/a": [f"{nth_host(0)}:{PORT}"]}, "bootstrap": []}
+        subscriptions = []
+        for _ in range(8):
+            node = await p.node(**where)
+            subscriptions.append(await p.stack.enter_async_context(node.subscribe("/a")))
+        assert not p.nodes[0].config.uses_dht
+        await p.nodes[7].publish("/a", "hello")
+        for events in subscriptions:
+            (event,) = await received(events, 1)
+            assert event.data == "hello"
+
+    play(1, main, "hyparview")
 
 
 def test_over_channels_nothing_is_lost_on_a_bad_network() -> None:

@@ -21,6 +21,7 @@ LONG = [
     "structured",
     pytest.param("semi-structured", marks=pytest.mark.sweep),
     pytest.param("unstructured", marks=pytest.mark.sweep),
+    pytest.param("hyparview", marks=pytest.mark.sweep),
 ]
 """One mode by default and all of them in sweeps, for what takes long."""
 

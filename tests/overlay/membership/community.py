@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.context import Context
@@ -88,25 +89,18 @@ class Listener:
         del self.table[contact]
 
 
-class ScampCommunity:
-    """Members that run SCAMP, with contacts from an all-knowing directory or from `gateways` gateways."""
+M = TypeVar("M", bound=Membership)
 
-    def __init__(
-        self,
-        seed: int,
-        config: ScampConfig | None = None,
-        network: StageConfig | None = None,
-        gateways: int = 0,
-        *,
-        balance: bool = True,
-    ) -> None:
-        self._balance = balance
+
+class StagedCommunity(Generic[M]):
+    """Members of one community, with contacts from an all-knowing directory or from `gateways` gateways."""
+
+    def __init__(self, seed: int, network: StageConfig | None = None, gateways: int = 0) -> None:
         self.stage = Stage(seed, network)
-        self.config = config or ScampConfig()
         self.directory = AllKnowing(seed)
         self.gateways = [numbered_contact(number) for number in range(gateways)]
         self.random = random.Random(f"{seed} script")
-        self.members: dict[Contact, ScampMembership] = {}
+        self.members: dict[Contact, M] = {}
         self.listeners: dict[Contact, Listener] = {}
         self.metrics = Metrics()
         self._made = 0
@@ -116,19 +110,15 @@ class ScampCommunity:
         self._made += 1
         context = self.stage.context(contact)
         self.listeners[contact] = Listener()
-        member = ScampMembership(
-            TOPIC,
-            context,
-            self._directory(contact, context),
-            self.listeners[contact],
-            self.config,
-            self.metrics,
-            balance=self._balance,
-        )
+        member = self.make(contact, context, self._directory(contact, context))
         self.stage.attach(contact, member.receive)
         self.members[contact] = member
         member.start()
         return contact
+
+    def make(self, contact: Contact, context: Context, directory: TopicDirectory) -> M:
+        """One member's service, not yet started."""
+        raise NotImplementedError
 
     def _directory(self, contact: Contact, context: Context) -> TopicDirectory:
         if not self.gateways:
@@ -169,11 +159,36 @@ class ScampCommunity:
         return graph_of(self.members)
 
 
+class ScampCommunity(StagedCommunity[ScampMembership]):
+    """Members that run SCAMP."""
+
+    def __init__(
+        self,
+        seed: int,
+        config: ScampConfig | None = None,
+        network: StageConfig | None = None,
+        gateways: int = 0,
+        *,
+        balance: bool = True,
+    ) -> None:
+        super().__init__(seed, network, gateways)
+        self.config = config or ScampConfig()
+        self._balance = balance
+
+    def make(
+        self, contact: Contact, context: Context, directory: TopicDirectory
+    ) -> ScampMembership:
+        listener = self.listeners[contact]
+        return ScampMembership(
+            TOPIC, context, directory, listener, self.config, self.metrics, balance=self._balance
+        )
+
+
 Graph = dict[PeerId, tuple[PeerId, ...]]
 """Who holds whom; views may name members that are gone."""
 
 
-def graph_of(tables: Mapping[Contact, Membership]) -> Graph:
+def graph_of(tables: Mapping[Contact, M]) -> Graph:
     return {
         contact.id: tuple([peer.id for peer in member.table]) for contact, member in tables.items()
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
 
 from overlay.contact import Address, Contact
 from overlay.errors import UsageError
 from overlay.membership.gateways import Gateways
-from overlay.membership.mode import MembershipConfig, Mode, make_membership
+from overlay.membership.hyparview import HyParViewConfig, HyParViewMembership
+from overlay.membership.modes import MODES, MembershipConfig, ModeName, make_membership
 from overlay.membership.scamp.config import ScampConfig
 from overlay.membership.scamp.service import ScampMembership
 from overlay.membership.structured.config import StructuredConfig
@@ -88,13 +90,14 @@ def test_a_community_forms_around_gateways_and_outlives_one() -> None:
 @pytest.mark.parametrize(
     ("mode", "service"),
     [
-        (Mode.UNSTRUCTURED, ScampMembership),
-        (Mode.SEMI_STRUCTURED, ScampMembership),
-        (Mode.STRUCTURED, StructuredMembership),
+        ("unstructured", ScampMembership),
+        ("semi-structured", ScampMembership),
+        ("structured", StructuredMembership),
+        ("hyparview", HyParViewMembership),
     ],
 )
-def test_each_mode_has_its_service(mode: Mode, service: type) -> None:
-    config = MembershipConfig(ScampConfig(c=2), StructuredConfig(c=3))
+def test_each_mode_has_its_service(mode: ModeName, service: type) -> None:
+    config = MembershipConfig(ScampConfig(c=2), StructuredConfig(c=3), HyParViewConfig(c=4))
     member = make_membership(
         mode, TOPIC, Stage(1).context(A), AllKnowing(1).of(A), Listener(), config
     )
@@ -102,10 +105,9 @@ def test_each_mode_has_its_service(mode: Mode, service: type) -> None:
     assert member.topic == TOPIC
     assert member.table == ()
     assert member.size == 1
-    assert Mode.named(mode.value) is mode
-    assert mode.uses_dht == (mode is not Mode.UNSTRUCTURED)
+    assert MODES[mode].uses_dht(False) == (mode != "unstructured")
+    assert MODES[mode].uses_dht(True) == (mode in ("semi-structured", "structured"))
 
 
-def test_an_unknown_mode_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="unstructured, semi-structured, structured"):
-        Mode.named("anarchic")
+def test_every_mode_that_has_a_name_is_in_the_list() -> None:
+    assert set(MODES) == set(get_args(ModeName))

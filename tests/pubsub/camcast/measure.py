@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scipy.stats import binom
 
-from overlay.membership.mode import Mode
+from overlay.membership.modes import ModeName
 from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
 from pubsub.camcast.parameters import Parameters
 from tests.pubsub.camcast.troupe import Actor, Troupe
@@ -43,7 +43,7 @@ class Measured:
 
 def hierarchy(
     seed: int,
-    mode: Mode,
+    mode: ModeName,
     sizes: tuple[int, ...],
     parameters: Parameters,
     loss: float,

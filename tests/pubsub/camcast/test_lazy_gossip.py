@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from overlay.contact import Contact
-from overlay.membership.mode import Mode
+from overlay.membership.modes import MODES, ModeName
 from overlay.virtual.stage import StageConfig
 from pubsub.camcast.dissemination import Neighbourhood
 from pubsub.camcast.kept_events import KeptEvents
@@ -28,7 +28,7 @@ def community(
     troupe = Troupe(
         seed,
         StageConfig(check_wire=True, duplicate=duplicate),
-        mode=Mode.STRUCTURED,
+        mode="structured",
         dissemination=factory,
     )
     for _ in range(size):
@@ -115,7 +115,7 @@ def test_crashes_within_the_tree_cost_nobody_an_event_who_is_linked_at_all(seed:
 
 
 def test_without_crashes_everyone_gets_everything_though_events_are_lost_on_the_way() -> None:
-    troupe = Troupe(5, mode=Mode.STRUCTURED, event_loss=0.3, dissemination=LazyGossip)
+    troupe = Troupe(5, mode="structured", event_loss=0.3, dissemination=LazyGossip)
     troupe.add_many(25, TOPIC)
     troupe.stage.run_for(40)
     events = publish_many(troupe, troupe.members(TOPIC)[3], 60)
@@ -186,7 +186,7 @@ def test_under_churn_nobody_outside_is_told_of_an_event() -> None:
         11,
         StageConfig(check_wire=True),
         Parameters(lease=3),
-        mode=Mode.STRUCTURED,
+        mode="structured",
         dissemination=LazyGossip,
     )
     troupe.add_many(12, TOPIC)
@@ -222,17 +222,17 @@ def test_what_a_peer_invents_is_counted_and_dropped() -> None:
     assert other.metrics.counter("events_not_kept", "").value == 30
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_every_community_is_as_reliable_as_predicted_for_eager_gossip(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", [*MODES])
+def test_every_community_is_as_reliable_as_predicted_for_eager_gossip(mode: ModeName) -> None:
     sizes, parameters = (4, 10, 30), Parameters()
     troupe = hierarchy(13, mode, sizes, parameters, 0.15, LazyGossip)
     check(troupe, sizes, parameters, events=15)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", [*MODES])
 @pytest.mark.parametrize("crashed", [0.0, 0.3, 0.5])
-def test_larger_communities_are_as_reliable_too_and_recover(mode: Mode, crashed: float) -> None:
+def test_larger_communities_are_as_reliable_too_and_recover(mode: ModeName, crashed: float) -> None:
     sizes, parameters = (7, 27, 84), Parameters()
     troupe = hierarchy(14, mode, sizes, parameters, 0.15, LazyGossip)
     crash(troupe, crashed, repaired=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
 from overlay.membership.interface import Found, Membership, MembershipListener
-from overlay.membership.mode import Mode, make_membership
+from overlay.membership.modes import ModeName, make_membership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
 from pubsub.camcast.community import Community, Services
@@ -239,7 +239,7 @@ class Troupe:
         seed: int,
         config: StageConfig | None = None,
         parameters: Parameters | None = None,
-        mode: Mode | None = None,
+        mode: ModeName | None = None,
         event_loss: float = 0.0,
         dissemination: DisseminationFactory = EagerGossip,
     ) -> None:
@@ -250,7 +250,7 @@ class Troupe:
         self.event_loss = event_loss
         self.stage = Stage(seed, config)
         self.directory = OracleDirectory(self.stage)
-        self.directory.gateways = 3 if mode is Mode.UNSTRUCTURED else 0
+        self.directory.gateways = 3 if mode == "unstructured" else 0
         self.parameters = parameters or Parameters()
         self.actors: dict[PeerId, Actor] = {}
         self.copies: dict[tuple[bytes, str], int] = {}
