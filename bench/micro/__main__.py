@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Callable
 
 import bench.micro
 from bench.micro.measurement import Measurement
 
-Measure = Callable[[], list[Measurement]]
+Measure = Callable[..., list[Measurement]]
 
 
 def measures() -> dict[str, Measure]:
@@ -37,13 +38,16 @@ def main() -> None:
     found = measures()
     parser = argparse.ArgumentParser(prog="python -m bench.micro", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help=f"among {', '.join(found)}; all")
-    names = parser.parse_args().names or list(found)
+    parser.add_argument("--nodes", type=int, help="how many, for a measure of a whole network")
+    options = parser.parse_args()
+    names = options.names or list(found)
     unknown = [name for name in names if name not in found]
     if unknown:
         parser.error(f"there is no measure {', '.join(unknown)}; choose among {', '.join(found)}")
     for name in names:
         print(name.replace("_", " "), flush=True)
-        for measurement in found[name]():
+        sized = options.nodes is not None and "nodes" in inspect.signature(found[name]).parameters
+        for measurement in found[name](nodes=options.nodes) if sized else found[name]():
             print(show(measurement), flush=True)
 
 
