@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pubsub.archive.profiles.errors import ProfileError
-from pubsub.archive.profiles.xpath_cost import MOST_NESTED_SEARCHES, STEP_BUDGET, XPathCost
+from pubsub.archive.profiles.xpath_cost import MOST_NESTED_SEARCHES, XPathCost
 
 PATH_LIMIT = 1024
 """Characters of an expression."""
@@ -44,8 +44,8 @@ class XPath:
         object.__setattr__(self, "_cost", XPathCost(self.path))
         if self._cost.nested_searches > MOST_NESTED_SEARCHES:
             raise ProfileError(
-                f"{self.path!r:.60} searches the document within {self._cost.nested_searches} predicates,"
-                f" and {MOST_NESTED_SEARCHES} is the most"
+                f"{self.path!r:.60} searches the document, or compares two sets of nodes, within "
+                f"{self._cost.nested_searches} predicates, and {MOST_NESTED_SEARCHES} is the most"
             )
         object.__setattr__(self, "_evaluate", _compiled(self.path, dict(self.namespaces)))
 
@@ -54,7 +54,7 @@ class XPath:
         if self.field:
             document = data.get(self.field) if isinstance(data, dict) else None
         root = _parsed(document)
-        if root is None or self._cost.of(*_elements_and_depth(root)) > STEP_BUDGET:
+        if root is None or self._cost.is_too_high(len(document), *_elements_and_depth(root)):
             return False
         from lxml import etree
 

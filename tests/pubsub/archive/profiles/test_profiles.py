@@ -130,6 +130,54 @@ def test_an_expression_that_would_run_for_long_is_not_begun() -> None:
         XPath("//a[//b[//c[//d]]]")
 
 
+ALPHABET = "".join(chr(0x4E00 + place) for place in range(880))
+
+
+@pytest.mark.parametrize(
+    ("path", "elements", "size"),
+    [
+        (f"//a[translate(/,'{ALPHABET}','')!='q']", 5, 250_000),
+        (f"translate(/,'{ALPHABET}','')!='q'", 1, 250_000),
+        ("//*[contains(string(/),'x')]", 800, 250_000),
+        ("//*[contains(..,'x')]", 4_000, 200_000),
+        ("/r[a!=a]|/r", 20_000, 20_000),
+    ],
+)
+def test_text_that_would_cost_too_much_is_not_looked_at(
+    path: str, elements: int, size: int
+) -> None:
+    """Each of these would match, after a while; on a small document it does."""
+
+    def document(elements: int, size: int) -> str:
+        text = "x" * (size // elements)
+        return "<r>" + f"<a>{text}</a>" * elements + "</r>"
+
+    constraint = XPath(path)
+    assert not constraint.matches(document(elements, size))
+    assert constraint.matches(document(1, 10))
+
+
+@pytest.mark.parametrize("path", ["contains(/, //a)", "//a[translate(., string(/), '')='q']"])
+def test_a_search_for_computed_text_is_refused(path: str) -> None:
+    with pytest.raises(ProfileError, match="no literal in quotes"):
+        XPath(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//goal[@team='Roma' and @minute > 80]",
+        "//goal[contains(., 'Totti')]",
+        "//goal[contains(translate(@team, 'ROMA', 'roma'), 'roma')]",
+        "count(//goal) > 3",
+        "//goal[@minute = @minute]",
+    ],
+)
+def test_common_expressions_are_evaluated_on_large_documents(path: str) -> None:
+    goal = "<goal team='Roma' minute='81'>Totti</goal>"
+    assert XPath(path).matches(f"<report>{goal * 3_000}</report>")
+
+
 def test_what_stands_in_quotes_searches_nothing() -> None:
     many = "<game>" + "<goal team='//[//[//'/>" * 5_000 + "</game>"
     assert XPath("/game/goal[@team='//[//[//']").matches(many)
