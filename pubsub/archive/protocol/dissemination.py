@@ -114,12 +114,15 @@ class Dissemination:
         *,
         registered: float,
         began: float,
+        revised: float,
     ) -> None:
         self.name = name
         self.interest = interest
         self.epoch = epoch
         self.registered = registered
         """When, in seconds since 1970; a removal after this time removes it."""
+        self.revised = revised
+        """Since when it has this interest, in the same way; a later interest takes its place."""
         self.began = began
         """It has what was archived at this time or later."""
         self.done = done

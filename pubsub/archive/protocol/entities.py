@@ -28,7 +28,7 @@ from pubsub.archive.protocol.messages import (
     Register,
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
-from pubsub.archive.protocol.tombstones import Tombstones, pack_times, unpack_time
+from pubsub.archive.protocol.tombstones import AFTERWARDS, Tombstones, pack_times, unpack_time
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
     AdvanceSync,
@@ -47,7 +47,8 @@ MATCHED = "matched/"
 COVERED = "covered/"
 """Notes of what entities are done with according to other replicas."""
 REGISTERED = "registered/"
-"""Notes of when entities were registered, and from which archiving time on they have events."""
+"""Notes of when entities were registered, from which archiving time on they have events, and since when they
+have their interest."""
 UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
 MOST_ENTITIES = 100_000
 
@@ -99,6 +100,7 @@ class Entities:
                 max(entity.sync, _number(syncs.get(SYNC + name))),
                 registered=unpack_time(times, 0),
                 began=unpack_time(times, 1),
+                revised=unpack_time(times, 2),
             )
             self.all[name].covered = Frontier.unpack(covered.get(COVERED + name, b""))
 
@@ -179,14 +181,16 @@ class Entities:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""
         epoch = self._inventory.number()
         begin = self._beginning(register, epoch)
+        now = self.tombstones.after(register.entity, self._world.clock())
         entity = Dissemination(
             register.entity,
             interest,
             epoch,
             begin,
             epoch,
-            registered=self.tombstones.after(register.entity, self._world.clock()),
+            registered=now,
             began=self._time_of_beginning(register, begin),
+            revised=now,
         )
         self.all[entity.name] = entity
         self._registering[entity.name] = None
@@ -205,14 +209,17 @@ class Entities:
         """The changes that register an entity: it is to have what it is not done with, matched when it is
         read up to its epoch, which is the number of the registration itself."""
         topic, name = self._world.topic, entity.name
-        times = pack_times(entity.registered, entity.began)
         return [
             RegisterEntity(topic, name, entity.done),
             PutProfile(topic, name, PROFILE, entity.epoch, entity.interest.packed()),
             Note(topic, MATCHED + name, str(entity.epoch).encode()),
             Note(topic, SYNC + name, None),
-            Note(topic, REGISTERED + name, times),
+            self._times(entity),
         ]
+
+    def _times(self, entity: Dissemination) -> Note:
+        times = pack_times(entity.registered, entity.began, entity.revised)
+        return Note(self._world.topic, REGISTERED + entity.name, times)
 
     def _beginning(self, register: Register, epoch: int) -> int:
         """The number after which a new entity begins."""
@@ -239,16 +246,35 @@ class Entities:
         self, sender: Contact, register: Register, entity: Dissemination, interest: Interest
     ) -> None:
         """Events from here on are matched by the new interest; those already archived keep their readers."""
+        revised = max(self._world.clock(), entity.revised + AFTERWARDS)
+
+        self._registering[entity.name] = None
+
+        def changed() -> None:
+            self._registering.pop(entity.name, None)
+            if self.all.get(entity.name) is not entity:
+                return  # removed in the meantime
+            self._on_change(entity)
+            self._begin(sender, register, entity)
+
+        self._revise(entity, interest, revised, changed)
+
+    def _revise(
+        self,
+        entity: Dissemination,
+        interest: Interest,
+        revised: float,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         number = self._inventory.number()
+        entity.interest, entity.revised = interest, revised
         change = PutProfile(self._world.topic, entity.name, PROFILE, number, interest.packed())
 
         def changed() -> None:
             self._inventory.raise_highest(number)
-            entity.interest = interest
-            self._on_change(entity)
-            self._begin(sender, register, entity)
+            then()
 
-        self._world.commit([change], changed)
+        self._world.commit([change, self._times(entity)], changed)
 
     def _begin(self, sender: Contact, register: Register, entity: Dissemination) -> None:
         entity.session = None
@@ -293,12 +319,21 @@ class Entities:
 
     # What other replicas say.
 
-    def adopt(self, name: str, interest: Interest, covered: Frontier, registered: float) -> None:
+    def adopt(
+        self, name: str, interest: Interest, covered: Frontier, registered: float, revised: float
+    ) -> None:
         """An entity has been registered at another replica, at this time."""
         number = self._inventory.number()
         begin = min(self.first_uncovered(covered) - 1, self._inventory.highest)
         entity = Dissemination(
-            name, interest, number, begin, number, registered=registered, began=registered
+            name,
+            interest,
+            number,
+            begin,
+            number,
+            registered=registered,
+            began=registered,
+            revised=revised,
         )
         entity.covered = covered
         entity.is_known_elsewhere = True
@@ -314,23 +349,24 @@ class Entities:
         self._world.commit(changes, adopted)
 
     def cover(
-        self, entity: Dissemination, interest: Interest, marks: Marks, registered: float
+        self,
+        entity: Dissemination,
+        interest: Interest,
+        marks: Marks,
+        registered: float,
+        revised: float,
     ) -> None:
-        """Another replica says what an entity asks for and what its application is done with."""
+        """Another replica says what an entity asks for and what its application is done with.
+
+        A replica that was away may bring back an earlier interest: the one of the later revision counts, and
+        of two at the same time the same one everywhere."""
         entity.cover(marks)
         if registered > entity.registered:
             entity.registered = registered
-            times = Note(
-                self._world.topic,
-                REGISTERED + entity.name,
-                pack_times(registered, entity.began),
-            )
-            self._world.commit([times], lambda: None)
-        if interest != entity.interest:
-            entity.interest = interest
-            number, topic = self._inventory.number(), self._world.topic
-            change = PutProfile(topic, entity.name, PROFILE, number, interest.packed())
-            self._world.commit([change], lambda: self._inventory.raise_highest(number))
+            self._world.commit([self._times(entity)], lambda: None)
+        theirs, ours = (revised, interest.packed()), (entity.revised, entity.interest.packed())
+        if interest != entity.interest and theirs > ours:
+            self._revise(entity, interest, revised)
 
     def settle(self, entity: Dissemination) -> None:
         """Turn what is covered into this archive's own numbers, as far as nobody is being served."""

@@ -24,7 +24,7 @@ from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.sequence_ranges import Span
 
-Update = tuple[str, bytes, bool, Marks, float]
+Update = tuple[str, bytes, bool, Marks, float, float]
 
 NUMBER_BITS = 48
 
@@ -131,11 +131,12 @@ class EntityExchange:
 
     @staticmethod
     def _removal(name: str, time: float) -> Update:
-        return name, b"", True, (), time
+        return name, b"", True, (), time, time
 
     @staticmethod
     def _registration(entity: Dissemination, marks: Marks) -> Update:
-        return entity.name, entity.interest.packed(), False, marks, entity.registered
+        packed = entity.interest.packed()
+        return entity.name, packed, False, marks, entity.registered, entity.revised
 
     def _send(self, peer: Peer, number: int, updates: list[Update], full: bool) -> None:
         world = self._world
@@ -198,8 +199,8 @@ class EntityExchange:
             peer.updates = message.number
 
     def _update(self, update: Update) -> None:
-        name, packed, gone, marks, time = update
-        if not is_entity_name(name) or not 0 <= time <= self._world.clock() + AHEAD:
+        name, packed, gone, marks, time, revised = update
+        if not is_entity_name(name) or not 0 <= max(time, revised) <= self._world.clock() + AHEAD:
             self._world.count_drop("malformed_entity_update")
             return
         if gone:
@@ -214,9 +215,9 @@ class EntityExchange:
             self._world.count_drop(error.reason)
             return
         if entity is None:
-            self.entities.adopt(name, interest, Frontier(marks), time)
+            self.entities.adopt(name, interest, Frontier(marks), time, revised)
         else:
-            self.entities.cover(entity, interest, marks, time)
+            self.entities.cover(entity, interest, marks, time, revised)
 
     def _remove(self, name: str, time: float) -> None:
         """A name was removed at another replica, unless it has been registered again since."""

@@ -282,9 +282,9 @@ class EntityUpdates:
     replica: bytes
     number: int
     """Counts the updates of a replica's life, so that a lost one is noticed; 0 in an answer to `wanted`."""
-    updates: tuple[tuple[str, bytes, bool, Marks, float], ...]
+    updates: tuple[tuple[str, bytes, bool, Marks, float, float], ...]
     """Entity; interest; whether it is gone; what its application is done with; when it was registered or
-    removed, in seconds since 1970: the later of the two counts."""
+    removed, and since when it has this interest, in seconds since 1970: the later one counts."""
     full: bool
     """Everything that the replica knows of these entities."""
     wanted: bool

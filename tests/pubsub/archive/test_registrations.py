@@ -98,6 +98,28 @@ def test_what_a_replica_with_a_faster_clock_delivered_comes_again_only_marked(se
     assert not verdict(sim.history, "plain", ordered=True)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_replica_that_was_away_does_not_bring_an_earlier_interest_back(seed: int) -> None:
+    sim = pair(seed, skew=CONFIG.skew)
+    reader = subscribe(sim, "changed")
+    sim.stage.run_for(6)
+    used, other = used_and_other(sim, reader)
+    other.crash()
+    reader.crash()
+    reader.pattern = f"{TOPIC}/*"
+    reader.start()
+    sim.stage.run_for(6)
+    assert reader.core.is_registered
+    reader.crash()
+    other.start()
+    sim.stage.run_for(20)
+    for archive in (used, other):
+        assert archive.core.entities.all["changed"].interest.pattern == f"{TOPIC}/*"
+        archive.crash()
+        archive.start()
+        assert archive.core.entities.all["changed"].interest.pattern == f"{TOPIC}/*"
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_a_replica_delivered_that_is_forgotten_comes_again_only_marked(
     restarted: bool,
