@@ -11,9 +11,7 @@ def add_command(commands: Any) -> None:
     """Add `bench` with all its sub-commands."""
     # Imported here, so that `camcast --help` does not load the benchmark.
     import bench.analysis.command
-    import bench.broadcast_costs
     import bench.commands
-    import bench.topic_broadcast.command
     import bench.workloads.command
 
     benchmark = commands.add_parser(
@@ -25,6 +23,4 @@ def add_command(commands: Any) -> None:
     inner = benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     bench.commands.add_commands(inner)
     bench.analysis.command.add_command(inner)
-    bench.broadcast_costs.add_command(inner)
-    bench.topic_broadcast.command.add_command(inner)
     bench.workloads.command.add_commands(inner)

@@ -9,7 +9,7 @@ from importlib import import_module
 
 from bench.workloads.workload import Workload
 
-MODULES = ("fanout", "durable")
+MODULES = ("fanout", "durable", "distributors", "topics", "broadcasts")
 """In the order in which `camcast bench run speed` runs them."""
 
 

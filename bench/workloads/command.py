@@ -66,6 +66,8 @@ def run_workload(
         file.add(row)
         if as_json:
             print(json.dumps(asdict(row)), flush=True)
+    for name, picture in workload.pictures(rows).items():
+        (file.path.parent / name).write_text(picture)
     if not as_json:
         print_tables(workload, rows)
         print(f"\nrows are in {file.path}", flush=True)
@@ -80,8 +82,9 @@ def print_tables(workload: Workload, rows: Sequence[Row]) -> None:
             print(f"\n{table.title}\n{as_text(table, lines)}", flush=True)
             if table.about:
                 print(table.about)
+    any_columns = any(table.columns for table in workload.tables)  # listings show notes themselves
     for row in rows:
-        if row.note and row.event is None:
+        if row.note and row.event is None and (row.metric == LEFT_OUT or any_columns):
             what = LEFT_OUT if row.metric == LEFT_OUT else row.metric
             print(f"{what}: {_named(row)}: {row.note}")
 

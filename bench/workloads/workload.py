@@ -14,6 +14,8 @@ from typing import Any
 
 Setting = str | int | float | bool | None
 
+LISTED = ("figure", "value", "unit", "note")
+"""The columns of a listing after its keys."""
 LEFT_OUT = "left out"
 """The metric of a row that says what was not measured, with the reason as its note."""
 
@@ -102,13 +104,16 @@ class Table:
     title: str
     keys: Mapping[str, str]
     """Settings that tell the lines apart, with the headings of their columns."""
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] = ()
+    """None: a listing, with a line for each metric of the experiments that have all the keys."""
     about: str = ""
 
     def lines(self, rows: Iterable[Row], only: Sequence[str] = ()) -> list[list[str]]:
         """Headings, then the cells of each line; with `only`, the columns of these headings.
 
         Without it, columns in which no line has anything are left out."""
+        if not self.columns:
+            return self._listing(rows)
         experiments = list(self._experiments(rows))
         found: list[list[str]] = [[] for _ in range(1 + len(experiments))]
         for key, heading in self.keys.items():
@@ -121,8 +126,20 @@ class Table:
                 _add(found, [column.heading, *cells])
         return found
 
+    def _listing(self, rows: Iterable[Row]) -> list[list[str]]:
+        found = [[*self.keys.values(), *LISTED]]
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for row in rows:
+            if row.event is None and row.metric != LEFT_OUT and set(self.keys) <= set(row.settings):
+                cells = (*(_shown(row.settings[key]) for key in self.keys), row.metric, row.unit)
+                groups.setdefault(cells, []).append(row)
+        for (*keys, metric, unit), own in groups.items():
+            value = statistics.median(row.value for row in own)
+            found.append([*keys, metric, _figure(value), unit, own[0].note])
+        return found
+
     def is_key(self, heading: str) -> bool:
-        return heading in self.keys.values()
+        return heading in self.keys.values() or heading in ("figure", "unit", "note")
 
     def _experiments(
         self, rows: Iterable[Row]
@@ -141,6 +158,11 @@ class Table:
 def _add(lines: list[list[str]], cells: Sequence[str]) -> None:
     for line, cell in zip(lines, cells, strict=True):
         line.append(cell)
+
+
+def _figure(value: float) -> str:
+    """With thousands apart, or with three significant digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _shown(value: Setting) -> str:
@@ -167,6 +189,8 @@ class Workload:
     """About how long the quick size takes on two idle cores."""
     is_wrong: Callable[[Sequence[Row]], bool] = field(default=lambda rows: False)
     """Whether the rows show that something failed, such as a loss where nothing may be lost."""
+    pictures: Callable[[Sequence[Row]], Mapping[str, str]] = field(default=lambda rows: {})
+    """Figures drawn from the rows: SVG by the name of the file."""
 
     @property
     def command(self) -> str:

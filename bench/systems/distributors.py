@@ -1,10 +1,9 @@
-"""The processes of the measurement: distributors, crowds of subscribers, and a publisher."""
+"""Distributors, crowds of their subscribers, and a publisher, each in a process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
@@ -37,7 +36,7 @@ async def _distribute(pipe: Connection, bootstrap: str | None, datagram: int) ->
     settings: dict[str, Any] = {"bootstrap": [bootstrap]} if bootstrap else {}
     async with Distributor([SERVICE], datagram_size=datagram, **settings) as one:
         await one.ready()
-        pipe.send((os.getpid(), one.contact.packed(), str(one.address)))
+        pipe.send((one.contact.packed(), str(one.address)))
         while await asyncio.to_thread(pipe.recv) is not None:
             subscribers = one.status()["services"][SERVICE]["subscribers"]
             pipe.send((subscribers, time.process_time(), one.metrics.as_dict()))

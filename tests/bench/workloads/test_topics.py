@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.topic_broadcast import command
-from bench.topic_broadcast.command import messages_for
-from bench.topic_broadcast.figure import delivered_figure, throughput_figure
-from bench.topic_broadcast.matrix_cost import measure_matrix
-from bench.topic_broadcast.socket_run import run_on_sockets
-from bench.topic_broadcast.virtual_run import run_virtual
+from bench.systems.topic_company import measure_matrix
+from bench.systems.topics import run_on_sockets, run_virtual
+from bench.workloads import topics
+from bench.workloads.topics import messages_for
 from pubsub.cli import main
 
 
@@ -41,28 +39,26 @@ def test_the_cost_of_the_matrix_grows_with_events_and_not_with_time() -> None:
     assert joins.seconds < 10
 
 
-def test_figures_have_a_line_for_each_semantics() -> None:
-    results = [*run_virtual(2, 50), *run_virtual(3, 50)]
-    for figure in (throughput_figure(results), delivered_figure(results)):
+def test_the_command_prints_tables_and_draws_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "MOST", 50)
+    asked = ["bench", "topics", "--participants", "2", "3", "--networks", "virtual"]
+    assert main([*asked, "--matrix", "5", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out.split()
+    assert "reliable" in printed
+    assert "joins" in printed
+    assert sorted(path.name for path in (tmp_path / "speed").iterdir()) == [
+        "topic-delivered.svg",
+        "topic-throughput.svg",
+        "topics.jsonl",
+    ]
+    for name in ("topic-delivered.svg", "topic-throughput.svg"):
+        figure = (tmp_path / "speed" / name).read_text()
         assert figure.startswith("<svg")
         assert 'data-label="reliable"' in figure
         assert 'data-label="best-effort"' in figure
-
-
-def test_the_command_prints_tables_and_writes_figures(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "MOST", 50)
-    asked = ["bench", "topics", "--participants", "2", "--networks", "virtual"]
-    assert main([*asked, "--matrix", "5", "--out", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    assert "| virtual | 2 | reliable |" in printed
-    assert "| 5 | one joins |" in printed
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "topic-delivered.svg",
-        "topic-throughput.svg",
-    ]
-    assert main(["bench", "topics", "--participants", "1"]) == 1
+    assert main(["bench", "topics", "--participants", "1", "--out", str(tmp_path)]) == 1
 
 
 def test_larger_topics_publish_fewer_messages() -> None:

@@ -1,1 +1,0 @@
-"""One distributor with thousands of light subscribers on real UDP: speed, memory, time to fail over."""

@@ -1,0 +1,248 @@
+"""Topic broadcast: one participant publishes messages of 1 KiB as fast as it can, and all count what they
+get.
+
+All participants are in one process. On the virtual network every host is on a link of 100 Mbit/s, slow enough
+to lose what it cannot take: a datagram takes a host 0.2 ms, and one in a hundred is lost on its way. Time and
+datagrams are virtual, so the same seed gives the same figures on any machine. Over real UDP on loopback, a
+second is one of this process's own work, so the rate is that of a free core that does the work of all
+participants, whatever else the machine does. It falls with their number for either semantics; the comparison
+of the two, in one run, is what counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from overlay import loops
+from overlay.endpoint import EndpointConfig
+from overlay.failure import FailureConfig
+from overlay.runtime import Runtime, RuntimeConfig
+from overlay.virtual import Latency, Network, nth_host
+from pubsub.strong_topic import Delivery, StrongTopic, TopicConfig
+from pubsub.strong_topics import StrongTopics
+from pubsub.topic_broadcast.config import BroadcastConfig
+
+TOPIC = "/bench/topics"
+PATIENT = FailureConfig(interval=30.0, least_timeout=90.0, most_timeout=180.0)
+"""A silent participant is asked for a sign of life seldom, and suspected late: all share one core, which
+among 120 of them would else be busy with the signs of life of 7,140 pairs, and none of them crashes."""
+
+JOINING_AT_ONCE = 6
+
+RunOn = Callable[[int, Awaitable[None]], Awaitable[None]]
+"""Runs a participant's opening where it belongs: on its host, or right here."""
+
+
+class Participant:
+    """One participant, which counts what it is delivered."""
+
+    def __init__(self, address: str, config: TopicConfig) -> None:
+        self._address = address
+        self._config = config
+        self.delivered = 0
+        self.runtime: Runtime
+        self.topics: StrongTopics
+        self.strong: StrongTopic
+
+    async def open(self, first: Participant | None) -> None:
+        config = RuntimeConfig(EndpointConfig(self._address), failure=PATIENT)
+        self.runtime = await Runtime.open(config)
+        self.topics = StrongTopics(self.runtime)
+        known = () if first is None else (first.runtime.contact,)
+        self.strong = await self.topics.join(TOPIC, self._count, known=known, config=self._config)
+
+    def _count(self, delivery: Delivery) -> None:
+        self.delivered += 1
+
+    async def close(self) -> None:
+        self.strong.abandon()
+        await self.runtime.close()
+
+
+async def open_participants(
+    addresses: Sequence[str], run_on: RunOn, topic: TopicConfig
+) -> list[Participant]:
+    """Open all, some at a time, each time until they share one stable view.
+
+    On sockets one core does the work of all: when everybody joined at once, it could not keep up with what
+    newcomers tell each other, and they would send again what was only late."""
+    people = [Participant(address, topic) for address in addresses]
+    await run_on(0, people[0].open(None))
+    for begin in range(1, len(people), JOINING_AT_ONCE):
+        end = min(begin + JOINING_AT_ONCE, len(people))
+        await asyncio.gather(
+            *(run_on(number, people[number].open(people[0])) for number in range(begin, end))
+        )
+        await _agreement(people[:end])
+    return people
+
+
+async def _agreement(people: list[Participant]) -> None:
+    while True:
+        if _agree(people):
+            return
+        await asyncio.sleep(0.2)
+
+
+def _agree(people: list[Participant]) -> bool:
+    first = people[0].strong.stable_view
+    return (
+        first is not None
+        and len(first.members) == len(people)
+        and all(person.strong.stable_view == first for person in people)
+    )
+
+
+PAYLOAD = bytes(1024)
+
+QUIET_SECONDS = 0.5
+"""An unreliable run has ended when nothing more arrived for so long."""
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Of one run."""
+
+    network: str
+    """virtual or sockets."""
+    semantics: str
+    participants: int
+    messages: int
+    seconds: float
+    """From the first broadcast until every participant had acknowledged all, or nothing came any more."""
+    delivered: float
+    """Share of the deliveries that were due at others."""
+    datagrams: float
+    """Sent by anybody, for each message and receiver."""
+    duplicates: float
+    """Copies that came again, for each delivery."""
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+
+async def measure(
+    people: list[Participant],
+    semantics: str,
+    messages: int,
+    network: str,
+    datagrams: Callable[[], int],
+    clock: Callable[[], float],
+    pace: float = 0.0,
+) -> Throughput:
+    """Publish and wait for the end; `pace`: seconds that the sender's link takes for one message to all."""
+    others = people[1:]
+    before = [person.delivered for person in others]
+    copies = sum(person.strong.core.counts["duplicates"] for person in others)
+    sent = datagrams()
+    began = clock()
+    if semantics == "reliable":
+        numbers = [await people[0].strong.broadcast(PAYLOAD) for _ in range(messages)]
+        for number in numbers:  # a later one may be settled sooner
+            await people[0].strong.settled(number)
+        ended = clock()
+    else:
+        for _ in range(messages):
+            await people[0].strong.broadcast(PAYLOAD, semantics="best-effort")
+            await asyncio.sleep(pace)
+        ended = await _when_quiet(others, clock)
+    received = sum(p.delivered - b for p, b in zip(others, before, strict=True))
+    due = messages * len(others)
+    copies = sum(person.strong.core.counts["duplicates"] for person in others) - copies
+    return Throughput(
+        network,
+        semantics,
+        len(people),
+        messages,
+        ended - began,
+        received / due,
+        (datagrams() - sent) / due,
+        copies / due,
+    )
+
+
+async def _when_quiet(others: list[Participant], clock: Callable[[], float]) -> float:
+    """What the clock showed at the last delivery."""
+    loop = asyncio.get_running_loop()
+    last, shown, count = loop.time(), clock(), -1
+    while loop.time() - last < QUIET_SECONDS:
+        now = sum(person.delivered for person in others)
+        if now != count:
+            last, shown, count = loop.time(), clock(), now
+        await asyncio.sleep(QUIET_SECONDS / 50)
+    return shown
+
+
+BANDWIDTH = 12_500_000.0
+"""Bytes a second: the paper's Fast Ethernet."""
+
+SLOWNESS = 2.0
+"""Tenths of a millisecond that a datagram takes a host."""
+
+LOSS = 0.01
+AROUND_A_PAYLOAD = 128
+"""Bytes of all headers of a datagram with one message, for the pace of the unreliable publisher."""
+
+
+def run_virtual(participants: int, messages: int, seed: int = 1) -> list[Throughput]:
+    """Reliable, then unreliable, in the same topic."""
+    network = Network(seed, latency=Latency.uniform(0.0002, 0.001), loss=LOSS, bandwidth=BANDWIDTH)
+    hosts = [nth_host(number) for number in range(participants)]
+
+    def run_on(number: int, opening: Awaitable[None]) -> Awaitable[None]:
+        return network.spawn(hosts[number], opening)  # type: ignore[arg-type]
+
+    async def main() -> list[Throughput]:
+        people = await open_participants([f"{host}:4000" for host in hosts], run_on, TopicConfig())
+        for host in hosts:
+            network.slow(host, SLOWNESS)
+        pace = (participants - 1) * (len(PAYLOAD) + AROUND_A_PAYLOAD) / BANDWIDTH
+
+        now = asyncio.get_running_loop().time
+
+        def datagrams() -> int:
+            return network.stats.sent
+
+        return [
+            await measure(people, "reliable", messages, "virtual", datagrams, now),
+            await measure(people, "best-effort", messages, "virtual", datagrams, now, pace),
+        ]
+
+    return network.run(main())
+
+
+ONE_CORE = TopicConfig(BroadcastConfig(patience=60.0))
+"""Where one core does the work of all, a message may well take longer than the 2 s after which everybody who
+holds it looks after it; among 100 that would be far more work than to bring it to them."""
+
+
+def run_on_sockets(participants: int, messages: int) -> list[Throughput]:
+    """Reliable, then unreliable, in the same topic."""
+    return loops.run(_run_on_sockets(participants, messages))
+
+
+async def _run_on_sockets(participants: int, messages: int) -> list[Throughput]:
+    async def here(number: int, opening: Awaitable[None]) -> None:
+        await opening
+
+    people = await open_participants(["127.0.0.1:0"] * participants, here, ONE_CORE)
+    try:
+
+        def datagrams() -> int:
+            return sum(
+                person.runtime.metrics.counter("datagrams_sent", "").value for person in people
+            )
+
+        results = [
+            await measure(people, "reliable", messages, "sockets", datagrams, time.process_time),
+            await measure(people, "best-effort", messages, "sockets", datagrams, time.process_time),
+        ]
+    finally:
+        for person in people:
+            await person.close()
+    return results

@@ -1,0 +1,254 @@
+"""One distributor with thousands of subscribers: deliveries, cost, memory; and how fast they move when it
+is killed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from bench.players import Player, Players
+from bench.systems import distributors
+from bench.systems.distributors import SERVICE
+from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay.channel import ChannelConfig, Channels
+from overlay.contact import Contact, PeerId
+from overlay.endpoint import Endpoint, EndpointConfig
+from overlay.entropy import entropy
+from overlay.identity import Identity
+from overlay.metrics import Metrics
+from overlay.runtime import Runtime
+from pubsub.distributors.client import runtime_config
+from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.messages import Action, Request
+from pubsub.distributors.protocol.distributor import DistributorCore
+
+PATIENCE = 900.0
+"""Seconds: a busy machine takes its time to start thousands of subscribers."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured."""
+
+    subscribers: int = 5000
+    crowds: int = 2
+    """Processes that the subscribers share."""
+    events: int = 100
+    bytes: int = 256
+    """Of an event."""
+    datagram_size: int = 1400
+    """Bytes of a distributor's datagrams."""
+    secondaries: int = 2
+    """Distributors that are left when the first is killed."""
+
+
+def measure(setting: Setting) -> dict[str, tuple[float, str]]:
+    """One run; the processes are gone when it returns."""
+    with Players() as players:
+        first, contacts = _distributors(setting, players)
+        _say(f"{1 + setting.secondaries} distributors run")
+        before = first.resident_bytes()
+        share = setting.subscribers // setting.crowds
+        crowds = [players.start(distributors.crowd, contacts, share) for _ in range(setting.crowds)]
+        for one in crowds:
+            one.answer(PATIENCE)
+        _say(f"{share * setting.crowds} subscribers are connected")
+        subscribed, cpu, datagrams = _status(first)
+        bytes_each = (first.resident_bytes() - before) / max(subscribed, 1)
+        source = players.start(distributors.publisher, contacts)
+        source.answer(PATIENCE)
+        for one in crowds:
+            one.tell(("receive", setting.events))
+        source.tell((setting.events, setting.bytes))
+        began = source.answer(PATIENCE)
+        received = [one.answer(PATIENCE) for one in crowds]
+        _, cpu_after, datagrams_after = _status(first)
+        arrived = sum(count for count, _, _ in received)
+        seconds = max(at for _, at, _ in received) - began
+        _say(f"{arrived} events came")
+        moved = _fail_over(crowds, first)
+        return {
+            "subscribers": (subscribed, "subscribers"),
+            "resident": (bytes_each, "bytes/subscriber"),
+            "arrived": (arrived, "events"),
+            "delivered": (arrived / (setting.events * share * setting.crowds), "share"),
+            "deliveries": (arrived / seconds, "1/s"),
+            "events": (setting.events / seconds, "1/s"),
+            "cpu": ((cpu_after - cpu) / max(arrived, 1) * 1e6, "us/delivery"),
+            "datagrams": ((datagrams_after - datagrams) / max(arrived, 1), "datagrams/delivery"),
+            "moved": (len(moved), "subscribers"),
+            "half moved": (moved[len(moved) // 2] if moved else float("nan"), "s"),
+            "all moved": (moved[-1] if moved else float("nan"), "s"),
+        }
+
+
+def _distributors(setting: Setting, players: Players) -> tuple[Player, list[bytes]]:
+    first = players.start(distributors.distributor, None, setting.datagram_size)
+    contact, address = first.answer(PATIENCE)
+    contacts = [contact]
+    for _ in range(setting.secondaries):
+        other = players.start(distributors.distributor, address, setting.datagram_size)
+        contacts.append(other.answer(PATIENCE)[0])
+    return first, contacts
+
+
+def _status(distributor: Player) -> tuple[int, float, int]:
+    """Subscribers of a distributor, its processor seconds and the datagrams that it sent, so far."""
+    distributor.tell("status")
+    subscribers, cpu, counters = distributor.answer(PATIENCE)
+    return subscribers, cpu, int(counters["datagrams_sent"])
+
+
+def _fail_over(crowds: list[Player], distributor: Player) -> list[float]:
+    """Kill the distributor: seconds until each subscriber had another one, in order."""
+    for one in crowds:
+        one.tell(("move", 60.0))
+    time.sleep(0.5)
+    killed = time.monotonic()
+    distributor.kill()
+    return sorted(at - killed for one in crowds for at in one.answer(PATIENCE))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# Memory, counted object by object in this process.
+
+
+def bytes_each_subscriber(count: int) -> float:
+    """Bytes that a distributor's memory grows by for each of `count` subscribers."""
+    return asyncio.run(_subscribers(count))
+
+
+def bytes_each_channel(count: int) -> float:
+    """The same for channels, which a subscriber does without."""
+    return asyncio.run(_channels(count))
+
+
+async def _subscribers(count: int) -> float:
+    runtime = await Runtime.open(runtime_config("127.0.0.1:0", (), False, None))
+    async with runtime:
+        core = DistributorCore(
+            runtime.context("channel"),
+            runtime.context("datagram"),
+            DistributorConfig(found_after=0.01),
+            runtime.endpoint.max_body,
+        )
+        core.create(SERVICE)
+        while not core.is_ready:
+            core.tick()
+            await asyncio.sleep(0.02)
+        before = _traced()
+        for number in range(count):
+            request = Request(number, Action.SUBSCRIBE, SERVICE, False, None)
+            core.receive_request(_somebody(number), request)
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
+        assert len(core.services[SERVICE].fanout.subscribers) == count
+        return (_traced() - before) / count
+
+
+async def _channels(count: int) -> float:
+    endpoint = await Endpoint.open(EndpointConfig("127.0.0.1:0"), Identity.create(), Metrics())
+    channels = Channels(endpoint, ChannelConfig(max_channels=count, max_half_open=count))
+    try:
+        before = _traced()
+        handles = []
+        for number in range(count):
+            handles.append(channels.to(_somebody(number)))
+            handles[-1].ping()
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
+        return (_traced() - before) / count
+    finally:
+        await channels.close()
+        await endpoint.close()
+
+
+def _somebody(number: int) -> Contact:
+    """A contact of its own for each, as datagrams from outside give them; nobody listens there."""
+    return Contact(PeerId(entropy().randbytes(20)), f"127.1.{number >> 8}.{number & 255}", 9)
+
+
+def _traced() -> int:
+    gc.collect()
+    if not tracemalloc.is_tracing():
+        tracemalloc.start()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    names = ("crowds", "events", "bytes", "datagram_size", "secondaries")
+    own = {name: getattr(options, name) for name in names}
+    for subscribers in options.subscribers:
+        setting = Setting(subscribers=subscribers, **own)
+        settings: dict[str, Any] = {"clients": subscribers, "bytes": setting.bytes}
+        for number in range(options.runs):
+            for metric, (value, unit) in measure(setting).items():
+                yield Row("distributors", settings, metric, value, unit, number)
+    for subscribers in options.subscribers:
+        for what, count in (
+            ("a subscriber, counted object by object", bytes_each_subscriber),
+            ("a channel, if each subscriber had one", bytes_each_channel),
+        ):
+            yield Row("distributors", {"what": what}, "memory", count(subscribers), "bytes")
+
+
+_DEFAULT = Setting()
+WORKLOAD = Workload(
+    "distributors",
+    "Distributors",
+    "One distributor with thousands of light subscribers: deliveries, cost and memory; then it is "
+    "killed, and the "
+    "subscribers move to others.",
+    (
+        Option("subscribers", [_DEFAULT.subscribers], "numbers of subscribers", quick=[500]),
+        Option("crowds", _DEFAULT.crowds, "processes that the subscribers share"),
+        Option("events", _DEFAULT.events, "events that each of them gets", quick=50),
+        Option("bytes", _DEFAULT.bytes, "bytes of an event's data"),
+        Option("datagram_size", _DEFAULT.datagram_size, "bytes of a distributor's datagrams"),
+        Option("secondaries", _DEFAULT.secondaries, "distributors that are left at the end"),
+        Option("runs", 1, "runs, each with its own processes"),
+    ),
+    run,
+    (
+        Table(
+            "delivery",
+            "One distributor, then without it",
+            {"clients": "subscribers", "bytes": "bytes"},
+            (
+                column("resident memory each", "{:,.0f} bytes", "resident"),
+                column("delivered", "{:.2%}", "delivered"),
+                column("deliveries/s", "{:,.0f}", "deliveries"),
+                column("events/s to all", "{:.1f}", "events"),
+                column("CPU a delivery", "{:.1f} us", "cpu"),
+                column("datagrams a delivery", "{:.2f}", "datagrams"),
+                column(
+                    "half / all have another one after",
+                    "{:.1f} / {:.1f} s",
+                    "half moved",
+                    "all moved",
+                ),
+            ),
+            "Sending and receiving are on the same machine. CPU: of the distributor alone.",
+        ),
+        Table(
+            "memory",
+            "Memory of a distributor",
+            {"what": "what"},
+            (column("bytes", "{:,.0f}", "memory"),),
+        ),
+    ),
+    quick_seconds=30,
+    is_wrong=lambda rows: any(row.metric == "delivered" and row.value < 1 for row in rows),
+)

@@ -1,0 +1,186 @@
+"""Topic broadcast: throughput against participants, the shape of DACE's figure 8, and what the matrix
+costs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay.errors import UsageError
+
+if TYPE_CHECKING:
+    from bench.report.plot import Panel, Point
+
+DELIVERIES = 12_000
+FEWEST, MOST = 100, 2000
+NETWORKS = ("virtual", "sockets")
+_COLOURS = {"reliable": "structured", "best-effort": "unstructured"}
+_TITLES = {
+    "virtual": "virtual: reliable teal, best-effort red",
+    "sockets": "real UDP: reliable teal, best-effort red",
+}
+
+
+def messages_for(participants: int) -> int:
+    """How many are published, so that runs of any size take about the same work."""
+    return min(max(DELIVERIES // participants, FEWEST), MOST)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    if any(number < 2 for number in [*options.participants, *options.matrix]):
+        raise UsageError("a topic that is measured has two participants or more")
+    for network in options.networks:
+        for number in options.participants:
+            yield from _throughput(network, number)
+    for number in options.matrix:
+        yield from _matrix(number)
+
+
+def _throughput(network: str, participants: int) -> Iterator[Row]:
+    from bench.systems.topics import run_on_sockets, run_virtual
+
+    measure = run_virtual if network == "virtual" else run_on_sockets
+    for found in measure(participants, messages_for(participants)):
+        settings: dict[str, Any] = {
+            "network": network,
+            "participants": participants,
+            "semantics": found.semantics,
+        }
+        for metric, value, unit in (
+            ("rate", found.rate, "messages/s"),
+            ("delivered", found.delivered, "share"),
+            ("datagrams", found.datagrams, "datagrams/receiver"),
+            ("duplicates", found.duplicates, "copies/delivery"),
+        ):
+            yield Row("topics", settings, metric, value, unit)
+
+
+def _matrix(participants: int) -> Iterator[Row]:
+    from bench.systems.topic_company import measure_matrix
+
+    for cost in measure_matrix(participants):
+        settings: dict[str, Any] = {"participants": participants, "event": cost.event}
+        for metric, value, unit in (
+            ("messages", cost.messages, "messages"),
+            ("kilobytes", cost.kilobytes, "kB"),
+            ("work", cost.milliseconds, "ms"),
+            ("stable after", cost.seconds, "s"),
+        ):
+            yield Row("topics", settings, metric, value, unit)
+
+
+def pictures(rows: Sequence[Row]) -> Mapping[str, str]:
+    """Messages a second, and the share of deliveries that arrived: a panel for each network, as SVG."""
+    from bench.report.plot import Figure
+    from bench.report.svg import draw
+
+    if not any(row.metric == "rate" for row in rows):
+        return {}
+    rate = Figure(
+        "topic-throughput",
+        "Topic broadcast of 1-KiB messages: reliable and best-effort",
+        "",
+        "participants",
+        "messages/s",
+        _panels(rows, "rate"),
+        log_y=True,
+    )
+    delivered = Figure(
+        "topic-delivered",
+        "Share of deliveries that arrived",
+        "",
+        "participants",
+        "delivered",
+        _panels(rows, "delivered"),
+        share=True,
+    )
+    return {"topic-throughput.svg": draw(rate), "topic-delivered.svg": draw(delivered)}
+
+
+def _panels(rows: Sequence[Row], metric: str) -> tuple[Panel, ...]:
+    from bench.report.plot import Panel, Series
+
+    chosen = [row for row in rows if row.metric == metric and "semantics" in row.settings]
+    return tuple(
+        Panel(
+            _TITLES[network],
+            tuple(
+                Series(
+                    semantics,
+                    colour,
+                    "emulate",
+                    _points(chosen, {"network": network, "semantics": semantics}),
+                )
+                for semantics, colour in _COLOURS.items()
+            ),
+        )
+        for network in NETWORKS
+        if any(row.settings["network"] == network for row in chosen)
+    )
+
+
+def _points(rows: Sequence[Row], wanted: Mapping[str, str]) -> tuple[Point, ...]:
+    from bench.report.plot import Point
+
+    values = {
+        int(str(row.settings["participants"])): row.value
+        for row in rows
+        if all(row.settings[name] == value for name, value in wanted.items())
+    }
+    return tuple(Point(number, value, value, value, 1) for number, value in sorted(values.items()))
+
+
+def _lost(rows: Sequence[Row]) -> bool:
+    return any(
+        row.metric == "delivered" and row.settings["semantics"] == "reliable" and row.value < 1
+        for row in rows
+    )
+
+
+WORKLOAD = Workload(
+    "topics",
+    "Topic broadcast",
+    "One participant of a topic publishes messages of 1 KiB as fast as it can, reliably and best-effort, on "
+    "the virtual network and over real UDP; then what membership costs.",
+    (
+        Option("participants", [2, 10, 30, 60, 120], "numbers of participants", quick=[2, 10]),
+        Option("networks", list(NETWORKS), "where", choices=NETWORKS),
+        Option(
+            "matrix",
+            [50, 100, 200, 400],
+            "participants for the cost of the matrix; none to leave it out",
+            quick=[50],
+        ),
+    ),
+    run,
+    (
+        Table(
+            "throughput",
+            "Messages of 1 KiB, as fast as one participant can publish them",
+            {"network": "network", "participants": "participants", "semantics": "semantics"},
+            (
+                column("messages/s", "{:,.0f}", "rate"),
+                column("delivered", "{:.2%}", "delivered"),
+                column("datagrams", "{:.2f}", "datagrams"),
+                column("duplicates", "{:.3f}", "duplicates"),
+            ),
+            "Datagrams: for each message and receiver. Duplicates: for each delivery.",
+        ),
+        Table(
+            "matrix",
+            "What topic membership costs each participant",
+            {"participants": "participants", "event": "event"},
+            (
+                column("messages", "{:.1f}", "messages"),
+                column("kB", "{:.2f}", "kilobytes"),
+                column("ms of work", "{:.1f}", "work"),
+                column("s until stable", "{:.1f}", "stable after"),
+            ),
+        ),
+    ),
+    quick_seconds=20,
+    is_wrong=_lost,
+    pictures=pictures,
+)
