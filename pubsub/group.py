@@ -14,11 +14,17 @@ delivers.
     iurb   the same without a failure detector, while a majority of the members is correct
     pb     probabilistic: each member delivers with high probability, at a cost that does not grow with N^2
 
-`order` is "none", "fifo" or "causal". With a `log`, a file of its own for each member, `iurb` outlives
-crashes: a member that comes back with its log delivers what it missed, and again what the application
-was not done with when it crashed, that is, the last message that it got from the iterator and those
-after it. `rb` and `urb` rely on a failure detector that must not be started before every process runs:
-by default it is started when all members have been met.
+or a `Stack` of layers that the caller composed:
+
+    Group(members, rank=0, qos=Stack([FifoOrder(), BestEffort(), PerfectLinks()]))
+
+`order` is "none", "fifo" or "causal". Further channels of the same members, with stacks of their own, are
+opened by `group.channel(...)`, and may share sessions with others.
+
+With a `log`, a file of its own for each member, `iurb` outlives crashes: a member that comes back with its
+log delivers what it missed, and again what the application was not done with when it crashed, that is, the
+last message that it got from the iterator and those after it. `rb` and `urb` rely on a failure detector that
+must not be started before every process runs: by default it is started when all members have been met.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -40,7 +46,7 @@ from overlay.runtime import Runtime, RuntimeConfig
 from overlay.wire import encode
 from pubsub.broadcast import stacks
 from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector, Taken
-from pubsub.broadcast.kernel import Channel, Event
+from pubsub.broadcast.kernel import Channel, Event, Session, Stack
 from pubsub.broadcast.meeting import Hello, Meeting, Refusal
 from pubsub.broadcast.message import Message, Packet
 from pubsub.broadcast.probabilistic import Probabilistic
@@ -51,6 +57,8 @@ DetectorStart = Literal["when_met", "by_hand"]
 
 HEADERS = 512
 """Bytes that the layers may add to a message that must fit one datagram."""
+
+DETECTOR = "perfect failure detector"
 
 LINGER = 2.0
 """Seconds that closing waits for what was sent to be acknowledged."""
@@ -74,18 +82,139 @@ class GroupMessage:
     """Of this broadcast among those of the member, from 1; 0 with `beb`, which does not count."""
 
 
-class Group:
-    """One member of a group; iterate over it inside `async with`, from one task at a time.
+class GroupChannel:
+    """One channel of a group, under one stack; iterate over it inside `async with`, from one task at a time.
 
     Delivered messages wait without bound for the application, since dropping one would break what was
     promised; this member's own broadcasts wait while `most_unread` do.
     """
 
     def __init__(
+        self, group: Group, name: str, stack: Stack, share: Mapping[str, Session], most_unread: int
+    ) -> None:
+        self.stack = stack
+        self._group = group
+        self._name = name
+        self._share = share
+        self._most_unread = most_unread
+        self._inbox: deque[GroupMessage] = deque()
+        self._news = asyncio.Event()
+        self._untaken: Taken | None = None
+        self._channel: Channel | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        self._group._check_open()
+        if self._channel is not None:
+            raise UsageError("a channel is entered once; make another one")
+        self._open_channel(self._group._process)
+        return self
+
+    def _open_channel(self, process: Process) -> None:
+        self._channel = self.stack.open(
+            process, self._delivered, channel=self._name, sessions=self._share
+        )
+        self._group._channels[self] = None
+        if self._group._detector_is_started:
+            self._channel.push(StartDetector())
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close this channel alone; the other members' channels of this name go on."""
+        self._closed = True
+        self._news.set()
+        self._group._channels.pop(self, None)
+        if self._channel is not None:
+            self._channel.close()
+
+    def session(self, layer: str) -> Session:
+        """The session of the layer with this name, to share it with another channel (`Group.channel`)."""
+        return self._check_open().session(layer)
+
+    # Messages.
+
+    async def broadcast(self, data: Any) -> None:
+        """Broadcast; returns when the message is on its way, which may be before anyone delivers it.
+
+        Waits while the channels to the members are full. `UsageError` for data that cannot travel, or, with
+        unreliable links, that does not fit one datagram.
+        """
+        channel = self._check_open()
+        self._check_data(data, channel)
+        runtime = self._group._open_runtime()
+        await runtime.writable(self._group._others())
+        while len(self._inbox) >= self._most_unread:
+            self._check_open()
+            await self._next_news()
+        self._check_open().push(Broadcast(Message(data)))
+
+    def _check_data(self, data: Any, channel: Channel) -> None:
+        runtime = self._group._open_runtime()
+        size = len(encode(Packet(channel.name, (), data))) + HEADERS
+        most = runtime.channels.config.max_message
+        if self.stack.provides("unreliable links"):
+            most = runtime.endpoint.max_body
+        if size > most:
+            raise UsageError(
+                f"the message has {size - HEADERS} bytes, and {most - HEADERS} is the most that "
+                f"{self.stack.name} carries"
+            )
+
+    def _delivered(self, event: Event) -> None:
+        if isinstance(event, Deliver):
+            self._inbox.append(GroupMessage(event.source, event.message.data, event.number))
+        elif isinstance(event, Crash):
+            self._group._has_crashed(event.rank)
+        self._news.set()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> GroupMessage:
+        if self._untaken is not None and not self._closed:
+            self._check_open().push(self._untaken)
+            self._untaken = None
+        while not self._inbox:
+            if self._closed:
+                raise StopAsyncIteration
+            self._check_open()
+            await self._next_news()
+        self._news.set()
+        message = self._inbox.popleft()
+        if self._keeps_log:
+            self._untaken = Taken(message.source, message.number)
+        return message
+
+    @property
+    def _keeps_log(self) -> bool:
+        return False
+
+    async def _next_news(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    def _check_open(self) -> Channel:
+        if self._closed or self._channel is None:
+            raise ClosedError("use a group, and a channel of it, inside `async with`")
+        self._group._check_not_refused()
+        return self._channel
+
+
+class Group(GroupChannel):
+    """One member of a group, and its first channel; iterate over it inside `async with`."""
+
+    def __init__(
         self,
         members: Sequence[str | tuple[str, int]],
         rank: int,
-        qos: str = "urb",
+        qos: str | Stack = "urb",
         *,
         order: str = "none",
         probabilistic: Probabilistic | None = None,
@@ -111,12 +240,19 @@ class Group:
         if detector not in ("when_met", "by_hand"):
             raise UsageError(f'detector is "when_met" or "by_hand", not {detector!r}')
         self.rank = rank
-        self.qos = stacks.stack(qos, order, probabilistic)
         if log is not None and (qos != "iurb" or order != "none"):
             raise UsageError('a log goes with qos="iurb" and order="none"')
+        stack = _stack(qos, order, probabilistic)
+        name = f"{stack.name} {order}" + (" with logs" if log is not None else "")
+        if isinstance(qos, Stack):
+            # Members with another stack are not taken in: the name has all its layers.
+            name = " / ".join([stack.name, *(layer.name for layer in stack.layers)])
+        super().__init__(self, name, stack, {}, most_unread)
+        self._channels: dict[GroupChannel, None] = {}
         self.crashed: list[int] = []
         """The members that the failure detector has declared crashed."""
         self._detector_start = detector
+        self._detector_is_started = False
         self._on_crash = on_crash
         self._given = runtime
         self._config = RuntimeConfig(
@@ -124,17 +260,10 @@ class Group:
         )
         self._log_path = log
         self._log: SqliteLog | None = None
-        self._untaken: Taken | None = None
-        self._name = f"{qos} {order}" + (" with logs" if log is not None else "")
-        self._most_unread = most_unread
-        self._inbox: deque[GroupMessage] = deque()
-        self._news = asyncio.Event()
         self._refused_by: int | None = None
         self._watched: list[Contact] = []
-        self._end_watch: Callable[[], object] = lambda: None
+        self._end_watches: list[Callable[[], object]] = []
         self._runtime: Runtime | None = None
-        self._channel: Channel | None = None
-        self._closed = False
 
     # Opening and closing.
 
@@ -143,7 +272,7 @@ class Group:
             raise UsageError("a group is entered once; make another one")
         if self._log_path is not None:
             self._log = SqliteLog(self._log_path)
-            self.qos = stacks.recoverable(self._log)
+            self.stack = stacks.recoverable(self._log)
         try:
             self._runtime = self._given or await Runtime.open(self._config)
         except BaseException:
@@ -178,24 +307,40 @@ class Group:
         runtime.on(Packet, self._process.receive)
         runtime.on(Hello, self._meeting.hello)
         runtime.on(Refusal, self._meeting.refusal)
-        self._channel = self.qos.open(self._process, self._delivered, channel=self._name)
+        self._open_channel(self._process)
         self._meeting.start()
         if not self._meeting.missing:
             self._met(self.rank)
 
-    async def __aexit__(
+    def channel(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
+        name: str,
+        qos: str | Stack = "urb",
+        *,
+        order: str = "none",
+        share: Mapping[str, Session] | None = None,
+        most_unread: int = 10_000,
+    ) -> GroupChannel:
+        """Another channel among the same members, to be entered with `async with`.
+
+        Every member opens it under the same name with the same layers; what comes before it is opened waits.
+        `share`: sessions of other channels, by the name of their layer. With
+        `share={"fifo": group.session("fifo")}` one order holds over both channels. All channels have one
+        failure detector."""
+        stack = _stack(qos, order, None)
+        share = dict(share or {})
+        if stack.provides(DETECTOR) and self.stack.provides(DETECTOR):
+            share.setdefault("pfd", self.session("pfd"))
+        full_name = " / ".join(["channel", name, *(layer.name for layer in stack.layers)])
+        return GroupChannel(self, full_name, stack, share, most_unread)
 
     async def close(self) -> None:
         """Leave; to the others it is a crash. What was sent has `LINGER` seconds to arrive."""
         runtime, self._runtime = self._runtime, None
+        for channel in list(self._channels):
+            channel._closed = True
+            channel._news.set()
         self._closed = True
-        self._news.set()
         if runtime is None:
             return
         try:
@@ -205,7 +350,8 @@ class Group:
             pass  # those that do not answer, or a runtime that was closed first
         finally:
             self._process.stop()
-            self._end_watch()
+            for end_watch in self._end_watches:
+                end_watch()
             for contact in self._watched:
                 runtime.failure.unwatch(contact)
             for packet in (Packet, Hello, Refusal):
@@ -237,21 +383,49 @@ class Group:
 
     def start_detector(self) -> None:
         """Start the failure detector (`rb`, `urb`); every member must have been met."""
-        channel = self._check_open()
+        self._check_open()
         if missing := self._meeting.missing:
             raise GroupError(
                 f"member {missing[0]} has not been met: start every process before the detector"
             )
-        channel.push(StartDetector())
+        self._detector_is_started = True
+        for channel in list(self._channels):
+            channel._check_open().push(StartDetector())
 
     def _met(self, rank: int) -> None:
         if not self._meeting.missing and self._detector_start == "when_met":
             self.start_detector()
-        self._news.set()
+        self._wake()
 
     def _refused(self, rank: int) -> None:
         self._refused_by = rank
-        self._news.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        for channel in self._channels:
+            channel._news.set()
+
+    def _has_crashed(self, rank: int) -> None:
+        if rank not in self.crashed:
+            self.crashed.append(rank)
+            if self._on_crash is not None:
+                self._on_crash(rank)
+
+    def _check_not_refused(self) -> None:
+        if self._refused_by is not None:
+            raise GroupError(
+                f"member {self._refused_by} knows an earlier process of rank {self.rank}, whose state "
+                "is lost: start the whole group again"
+            )
+
+    def _open_runtime(self) -> Runtime:
+        if self._runtime is None:
+            raise ClosedError("use a group inside `async with`")
+        return self._runtime
+
+    @property
+    def _keeps_log(self) -> bool:
+        return self._log is not None
 
     def _watch(self, on_crash: OnCrash) -> None:
         """The strict mode of the node's failure detector, as the perfect one of the stack."""
@@ -263,79 +437,22 @@ class Group:
             if rank is not None:
                 on_crash(rank)
 
-        self._end_watch = runtime.failure.subscribe(suspect, strict=True)
-        self._watched = self._others()
-        for contact in self._watched:
-            runtime.failure.watch(contact)
+        self._end_watches.append(runtime.failure.subscribe(suspect, strict=True))
+        if not self._watched:
+            self._watched = self._others()
+            for contact in self._watched:
+                runtime.failure.watch(contact)
 
     def _others(self) -> list[Contact]:
         members = enumerate(self._process.members)
         return [member for rank, member in members if member is not None and rank != self.rank]
 
-    # Messages.
 
-    async def broadcast(self, data: Any) -> None:
-        """Broadcast; returns when the message is on its way, which may be before anyone delivers it.
-
-        Waits while the channels to the members are full. `UsageError` for data that cannot travel, or, with
-        `pb`, that does not fit one datagram.
-        """
-        self._check_data(data, self._check_open())
-        assert self._runtime is not None
-        await self._runtime.writable(self._others())
-        while len(self._inbox) >= self._most_unread:
-            await self._next_news()
-        self._check_open().push(Broadcast(Message(data)))
-
-    def _check_data(self, data: Any, channel: Channel) -> None:
-        assert self._runtime is not None
-        size = len(encode(Packet(channel.name, (), data))) + HEADERS
-        most = self._runtime.endpoint.max_body
-        if self.qos.name != "pb":
-            most = self._runtime.channels.config.max_message
-        if size > most:
-            raise UsageError(
-                f"the message has {size - HEADERS} bytes, and {most - HEADERS} is the most that "
-                f"{self.qos.name} carries"
-            )
-
-    def _delivered(self, event: Event) -> None:
-        if isinstance(event, Deliver):
-            self._inbox.append(GroupMessage(event.source, event.message.data, event.number))
-        elif isinstance(event, Crash):
-            self.crashed.append(event.rank)
-            if self._on_crash is not None:
-                self._on_crash(event.rank)
-        self._news.set()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> GroupMessage:
-        if self._untaken is not None and not self._closed:
-            self._check_open().push(self._untaken)
-            self._untaken = None
-        while not self._inbox:
-            if self._closed:
-                raise StopAsyncIteration
-            self._check_open()
-            await self._next_news()
-        self._news.set()
-        message = self._inbox.popleft()
-        if self._log is not None:
-            self._untaken = Taken(message.source, message.number)
-        return message
-
-    async def _next_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()
-
-    def _check_open(self) -> Channel:
-        if self._closed or self._channel is None:
-            raise ClosedError("use a group inside `async with`")
-        if self._refused_by is not None:
-            raise GroupError(
-                f"member {self._refused_by} knows an earlier process of rank {self.rank}, whose state "
-                "is lost: start the whole group again"
-            )
-        return self._channel
+def _stack(qos: str | Stack, order: str, probabilistic: Probabilistic | None) -> Stack:
+    if not isinstance(qos, Stack):
+        return stacks.stack(qos, order, probabilistic)
+    if order != "none" or probabilistic is not None:
+        raise UsageError(
+            "order and probabilistic go with a named qos: put the layer into the stack"
+        )
+    return qos

@@ -17,7 +17,7 @@ from bench.workloads.workload import Option, Row, Table, Workload, column
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.events import Broadcast, Deliver, StartDetector
-from pubsub.broadcast.kernel import Channel, Event, QoS, compose
+from pubsub.broadcast.kernel import Channel, Event, Stack
 from pubsub.broadcast.lazy_reliable import LazyReliable
 from pubsub.broadcast.links import PerfectLinks
 from pubsub.broadcast.message import Message, Packet
@@ -106,11 +106,11 @@ def measure(
     return troupe.cost()
 
 
-def _stack(qos: str, gossip: Probabilistic | None) -> QoS:
+def _stack(qos: str, gossip: Probabilistic | None) -> Stack:
     if qos != "rb":
         return stack(qos, probabilistic=gossip)
     telling_later = LazyReliable(tell_after=2 * SECONDS)
-    return compose(qos, telling_later, PerfectDetector(), BestEffort(), PerfectLinks())
+    return Stack([telling_later, PerfectDetector(), BestEffort(), PerfectLinks()], qos)
 
 
 TEXTBOOK: dict[tuple[str, bool], tuple[Callable[[int], int], int]] = {

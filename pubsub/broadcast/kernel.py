@@ -1,11 +1,11 @@
-"""The composition kernel: layers, sessions, events, channels, and the stack (QoS) that they make.
+"""The composition kernel: layers, sessions, events, channels, and the stack that they make.
 
-The broadcast tutorial for Appia (Carvalho and Rodrigues, section 3). A *layer* declares what it
-requires of those below it and what it provides; `compose` stacks layers into a *quality of service* and
-refuses a stack in which something is missing. A *session* is a layer's state on one process, a
-*channel* is a stack of sessions, and one session may stand in several channels. *Events* travel up (to
-the application) and down (to the network). Their types are open: a session passes on what it does not
-know.
+The broadcast tutorial for Appia (Carvalho and Rodrigues, section 3). A *layer* declares what it requires of
+those below it and what it provides; a *stack* of layers (Appia's quality of service) refuses layers that miss
+something. A *session* is a layer's state on one process, a *channel* is a stack of sessions, and one session
+may stand in several channels. *Events* travel up (to the application) and down (to the network). Their types
+are open: a session passes on what it does not know. Two events are the kernel's own: `ChannelClose` goes down
+a channel that is being closed, and `TimeOut` comes to the session that asked for it.
 
 Promised: of the events that one session passes to its neighbour in a channel, none overtakes another; and no
 session is entered while it, or any other of its process, is at work.
@@ -14,10 +14,11 @@ session is entered while it, or any other of its process, is at work.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from overlay.context import Timer
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -40,6 +41,20 @@ class Event:
     """Whatever travels in a channel; any subclass may be made by anybody."""
 
     __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClose(Event):
+    """Down: the channel is being closed. What a session sends before it passes this on still leaves; then the
+    session gets no event of this channel any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut(Event):
+    """To the session that asked for it with `Channel.after`, on its way up."""
+
+    what: object = None
+    """What the session wants to be reminded of."""
 
 
 class Layer:
@@ -66,6 +81,9 @@ class Session:
     def opened(self, channel: Channel) -> None:
         """A channel that holds this session was opened."""
 
+    def closed(self, channel: Channel) -> None:
+        """A channel that held this session was closed."""
+
     def on_up(self, channel: Channel, event: Event) -> None:
         channel.up(self, event)
 
@@ -73,12 +91,39 @@ class Session:
         channel.down(self, event)
 
 
-@dataclass(frozen=True)
-class QoS:
-    """A stack that was checked: the layers from the top down."""
+class Stack:
+    """Layers from the top down that fit together; `CompositionError` where one misses something."""
 
-    name: str
-    layers: tuple[Layer, ...]
+    def __init__(self, layers: Sequence[Layer], name: str = "stack") -> None:
+        """`name`: what the stack's channels are called among the members, unless they have other names."""
+        self.name = name
+        self.layers = tuple(layers)
+        self._check()
+
+    def _check(self) -> None:
+        if not self.layers:
+            raise CompositionError(
+                f"the stack {self.name!r} has no layer: give it at least its links"
+            )
+        provided: dict[str, None] = {}
+        names: dict[str, None] = {}
+        for layer in reversed(self.layers):
+            missing = [need for need in layer.needs() if need not in provided]
+            if missing:
+                raise CompositionError(
+                    f"in the stack {self.name!r} the layer {layer.name!r} requires {missing[0]!r}, "
+                    "which no layer below it provides"
+                )
+            if layer.name in names:
+                raise CompositionError(
+                    f"the stack {self.name!r} holds the layer {layer.name!r} twice"
+                )
+            names[layer.name] = None
+            provided.update(dict.fromkeys(layer.provides))
+
+    def provides(self, what: str) -> bool:
+        """Whether one of the layers provides this."""
+        return any(what in layer.provides for layer in self.layers)
 
     def open(
         self,
@@ -95,58 +140,66 @@ class QoS:
         are shared with other channels; the other sessions are new.
         """
         shared = sessions or {}
-        stack = [shared.get(layer.name) or layer.session(process) for layer in self.layers]
-        opened = Channel(channel or self.name, process, self, stack, deliver)
+        names = [layer.name for layer in self.layers]
+        for name in shared:
+            if name not in names:
+                raise CompositionError(f"the stack {self.name!r} has no layer {name!r} to share")
+        stacked = [shared.get(layer.name) or layer.session(process) for layer in self.layers]
+        opened = Channel(channel or self.name, process, self, stacked, deliver)
         process.add(opened)
-        for session in reversed(stack):
+        for session in reversed(stacked):
             session.opened(opened)
+        process.take_early(opened)
         return opened
 
 
-def compose(name: str, *layers: Layer) -> QoS:
-    """The stack of these layers, the top one first; `CompositionError` where one misses something."""
-    if not layers:
-        raise CompositionError(f"the stack {name!r} has no layer: give it at least its links")
-    provided: dict[str, None] = {}
-    names: dict[str, None] = {}
-    for layer in reversed(layers):
-        missing = [need for need in layer.needs() if need not in provided]
-        if missing:
-            raise CompositionError(
-                f"in the stack {name!r} the layer {layer.name!r} requires {missing[0]!r}, "
-                "which no layer below it provides"
-            )
-        if layer.name in names:
-            raise CompositionError(f"the stack {name!r} holds the layer {layer.name!r} twice")
-        names[layer.name] = None
-        provided.update(dict.fromkeys(layer.provides))
-    return QoS(name, layers)
-
-
 class Channel:
-    """A stack of sessions on one process. Events enter at the top by `push`, and at the bottom by `rise`."""
+    """A stack of sessions on one process. Events enter at the top by `push`, and at the bottom by `rise`.
+
+    A channel that is closed takes no event any more, and its timers do not ring."""
 
     def __init__(
         self,
         name: str,
         process: Process,
-        qos: QoS,
-        stack: list[Session],
+        stack: Stack,
+        sessions: list[Session],
         deliver: Callable[[Event], None],
     ) -> None:
         self.name = name
-        self.qos = qos
+        self.stack = stack
         self.deliver = deliver
-        self._stack = stack
-        self._place = {id(session): place for place, session in enumerate(stack)}
+        self._process = process
+        self._sessions = sessions
+        self._place = {id(session): place for place, session in enumerate(sessions)}
         self._scheduler = process.scheduler
+        self._timers: dict[Timer, None] = {}
+        self._is_closed = False
 
     def session(self, layer: str) -> Session:
         """The session of the layer with this name, to share it with another channel or to look at it."""
-        for place, one in enumerate(self.qos.layers):
+        for place, one in enumerate(self.stack.layers):
             if one.name == layer:
-                return self._stack[place]
-        raise UsageError(f"the stack {self.qos.name!r} has no layer {layer!r}")
+                return self._sessions[place]
+        raise UsageError(f"the stack {self.stack.name!r} has no layer {layer!r}")
+
+    def after(self, session: Session, seconds: float, what: object = None) -> Timer:
+        """Have `TimeOut(what)` come to the session after this time, unless the channel is closed before."""
+        place = self._place[id(session)]
+
+        def ring() -> None:
+            self._timers.pop(timer, None)
+            self._scheduler.post(self, place, True, TimeOut(what))
+
+        timer = self._process.perfect.call_later(seconds, ring)
+        self._timers[timer] = None
+        return timer
+
+    def close(self) -> None:
+        """Send `ChannelClose` down the stack, and then take no event any more; more than once is fine.
+
+        Sessions that other channels share go on there."""
+        self._scheduler.post(self, 0, False, ChannelClose())
 
     def push(self, event: Event) -> None:
         """Give an event to the top of the stack, on its way down."""
@@ -154,7 +207,7 @@ class Channel:
 
     def rise(self, event: Event) -> None:
         """Give an event to the bottom of the stack, on its way up."""
-        self._scheduler.post(self, len(self._stack) - 1, True, event)
+        self._scheduler.post(self, len(self._sessions) - 1, True, event)
 
     def up(self, session: Session, event: Event) -> None:
         """Pass an event from a session to the one above it, or to the application."""
@@ -166,11 +219,25 @@ class Channel:
 
     def handle(self, place: int, upwards: bool, event: Event) -> None:
         """Have the session at this place take an event; the concern of the scheduler alone."""
+        if self._is_closed:
+            return
         if place < 0:
             self.deliver(event)
-        elif place < len(self._stack):
-            session = self._stack[place]
+        elif place < len(self._sessions):
+            session = self._sessions[place]
             (session.on_up if upwards else session.on_down)(self, event)
+        elif isinstance(event, ChannelClose):
+            self._end()
+
+    def _end(self) -> None:
+        """The close has been through the whole stack, and whatever the sessions sent on its occasion too."""
+        self._is_closed = True
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._process.remove(self)
+        for session in self._sessions:
+            session.closed(self)
 
 
 class Scheduler:

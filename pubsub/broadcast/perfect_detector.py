@@ -34,6 +34,9 @@ class PerfectDetectorSession(Session):
         for rank in self.crashed:
             channel.up(self, Crash(rank))
 
+    def closed(self, channel: Channel) -> None:
+        self._channels.remove(channel)
+
     def on_down(self, channel: Channel, event: Event) -> None:
         if isinstance(event, StartDetector) and not self._started:
             self._started = True

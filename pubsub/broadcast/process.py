@@ -11,6 +11,9 @@ from pubsub.broadcast.events import MemberFound, Receive
 from pubsub.broadcast.kernel import Channel, Scheduler
 from pubsub.broadcast.message import Message, Packet
 
+MOST_EARLY = 10_000
+"""Packets kept for channels that are not open here yet; more are dropped and counted."""
+
 OnCrash = Callable[[int], None]
 WatchMembers = Callable[[OnCrash], None]
 
@@ -68,6 +71,9 @@ class Process:
             member.id: number for number, member in enumerate(members) if member is not None
         }
         self._channels: dict[str, Channel] = {}
+        self._closed: dict[str, None] = {}
+        self._early: dict[str, list[tuple[int, Packet]]] = {}
+        self._early_count = 0
 
     @property
     def size(self) -> int:
@@ -75,10 +81,21 @@ class Process:
         return len(self.members)
 
     def add(self, channel: Channel) -> None:
-        """Have packets of a channel go to it; the concern of `QoS.open` alone."""
+        """Have packets of a channel go to it; the concern of `Stack.open` alone."""
         if channel.name in self._channels:
             raise UsageError(f"this process has a channel {channel.name!r} already: name another")
         self._channels[channel.name] = channel
+
+    def remove(self, channel: Channel) -> None:
+        """Count what comes for a channel that was closed; the concern of `Channel.close` alone."""
+        del self._channels[channel.name]
+        self._closed[channel.name] = None
+
+    def take_early(self, channel: Channel) -> None:
+        """Hand a channel what came before it was opened; the concern of `Stack.open` alone."""
+        for source, packet in self._early.pop(channel.name, ()):
+            self._early_count -= 1
+            channel.rise(Receive(source, Message(packet.data, packet.headers)))
 
     def found(self, rank: int, contact: Contact) -> None:
         """A member's contact has become known, or is another one since the member came back."""
@@ -104,9 +121,17 @@ class Process:
         if source is None:
             self.count("not_a_member")
         elif channel is None:
-            self.count("no_channel")
+            self._keep_early(source, packet)
         else:
             channel.rise(Receive(source, Message(packet.data, packet.headers)))
+
+    def _keep_early(self, source: int, packet: Packet) -> None:
+        """Keep a packet for a channel that the sender has opened before this process."""
+        if packet.channel in self._closed or self._early_count >= MOST_EARLY:
+            self.count("no_channel")
+            return
+        self._early_count += 1
+        self._early.setdefault(packet.channel, []).append((source, packet))
 
     def count(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1

@@ -9,7 +9,7 @@ from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.causal_order import CausalOrder
 from pubsub.broadcast.fifo_order import FifoOrder
 from pubsub.broadcast.indulgent import IndulgentUniform
-from pubsub.broadcast.kernel import Layer, QoS, compose
+from pubsub.broadcast.kernel import Layer, Stack
 from pubsub.broadcast.lazy_reliable import LazyReliable
 from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
 from pubsub.broadcast.perfect_detector import PerfectDetector
@@ -36,7 +36,7 @@ NEED_DETECTOR = ("rb", "urb")
 """The stacks that deliver to all only once the failure detector was started."""
 
 
-def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = None) -> QoS:
+def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = None) -> Stack:
     """The stack of this name, with `fifo` or `causal` order on top; `UsageError` for any other name."""
     if name not in _STACKS:
         raise UsageError(f"qos={name!r} is none of {', '.join(NAMES)}")
@@ -49,9 +49,9 @@ def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = 
         layers = (FifoOrder(PATIENCE if name == "pb" else None), *layers)
     elif order == "causal":
         layers = (CausalOrder(PATIENCE if name in ("pb", "beb") else None), *layers)
-    return compose(name, *layers)
+    return Stack([*layers], name)
 
 
-def recoverable(log: StableLog) -> QoS:
+def recoverable(log: StableLog) -> Stack:
     """The stack of `iurb` whose members come back from a crash with their logs."""
-    return compose("iurb", RecoverableUniform(log), BestEffort(), PerfectLinks())
+    return Stack([RecoverableUniform(log), BestEffort(), PerfectLinks()], "iurb")

@@ -17,7 +17,7 @@ from typing import Any
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.broadcast.events import Broadcast, Deliver, StartDetector
-from pubsub.broadcast.kernel import Channel, Event, QoS
+from pubsub.broadcast.kernel import Channel, Event, Stack
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.process import OnCrash, Process
 from tests.pubsub.broadcast.properties import Broadcasts, Delivery, History
@@ -75,7 +75,7 @@ class _Context:
 class World:
     """Runs one schedule of one stack, and keeps its history."""
 
-    qos: QoS
+    qos: Stack
     schedule: Schedule
     now: float = 0.0
     sends: int = 0
@@ -110,7 +110,7 @@ class World:
         )
         self.channels[rank].push(StartDetector())
 
-    def qos_of(self, rank: int) -> QoS:
+    def qos_of(self, rank: int) -> Stack:
         return self.qos
 
     def correct(self) -> list[int]:
@@ -212,7 +212,7 @@ class World:
         self.side = [self.random.randrange(2) for _ in self.side]
 
 
-def run(qos: QoS, schedule: Schedule) -> History:
+def run(qos: Stack, schedule: Schedule) -> History:
     return World(qos, schedule).run()
 
 

@@ -16,9 +16,17 @@ from overlay.errors import ClosedError, UsageError
 from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.virtual import Latency, Network, nth_host
+from pubsub.broadcast.best_effort import BestEffort
+from pubsub.broadcast.events import Deliver
+from pubsub.broadcast.kernel import Channel, Event, Layer, Session, Stack
+from pubsub.broadcast.links import PerfectLinks
+from pubsub.broadcast.message import Message
+from pubsub.broadcast.perfect_detector import PerfectDetector
 from pubsub.broadcast.probabilistic import Probabilistic
+from pubsub.broadcast.process import Process
 from pubsub.broadcast.stacks import NAMES
-from pubsub.group import Group, GroupError
+from pubsub.broadcast.uniform import UniformAllAck
+from pubsub.group import Group, GroupChannel, GroupError
 
 MEMBERS = [f"{nth_host(number)}:4000" for number in range(4)]
 
@@ -311,3 +319,160 @@ def test_packets_that_are_not_taken_are_in_the_metrics_of_the_node() -> None:
             assert list(metrics["group_dropped"]) == ["another_group"]
 
     on_a_network(main)
+
+
+class Shout(Layer):
+    """A layer of the caller's own: what passes it upward is in capitals."""
+
+    name = "shout"
+    requires = ("broadcast",)
+
+    def session(self, process: Process) -> Session:
+        return ShoutSession(process)
+
+
+class ShoutSession(Session):
+    def on_up(self, channel: Channel, event: Event) -> None:
+        if isinstance(event, Deliver):
+            loud = Message(str(event.message.data).upper(), event.message.headers)
+            event = Deliver(event.source, loud, event.number)
+        channel.up(self, event)
+
+
+def test_a_group_runs_a_stack_that_the_caller_composed() -> None:
+    layers = [Shout(), UniformAllAck(), PerfectDetector(), BestEffort(), PerfectLinks()]
+
+    async def main(net: Network) -> Any:
+        done = asyncio.Event()
+
+        async def program(rank: int) -> list[tuple[int, Any]]:
+            async with Group(MEMBERS, rank, Stack(layers, "loud")) as group:
+                await group.broadcast(f"hello {rank}")
+                taken = await take(group, 4)
+                await done.wait()
+                return sorted(taken)
+
+        tasks = [net.spawn(nth_host(rank), program(rank)) for rank in range(4)]
+        await asyncio.sleep(20)
+        done.set()
+        return await asyncio.gather(*tasks)
+
+    assert on_a_network(main) == [[(rank, f"HELLO {rank}") for rank in range(4)]] * 4
+
+
+def test_an_order_or_gossip_beside_a_composed_stack_is_refused() -> None:
+    stack = Stack([BestEffort(), PerfectLinks()])
+    with pytest.raises(UsageError, match="put the layer into the stack"):
+        Group(MEMBERS, 0, stack, order="fifo")
+    with pytest.raises(UsageError, match="a log goes with"):
+        Group(MEMBERS, 0, stack, log="x")
+
+
+def shared_channels(
+    rank: int, members: list[str], done: asyncio.Barrier
+) -> Coroutine[Any, Any, Any]:
+    """Broadcasts on two channels in turn, and gives what both delivered, in one list."""
+
+    async def program() -> list[Any]:
+        seen: list[Any] = []
+        all_seen = asyncio.Event()
+        async with Group(members, rank, "beb", order="fifo") as group:
+            share = {"fifo": group.session("fifo")}
+            async with group.channel("second", "beb", order="fifo", share=share) as second:
+
+                async def note(channel: GroupChannel) -> None:
+                    async for message in channel:
+                        seen.append((message.source, message.data))
+                        if len(seen) == 20 * len(members):
+                            all_seen.set()
+
+                notes = [asyncio.create_task(note(one)) for one in (group, second)]
+                await group.met()
+                for number in range(20):
+                    await (group, second)[number % 2].broadcast(number)
+                await all_seen.wait()
+                await done.wait()
+                for task in notes:
+                    task.cancel()
+        return seen
+
+    return program()
+
+
+def test_two_channels_share_a_session_over_a_lossy_network() -> None:
+    async def main(net: Network) -> Any:
+        done = asyncio.Barrier(4)
+        programs = [
+            net.spawn(nth_host(rank), shared_channels(rank, MEMBERS, done)) for rank in range(4)
+        ]
+        return await asyncio.gather(*programs)
+
+    for seen in on_a_network(main):
+        for source in range(4):
+            numbers = [number for by, number in seen if by == source]
+            assert sorted(numbers) == list(range(20))
+
+
+def test_two_channels_share_a_session_over_real_udp() -> None:
+    async def main() -> list[Any]:
+        done = asyncio.Barrier(2)
+        runtimes = [await Runtime.open(RuntimeConfig(EndpointConfig("127.0.0.1:0"))) for _ in "ab"]
+        members = [str(runtime.contact.address) for runtime in runtimes]
+        for runtime in runtimes:
+            await runtime.close()
+        async with asyncio.timeout(60):
+            return await asyncio.gather(*(shared_channels(r, members, done) for r in range(2)))
+
+    for seen in run_on_real_loop(main()):
+        for source in range(2):
+            assert sorted(number for by, number in seen if by == source) == list(range(20))
+
+
+def test_channels_of_a_group_have_one_detector_and_all_hear_of_a_crash() -> None:
+    async def main(net: Network) -> Any:
+        crashes: list[int] = []
+        delivered: list[Any] = []
+
+        async def program(rank: int) -> None:
+            async with (
+                Group(MEMBERS[:3], rank, "urb", on_crash=crashes.append) as group,
+                group.channel("second", "urb") as second,
+            ):
+                await group.met()
+                if rank == 0:
+                    await asyncio.sleep(5)
+                    await second.broadcast("after the crash")
+                async for message in second:
+                    delivered.append((rank, message.data))
+
+        for rank in range(3):
+            net.spawn(nth_host(rank), program(rank))
+        await asyncio.sleep(3)
+        net.crash(nth_host(2))
+        await asyncio.sleep(40)
+        return crashes, sorted(delivered)
+
+    crashes, delivered = on_a_network(main, loss=0.0)
+    assert crashes == [2, 2]
+    assert delivered == [(0, "after the crash"), (1, "after the crash")]
+
+
+def test_a_broadcast_that_waits_for_room_ends_when_the_group_is_closed() -> None:
+    async def main(net: Network) -> Any:
+        async def program() -> str:
+            group = Group(MEMBERS[:1], 0, "beb", most_unread=1)
+            await group.__aenter__()
+            await group.broadcast(1)
+            waiting = asyncio.create_task(group.broadcast(2))
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            await group.close()
+            try:
+                await asyncio.wait_for(waiting, 5)
+            except ClosedError:
+                return "told"
+            return "sent"
+
+        return await net.spawn(nth_host(0), program())
+
+    assert on_a_network(main) == "told"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +17,13 @@ from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector
 from pubsub.broadcast.fifo_order import FifoOrder
 from pubsub.broadcast.kernel import (
     Channel,
+    ChannelClose,
     CompositionError,
     Event,
     Layer,
     Session,
-    compose,
+    Stack,
+    TimeOut,
 )
 from pubsub.broadcast.lazy_reliable import LazyReliable
 from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
@@ -86,7 +89,7 @@ def test_a_stack_in_which_something_is_missing_is_refused_by_name(
     layers: tuple[Layer, ...], complaint: str
 ) -> None:
     with pytest.raises(CompositionError, match=complaint):
-        compose("test", *layers)
+        Stack([*layers], "test")
 
 
 @pytest.mark.parametrize("order", stacks.ORDERS)
@@ -97,7 +100,7 @@ def test_every_named_stack_composes_with_every_order(name: str, order: str) -> N
 
 def test_events_keep_their_order_and_do_not_interrupt_a_session() -> None:
     seen: list[Event] = []
-    channel = compose("test", BestEffort(), PerfectLinks(), Echo()).open(process(), seen.append)
+    channel = Stack([BestEffort(), PerfectLinks(), Echo()], "test").open(process(), seen.append)
     channel.push(Chat("a"))
     channel.push(Chat("b"))
     assert [event.text for event in seen if isinstance(event, Chat)] == ["a 1", "a 2", "b 1", "b 2"]
@@ -108,7 +111,7 @@ def test_events_keep_their_order_and_do_not_interrupt_a_session() -> None:
 def test_every_layer_passes_on_what_it_does_not_know(name: str, order: str) -> None:
     layers = stacks.stack(name, order).layers
     seen: list[Event] = []
-    channel = compose("test", *layers, Echo()).open(process(), seen.append)
+    channel = Stack([*layers, Echo()], "test").open(process(), seen.append)
     channel.push(Chat("hello"))
     assert seen == [Chat("hello 1"), Chat("hello 2")]
 
@@ -138,7 +141,7 @@ def test_the_detector_speaks_once_of_each_member_and_not_before_it_is_started() 
     told: list[Any] = []
     seen: list[Event] = []
     member = process(members=3, watch=told.append)
-    channel = compose("test", PerfectDetector(), PerfectLinks()).open(member, seen.append)
+    channel = Stack([PerfectDetector(), PerfectLinks()], "test").open(member, seen.append)
     assert told == []
     channel.push(StartDetector())
     channel.push(StartDetector())
@@ -167,13 +170,104 @@ def test_messages_for_a_member_that_is_not_met_yet_wait_for_it() -> None:
 @pytest.mark.parametrize(
     "headers", [(), ((),), ((-1, 0, 0),), ((9, 9, 9),), ((0, 99, 1),), ((0, 1),), ((1,) * 9,)]
 )
-def test_what_a_peer_sends_never_raises(name: str, headers: tuple[tuple[int, ...], ...]) -> None:
+def test_what_a_peer_sends_never_raises(
+    name: str, headers: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub.broadcast.process.MOST_EARLY", 1)
     member = process()
     seen: list[Event] = []
     stacks.stack(name, "causal").open(member, seen.append)
     peer = numbered_contact(1)
     member.receive(peer, decode(encode(Packet(name, headers, "x"))))  # type: ignore[arg-type]
-    member.receive(peer, Packet("nowhere", headers, "x"))  # type: ignore[arg-type]
+    for place in ("nowhere", "nowhere else"):
+        member.receive(peer, Packet(place, headers, "x"))  # type: ignore[arg-type]
     member.receive(numbered_contact(7), Packet(name, headers, "x"))  # type: ignore[arg-type]
     assert seen == []
     assert member.dropped["no_channel"] == member.dropped["not_a_member"] == 1
+
+
+class Farewell(Layer):
+    """Sends a last message when its channel is closed, and remembers what it was told."""
+
+    name = "farewell"
+    requires = ("broadcast",)
+
+    def session(self, process: Process) -> Session:
+        return FarewellSession(process)
+
+
+class FarewellSession(Session):
+    def __init__(self, process: Process) -> None:
+        super().__init__(process)
+        self.rang: list[object] = []
+        self.ended = 0
+
+    def on_down(self, channel: Channel, event: Event) -> None:
+        if isinstance(event, ChannelClose):
+            channel.down(self, Broadcast(Message("goodbye")))
+        channel.down(self, event)
+
+    def on_up(self, channel: Channel, event: Event) -> None:
+        if isinstance(event, TimeOut):
+            self.rang.append(event.what)
+        else:
+            channel.up(self, event)
+
+    def closed(self, channel: Channel) -> None:
+        self.ended += 1
+
+
+def test_a_channel_that_is_closed_says_its_last_words_and_then_nothing() -> None:
+    stage = Stage(seed=5)
+    stack = Stack([Farewell(), BestEffort(), PerfectLinks()], "test")
+    seen: list[list[object]] = [[], []]
+    members = [process(stage, rank) for rank in range(2)]
+
+    def inbox(rank: int) -> Callable[[Event], None]:
+        def take(event: Event) -> None:
+            if isinstance(event, Deliver):
+                seen[rank].append(event.message.data)
+
+        return take
+
+    channels = [stack.open(member, inbox(rank)) for rank, member in enumerate(members)]
+    session = channels[0].session("farewell")
+    assert isinstance(session, FarewellSession)
+    channels[0].after(session, 1.0, "soon")
+    channels[0].after(session, 60.0, "never")
+    stage.run_for(2)
+    channels[1].push(Broadcast(Message("on its way")))
+    channels[0].close()
+    channels[0].close()
+    channels[0].push(Broadcast(Message("too late")))
+    stage.run_for(100)
+    assert session.rang == ["soon"]
+    assert session.ended == 1
+    assert seen == [["goodbye"], ["on its way", "goodbye"]]
+    assert members[0].dropped == {"no_channel": 1}
+
+
+def test_what_comes_before_a_channel_is_opened_waits_for_it() -> None:
+    stage = Stage(seed=6)
+    stack = stacks.stack("beb", "fifo")
+    members = [process(stage, rank) for rank in range(2)]
+    early = stack.open(members[0], lambda event: None, channel="second")
+    for number in range(3):
+        early.push(Broadcast(Message(number)))
+    stage.run_for(5)
+    seen: list[object] = []
+    stack.open(
+        members[1],
+        lambda event: seen.append(event.message.data) if isinstance(event, Deliver) else None,
+        channel="second",
+    )
+    stage.run_for(5)
+    assert seen == [0, 1, 2]
+
+
+def test_a_session_that_the_stack_has_no_layer_for_cannot_be_shared() -> None:
+    one = stacks.stack("beb", "fifo").open(process(), lambda event: None)
+    with pytest.raises(CompositionError, match="no layer 'fifo' to share"):
+        stacks.stack("beb").open(
+            process(), lambda event: None, sessions={"fifo": one.session("fifo")}
+        )

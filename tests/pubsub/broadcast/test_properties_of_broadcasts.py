@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pubsub.broadcast import stacks
 from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.indulgent import IndulgentUniform
-from pubsub.broadcast.kernel import QoS, compose
+from pubsub.broadcast.kernel import Stack
 from pubsub.broadcast.links import PerfectLinks
 from pubsub.broadcast.perfect_detector import PerfectDetector
 from pubsub.broadcast.uniform import UniformSession
@@ -65,7 +65,7 @@ def schedules(draw: st.DrawFn, minority: bool = False) -> Schedule:
     )
 
 
-def check(qos: QoS, schedule: Schedule, properties: tuple[Property, ...]) -> None:
+def check(qos: Stack, schedule: Schedule, properties: tuple[Property, ...]) -> None:
     history = run(qos, schedule)
     for holds in properties:
         assert not holds(history), f"{qos.name}: {holds.__name__} under {schedule}"
@@ -97,8 +97,8 @@ def test_the_indulgent_one_holds_while_a_majority_is_correct(
     check_promises("iurb", order, schedule)
 
 
-INDULGENT_WITH_A_LIAR = compose(
-    "iurb", IndulgentUniform(), PerfectDetector(), BestEffort(), PerfectLinks()
+INDULGENT_WITH_A_LIAR = Stack(
+    [IndulgentUniform(), PerfectDetector(), BestEffort(), PerfectLinks()], "iurb"
 )
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from overlay.errors import UsageError
 from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.events import Taken
-from pubsub.broadcast.kernel import Event, QoS, compose
+from pubsub.broadcast.kernel import Event, Stack
 from pubsub.broadcast.links import PerfectLinks
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.recoverable import RecoverableUniform
@@ -62,9 +62,9 @@ class RecoveringWorld(World):
         super().__post_init__()
         self._steady = False
 
-    def qos_of(self, rank: int) -> QoS:
+    def qos_of(self, rank: int) -> Stack:
         layer = RecoverableUniform(FragileLog(self.logs[rank], self, rank))  # type: ignore[arg-type]
-        return compose("test", layer, BestEffort(), PerfectLinks())
+        return Stack([layer, BestEffort(), PerfectLinks()], "test")
 
     def is_alive(self, rank: int, life: int) -> bool:
         return self.up[rank] and self.lives[rank] == life
