@@ -22,12 +22,12 @@ from overlay.contact import ID_BYTES, Address, Contact, PeerId
 from overlay.dht import Dht, DhtConfig, PutOutcome, Record
 from overlay.directory import DirectoryConfig, TopicSize
 from overlay.directory_service import DirectoryService
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.topic_name import check_topic_name
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 
 GOODBYE_SECONDS = 2.0
 """How long closing waits for its withdrawals to be answered."""

@@ -29,13 +29,13 @@ from overlay.channel import (
 )
 from overlay.contact import Contact
 from overlay.context import Context, Randomness
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.failure import FailureConfig, FailureDetector
-from overlay.frame import Kind
 from overlay.identity import Identity
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.frame import Kind
 from overlay.wire import WireError, decode, encode, is_message_type
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from overlay.channel import OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.errors import NetworkError
 from overlay.identity import Identity
 from overlay.membership.gateways import Gateways
@@ -19,6 +18,7 @@ from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.topic_directory import CallbackTopicDirectory
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.attachment import Attachment
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.membership import membership_config

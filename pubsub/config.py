@@ -22,8 +22,8 @@ from overlay.errors import UsageError
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.membership.modes import MODES, MembershipConfig, ModeName
-from overlay.seal import check_keys
 from overlay.topic_name import check_topic_name
+from overlay.transport.seal import check_keys
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 

@@ -40,9 +40,9 @@ from typing import Any, Literal, Self
 
 from overlay.channel import ChannelState
 from overlay.contact import Address, Contact
-from overlay.endpoint import EndpointConfig
 from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
 from overlay.wire import encode
 from pubsub.broadcast import stacks
 from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector, Taken

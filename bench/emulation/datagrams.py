@@ -11,7 +11,7 @@ from collections import Counter
 from overlay.channel.protocol.packet import PROGRESS, PacketType, Refused
 from overlay.channel.protocol.segment import decode_bundle
 from overlay.dht.letter import unpack_letter
-from overlay.frame import HEADER_BYTES, Dropped, Kind, split_frames
+from overlay.transport.frame import HEADER_BYTES, Dropped, Kind, split_frames
 from overlay.virtual.rules import Packet
 from overlay.wire import WireError, decode
 

@@ -21,10 +21,10 @@ import asyncio_dgram
 from bench.micro.measurement import Measurement
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 
 MESSAGE = bytes(256)
 END = b"end"

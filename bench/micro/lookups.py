@@ -26,10 +26,10 @@ from kademlia.node import Node
 from bench.micro.measurement import Measurement
 from overlay.contact import Address, PeerId
 from overlay.dht import Dht, DhtConfig
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 
 NODES = 64

@@ -9,8 +9,8 @@ import time
 
 from bench.micro.measurement import Measurement
 from overlay.contact import PeerId
-from overlay.frame import Envelope, Kind, PlainEnvelope, frame_head
-from overlay.seal import SealedEnvelope, new_key
+from overlay.transport.frame import Envelope, Kind, PlainEnvelope, frame_head
+from overlay.transport.seal import SealedEnvelope, new_key
 
 BODY = 256
 """Bytes of a frame's body."""

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from overlay import loops
-from overlay.endpoint import EndpointConfig
 from overlay.failure import FailureConfig
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.strong_topic import Delivery, StrongTopic, TopicConfig
 from pubsub.strong_topics import StrongTopics

@@ -10,11 +10,7 @@ from types import FrameType
 SAMPLE_SECONDS = 0.001
 
 LAYERS = (
-    ("overlay/datagram_socket", "datagrams"),
-    ("overlay/endpoint", "datagrams"),
-    ("overlay/frame", "datagrams"),
-    ("overlay/outbox", "datagrams"),
-    ("overlay/socket_address", "datagrams"),
+    ("overlay/transport", "datagrams"),
     ("overlay/channel/", "channels"),
     ("overlay/runtime", "channels"),
     ("overlay/limited_msgpack", "encoding"),

@@ -19,11 +19,11 @@ from bench.systems.distributors import SERVICE
 from bench.workloads.workload import Option, Row, Table, Workload, column
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact, PeerId
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.runtime import Runtime
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.distributors.client import runtime_config
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Action, Request

@@ -16,10 +16,10 @@ from overlay.channel.protocol.packet import Refused
 from overlay.channel.protocol.state import ChannelState, PeerRestarted
 from overlay.channel.protocol.table import ChannelTable
 from overlay.contact import Contact, PeerId
-from overlay.endpoint import Endpoint
 from overlay.entropy import entropy
 from overlay.errors import ClosedError
-from overlay.frame import Kind
+from overlay.transport.endpoint import Endpoint
+from overlay.transport.frame import Kind
 
 E = TypeVar("E")
 MessageHandler = Callable[[Contact, bytes], None]

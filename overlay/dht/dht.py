@@ -14,9 +14,9 @@ from overlay.dht.lookup import LookupReport
 from overlay.dht.messages import MAX_CONTACTS, MAX_VALUE_BYTES, Record
 from overlay.dht.server import DhtServer, PutOutcome
 from overlay.dht.upkeep import Upkeep
-from overlay.endpoint import Endpoint
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
+from overlay.transport.endpoint import Endpoint
 
 BESIDE_A_VALUE = 80
 """Bytes that travel with a value in one message."""

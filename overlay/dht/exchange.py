@@ -31,9 +31,9 @@ from overlay.dht.letter import (
 )
 from overlay.dht.messages import TOO_LARGE, Refused
 from overlay.dht.round_trips import RoundTrips
-from overlay.endpoint import Endpoint
 from overlay.errors import ClosedError, UsageError
-from overlay.frame import Kind
+from overlay.transport.endpoint import Endpoint
+from overlay.transport.frame import Kind
 from overlay.wire import WireError, decode, encode
 
 

@@ -8,7 +8,7 @@ from kademlia.node import Node
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.contact_list import entry_of
-from overlay.socket_address import socket_address
+from overlay.transport.address import socket_address
 
 
 class Peer(Node):  # type: ignore[misc]

@@ -44,7 +44,7 @@ from overlay.dht.messages import (
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.record_store import RecordStore
 from overlay.dht.routing_table import ExactRoutingTable
-from overlay.endpoint import Endpoint
+from overlay.transport.endpoint import Endpoint
 
 Handler = Callable[[Contact, Any], object | None]
 """`handler(sender, request)` gives the reply, or None to stay silent."""

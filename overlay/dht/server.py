@@ -19,8 +19,9 @@ from overlay.dht.messages import Pong, Record, Stored
 from overlay.dht.peer import Peer, Target, peer_of
 from overlay.dht.protocol import DhtProtocol
 from overlay.dht.record_store import RecordStore
-from overlay.endpoint import Endpoint, Kind
 from overlay.entropy import entropy
+from overlay.transport.endpoint import Endpoint
+from overlay.transport.frame import Kind
 
 
 @dataclass(frozen=True)

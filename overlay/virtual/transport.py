@@ -71,6 +71,11 @@ class VirtualTransport(asyncio.DatagramTransport):
             return
         if len(data) > MAX_PAYLOAD:
             self.error(errno.EMSGSIZE)
+            return
+        segment = self._socket.segment
+        if segment and len(data) > segment:
+            for start in range(0, len(data), segment):
+                self._medium.send(self, place, data[start : start + segment])
         else:
             self._medium.send(self, place, data)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from overlay.seal import new_key
+from overlay.transport.seal import new_key
 from pubsub.cli.options import add_command as add
 from pubsub.cli.runner import call
 

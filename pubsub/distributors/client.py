@@ -12,12 +12,12 @@ from typing import Any, Protocol, Self
 
 from overlay.channel import ChannelConfig
 from overlay.contact import Address, Contact
-from overlay.endpoint import EndpointConfig
 from overlay.errors import CamcastError, ClosedError, NetworkError, UsageError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
 from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig

@@ -12,11 +12,11 @@ import pytest
 
 from overlay import loops
 from overlay.contact import Contact
-from overlay.endpoint import Endpoint, EndpointConfig, Kind
-from overlay.frame import PlainEnvelope, frame_head
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.seal import SealedEnvelope
+from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
+from overlay.transport.frame import PlainEnvelope, frame_head
+from overlay.transport.seal import SealedEnvelope
 from overlay.virtual import Network
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))

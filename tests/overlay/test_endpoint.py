@@ -8,10 +8,10 @@ import pytest
 
 from overlay import loops
 from overlay.contact import Contact, PeerId
-from overlay.datagram_socket import ListenError
-from overlay.endpoint import SENDS_A_TURN, Kind
 from overlay.errors import UsageError
 from overlay.identity import Identity
+from overlay.transport.endpoint import SENDS_A_TURN, Kind
+from overlay.transport.udp import ListenError
 from overlay.virtual import Latency, Network
 from tests.overlay.endpoint_parties import (
     KEY,
@@ -137,7 +137,7 @@ def test_the_largest_body_fills_a_datagram_and_one_byte_more_is_refused(
 @on_every_loop
 def test_sending_gives_others_a_turn(run: Runner) -> None:
     async def main() -> None:
-        async with two() as (alice, bob):
+        async with two(offload=False) as (alice, bob):
             turns = 0
             datagrams = 10 * SENDS_A_TURN
             for _ in range(datagrams):

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from overlay.contact import Address
-from overlay.endpoint_config import EndpointConfig
 from overlay.errors import UsageError
+from overlay.transport.endpoint import EndpointConfig
 
 KEY = bytes(32)
 

@@ -9,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.contact import PeerId
-from overlay.frame import (
+from overlay.transport.frame import (
     HEADER_BYTES,
     MAX_DATAGRAM,
+    MAX_FRAMES,
+    MAX_TRAIN,
     PLAIN,
     SEALED,
     VERSION,
     Dropped,
     PlainEnvelope,
     frame_head,
+    header,
     split_frames,
+    split_train,
 )
 
 SENDER = PeerId(bytes(range(20)))
@@ -63,14 +67,16 @@ def test_garbage_is_dropped_or_is_frames(garbage: bytes) -> None:
     [
         (b"", "truncated"),
         (bytes([VERSION]), "truncated"),
-        (bytes([VERSION, PLAIN]) + SENDER[:19], "truncated"),
-        (bytes([VERSION + 1, PLAIN]) + SENDER, "unknown_version"),
-        (bytes([VERSION, SEALED]) + SENDER, "sealed"),
-        (bytes([VERSION, 2]) + SENDER, "unknown_flags"),
-        (bytes([VERSION, PLAIN]) + SENDER + bytes(MAX_DATAGRAM), "oversized"),
+        (header(PLAIN, 23, SENDER)[:23], "truncated"),
+        (header(PLAIN, 25, SENDER), "truncated"),
+        (header(PLAIN, 24, SENDER) + b"x", "truncated"),
+        (bytes([VERSION + 1]) + header(PLAIN, 24, SENDER)[1:], "unknown_version"),
+        (header(SEALED, 24, SENDER), "sealed"),
+        (header(2, 24, SENDER), "unknown_flags"),
+        (header(PLAIN, 24, SENDER) + bytes(MAX_DATAGRAM), "oversized"),
     ],
 )
-def test_what_is_no_plain_datagram_has_a_reason(datagram: bytes, reason: str) -> None:
+def test_what_is_not_a_plain_datagram_has_a_reason(datagram: bytes, reason: str) -> None:
     with pytest.raises(Dropped, match=reason):
         PlainEnvelope(SENDER).unwrap(datagram)
 
@@ -78,3 +84,29 @@ def test_what_is_no_plain_datagram_has_a_reason(datagram: bytes, reason: str) ->
 def test_a_datagram_without_frames_is_dropped() -> None:
     with pytest.raises(Dropped, match="empty"):
         split_frames(b"header", 6)
+
+
+def test_more_frames_than_a_node_puts_into_a_datagram_are_dropped_before_they_are_looked_at() -> (
+    None
+):
+    frame = frame_head(1, 0)
+    assert len(split_frames(frame * MAX_FRAMES, 0)) == MAX_FRAMES
+    with pytest.raises(Dropped, match="too_many_frames"):
+        split_frames(frame * 21_000, 0)
+
+
+@given(st.lists(frames, min_size=1, max_size=12))
+def test_a_train_is_split_into_its_datagrams(trains: list[list[tuple[int, bytes]]]) -> None:
+    envelope = PlainEnvelope(SENDER)
+    datagrams = [envelope.wrap(joined(parts)) for parts in trains]
+    assert list(split_train(b"".join(datagrams))) == datagrams
+
+
+@given(st.binary(max_size=400))
+def test_a_train_of_garbage_loses_no_byte_and_has_a_bounded_number_of_datagrams(
+    garbage: bytes,
+) -> None:
+    for train in (garbage, garbage + header(PLAIN, 24, SENDER) * 100):
+        datagrams = split_train(train)
+        assert b"".join(datagrams) == train
+        assert len(datagrams) <= MAX_TRAIN

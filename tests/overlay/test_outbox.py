@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.contact import Address
-from overlay.frame import FRAME_HEAD_BYTES, split_frames
-from overlay.outbox import Outbox
+from overlay.transport.frame import FRAME_HEAD_BYTES, MAX_FRAMES, Outbox, split_frames
 
 ROOM, LIMIT = 20, 70
 HERE, THERE = Address("127.0.0.1", 1), Address("127.0.0.2", 2)
@@ -26,15 +25,18 @@ def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
     left: dict[Address, list[tuple[int, bytes]]] = {HERE: [], THERE: []}
 
     def take() -> None:
-        batch = outbox.take()
-        frames = split_frames(b"".join(batch.parts), 0)
-        assert batch.size == len(b"".join(batch.parts)) <= ROOM
-        assert batch.frames == len(frames)
-        left[batch.to] += frames
+        to, batches = outbox.take(3)
+        assert 1 <= len(batches) <= 3
+        assert all(batch.size == ROOM for batch in batches[:-1])
+        for batch in batches:
+            frames = split_frames(b"".join(batch.parts), 0)
+            assert batch.size == len(b"".join(batch.parts)) <= ROOM
+            assert batch.frames == len(frames)
+            left[to] += frames
 
     for step in steps:
         if step is None:
-            if len(outbox):
+            if outbox:
                 take()
             continue
         to, kind, body = step
@@ -43,7 +45,7 @@ def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
         if fits:
             queued[to].append((kind, body))
         assert outbox.size <= LIMIT
-    while len(outbox):
+    while outbox:
         take()
     assert left == queued
     assert outbox.size == 0
@@ -54,17 +56,42 @@ def test_small_frames_to_one_address_share_a_datagram() -> None:
     for number in range(5):
         outbox.put(HERE, 1, bytes([number]))
         outbox.put(THERE, 1, bytes([number]))
-    assert len(outbox) == 2
-    assert [outbox.take().frames, outbox.take().frames] == [5, 5]
+    taken = [outbox.take(9), outbox.take(9)]
+    assert [(to, [batch.frames for batch in batches]) for to, batches in taken] == [
+        (HERE, [5]),
+        (THERE, [5]),
+    ]
+    assert not outbox
+
+
+def test_full_datagrams_to_one_address_leave_in_trains_and_addresses_take_turns() -> None:
+    outbox = Outbox(ROOM, 20 * ROOM)
+    for to in (HERE, THERE):
+        for _ in range(5):
+            outbox.put(to, 1, bytes(ROOM - FRAME_HEAD_BYTES))
+        outbox.put(to, 1, b"rest")
+    order = []
+    while outbox:
+        to, batches = outbox.take(4)
+        order.append((to, [batch.size for batch in batches]))
+    first, second = [ROOM] * 4, [ROOM, 7]
+    assert order == [(HERE, first), (THERE, first), (HERE, second), (THERE, second)]
+
+
+def test_a_datagram_takes_a_bounded_number_of_frames() -> None:
+    outbox = Outbox(10_000, 10_000)
+    for _ in range(MAX_FRAMES + 1):
+        outbox.put(HERE, 1, b"")
+    assert [outbox.take(1)[1][0].frames for _ in range(2)] == [MAX_FRAMES, 1]
 
 
 def test_a_datagram_that_left_takes_no_more_frames() -> None:
     outbox = Outbox(ROOM, LIMIT)
     outbox.put(HERE, 1, b"first")
-    batch = outbox.take()
+    _, (batch,) = outbox.take(1)
     outbox.put(HERE, 1, b"second")
     assert batch.frames == 1
-    assert len(outbox) == 1
+    assert outbox
 
 
 def test_a_full_outbox_says_so_until_something_leaves() -> None:
@@ -72,5 +99,5 @@ def test_a_full_outbox_says_so_until_something_leaves() -> None:
     body = bytes(ROOM - FRAME_HEAD_BYTES)
     assert [outbox.put(HERE, 1, body) for _ in range(5)] == [True, True, True, False, False]
     assert outbox.size == 3 * ROOM
-    outbox.take()
+    outbox.take(1)
     assert outbox.put(HERE, 1, body)

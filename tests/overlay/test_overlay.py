@@ -16,13 +16,13 @@ from overlay.dht import DhtConfig, NoBootstrapAnswer, ValueTooLarge
 from overlay.directory import DirectoryConfig
 from overlay.directory.messages import Query, ShardReply
 from overlay.directory.tree import fingerprint
-from overlay.endpoint import EndpointConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.membership.interface import TopicDirectory
 from overlay.overlay import CountError, NotOpenError, OverlayClosedError
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.topic_directory import CallbackTopicDirectory
 from overlay.topic_name import TopicNameError
+from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 
 TOPIC = "/soccer/italy"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.replay_window import WINDOW, ReplayWindow
+from overlay.transport.seal import WINDOW, ReplayWindow
 
 near = st.integers(0, 2 * WINDOW)
 counters = st.lists(near | near.map(lambda n: n + 2**40) | st.integers(0, 2**64 - 1), max_size=60)

@@ -11,11 +11,11 @@ import pytest
 from overlay.channel import ChannelConfig, ChannelState, MessageTooLarge
 from overlay.contact import Contact
 from overlay.context import Context
-from overlay.endpoint import EndpointConfig
 from overlay.errors import UsageError
-from overlay.frame import Kind
 from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Links, Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.frame import Kind
 from overlay.virtual import Deadlock, Latency, Network, nth_host
 from overlay.wire import MAX_ARRAY, encode, message
 

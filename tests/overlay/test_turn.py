@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from overlay.endpoint import SENDS_A_TURN, EndpointConfig
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import SENDS_A_TURN, EndpointConfig
 from overlay.turn import Turn
 from overlay.virtual import Network
 from overlay.wire import encode

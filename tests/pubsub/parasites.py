@@ -5,7 +5,7 @@ from __future__ import annotations
 from overlay.channel.protocol.packet import PROGRESS, PacketType
 from overlay.channel.protocol.segment import decode_bundle
 from overlay.contact import Address
-from overlay.frame import HEADER_BYTES, Kind, split_frames
+from overlay.transport.frame import HEADER_BYTES, Kind, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
 from pubsub.camcast.messages import Announce

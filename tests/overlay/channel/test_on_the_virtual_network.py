@@ -10,11 +10,11 @@ import pytest
 
 from overlay.channel import ChannelConfig, Channels, ChannelState, MessageTooLarge, PeerRestarted
 from overlay.contact import Contact
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 from overlay.virtual import Deadlock, Latency, Network, nth_host
 
 KEY = bytes(range(32))

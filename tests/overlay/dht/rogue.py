@@ -7,9 +7,9 @@ from typing import Any
 
 from overlay.contact import Address, Contact
 from overlay.dht.letter import Letter, unpack_letter
-from overlay.endpoint import Endpoint, EndpointConfig, Kind
 from overlay.identity import Identity
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
 from overlay.wire import decode, encode
 
 Answer = Callable[[Contact, Any], object | None]

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from overlay.contact import Contact, PeerId
 from overlay.dht import Dht, DhtConfig
 from overlay.dht.protocol import DhtProtocol
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import Endpoint, EndpointConfig
 from overlay.virtual import Network, nth_host
 
 T = TypeVar("T")

@@ -14,10 +14,10 @@ from overlay.contact import Contact
 from overlay.dht.call import Call, Outcome
 from overlay.dht.letter import unpack_letter
 from overlay.dht.messages import TOO_LARGE, FindNode, Found, Ping, Pong, Record, Store
-from overlay.endpoint import Kind
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
-from overlay.frame import FRAME_HEAD_BYTES, HEADER_BYTES
+from overlay.transport.endpoint import Kind
+from overlay.transport.frame import FRAME_HEAD_BYTES, HEADER_BYTES
 from overlay.virtual import Latency, Network, Packet
 from overlay.wire import encode
 from tests.overlay.dht.both import on_both

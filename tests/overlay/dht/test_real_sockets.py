@@ -8,11 +8,11 @@ import socket
 import pytest
 
 from overlay.dht import Dht, DhtConfig
-from overlay.endpoint import Endpoint, EndpointConfig
 from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
-from overlay.seal import new_key
+from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.seal import new_key
 from tests.overlay.dht.swarm import key
 
 

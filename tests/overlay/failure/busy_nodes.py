@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 
 from overlay.contact import Contact
-from overlay.endpoint import EndpointConfig
 from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Network, nth_host
 from overlay.wire import message
 

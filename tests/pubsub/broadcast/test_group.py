@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from overlay.channel import ChannelConfig
-from overlay.endpoint import EndpointConfig
 from overlay.errors import ClosedError, UsageError
 from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.events import Deliver

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from overlay.contact import Contact
-from overlay.endpoint import EndpointConfig
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.topic_directory import CallbackTopicDirectory
+from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Network, nth_host
 from pubsub.strong_topic import Delivery, StrongTopic
 from pubsub.strong_topics import StrongTopics

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from overlay.endpoint import EndpointConfig
 from overlay.runtime import Runtime, RuntimeConfig
+from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Network
 from tests.pubsub.topic_broadcast.strong_nodes import StrongNodes
 from tests.pubsub.topic_broadcast.test_strong_topic import play

@@ -19,15 +19,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from overlay.contact import PeerId
 from overlay.errors import UsageError
-from overlay.frame import HEADER_BYTES, SEALED, Dropped, check_preamble, preamble
-from overlay.replay_window import ReplayWindow
+from overlay.transport.frame import HEADER_BYTES, SEALED, Dropped, check_header, header
 
 KEY_BYTES = 32
 TAG_BYTES = 16
@@ -39,6 +38,11 @@ PEERS = 16_384
 _BOOT = slice(HEADER_BYTES, HEADER_BYTES + 8)
 _COUNTER = slice(HEADER_BYTES + 8, SEALED_HEADER_BYTES)
 _NONCE_HEAD = bytes(4)
+
+WINDOW = 1024
+"""Datagrams: how far behind the newest a late one may arrive and still be taken."""
+
+_MASK = (1 << WINDOW) - 1
 
 
 class NetworkKeyError(UsageError):
@@ -63,6 +67,33 @@ def parse_key(text: str) -> bytes:
     return key
 
 
+class ReplayWindow:
+    """Which counters of one sender have been seen, in the manner of IPsec (RFC 4303, section 3.4.3).
+
+    Takes each counter once; what is more than `WINDOW` behind the newest is taken for seen.
+
+    Asking and marking are apart, so that a counter is marked only once its datagram proved genuine.
+    """
+
+    __slots__ = ("_newest", "_seen")
+
+    def __init__(self) -> None:
+        self._newest = -1
+        self._seen = 0  # bit i: newest - i was seen
+
+    def is_new(self, counter: int) -> bool:
+        behind = self._newest - counter
+        return behind < 0 or (behind < WINDOW and not self._seen >> behind & 1)
+
+    def mark(self, counter: int) -> None:
+        ahead = counter - self._newest
+        if ahead > 0:
+            self._seen = (self._seen << ahead | 1) & _MASK if ahead < WINDOW else 1
+            self._newest = counter
+        else:
+            self._seen |= 1 << -ahead & _MASK
+
+
 class _Peer:
     """What a receiver keeps of one sender."""
 
@@ -81,9 +112,8 @@ class SealedEnvelope:
         self, keys: Sequence[bytes], sender: PeerId, boot: int, peers: int = PEERS
     ) -> None:
         self.overhead = SEALED_HEADER_BYTES + TAG_BYTES
-        self._sender = sender
+        self._sender = bytes(sender)
         self._boot = boot.to_bytes(8, "big")
-        self._prefix = preamble(SEALED) + sender + self._boot
         self._counter = 0
         self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._peer_limit = peers
@@ -103,17 +133,18 @@ class SealedEnvelope:
         for peer in self._peers.values():
             peer.cipher = None
 
-    def wrap(self, frames: Iterable[bytes]) -> bytes:
+    def wrap(self, frames: Sequence[bytes]) -> bytes:
         counter = self._counter.to_bytes(8, "big")
         self._counter += 1
-        header = self._prefix + counter
-        return header + self._cipher.encrypt(_NONCE_HEAD + counter, b"".join(frames), header)
+        clear = b"".join(frames)
+        head = header(SEALED, self.overhead + len(clear), self._sender) + self._boot + counter
+        return head + self._cipher.encrypt(_NONCE_HEAD + counter, clear, head)
 
     def unwrap(self, datagram: bytes) -> tuple[bytes, bytes, int]:
-        check_preamble(datagram, SEALED)
+        check_header(datagram, SEALED)
         if len(datagram) < self.overhead:
             raise Dropped("truncated")
-        sender, boot = datagram[2:HEADER_BYTES], datagram[_BOOT]
+        sender, boot = datagram[4:HEADER_BYTES], datagram[_BOOT]
         counter = int.from_bytes(datagram[_COUNTER], "big")
         peer = self._peers.get(sender)
         if peer is None or boot > peer.boot:
@@ -130,16 +161,16 @@ class SealedEnvelope:
     def _open(self, peer: _Peer, sender: bytes, datagram: bytes) -> bytes:
         """The frames; under the key that opened the last one, or else under any of the ring."""
         nonce = _NONCE_HEAD + datagram[_COUNTER]
-        sealed, header = datagram[SEALED_HEADER_BYTES:], datagram[:SEALED_HEADER_BYTES]
+        sealed, head = datagram[SEALED_HEADER_BYTES:], datagram[:SEALED_HEADER_BYTES]
         if peer.cipher is not None:
             try:
-                return peer.cipher.decrypt(nonce, sealed, header)
+                return peer.cipher.decrypt(nonce, sealed, head)
             except InvalidTag:
                 pass
         for key in self._keys:
             cipher = _cipher(key, sender, peer.boot)
             try:
-                frames = cipher.decrypt(nonce, sealed, header)
+                frames = cipher.decrypt(nonce, sealed, head)
             except InvalidTag:
                 continue
             peer.cipher = cipher

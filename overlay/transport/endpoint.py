@@ -1,0 +1,416 @@
+"""One endpoint for everything a node says and hears.
+
+The DHT, plain datagrams and channels share one transport; a frame's kind tells them apart. Frames to one
+address that are sent within one turn of the event loop leave together, in one datagram as far as they fit.
+
+Nothing is promised about arrival: a datagram may be lost, repeated (unless sealed) or overtaken. What is
+promised: whatever arrives from outside, `Endpoint` neither raises nor stops, and its work in a turn of the
+loop is bounded; what it drops it counts.
+
+    dropped_in    unknown_version, unknown_flags, truncated, oversized, empty: not a datagram of this protocol
+                  too_many_frames: more than any node puts into a datagram
+                  sealed, unsealed: the sender has a key and this node does not, or the other way round
+                  not_authentic: wrong key, forged sender or altered bytes;  replayed, old_boot: seen before
+                  from_self: this node's own id;  bad_source: an address that cannot be answered
+                  unknown_kind, no_handler: a frame that nobody here takes
+    dropped_out   queue_full, bad_address (not numeric, port 0, multicast, other family), closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from overlay.contact import Address, Contact
+from overlay.entropy import entropy
+from overlay.errors import UsageError
+from overlay.identity import Identity
+from overlay.metrics import Metrics
+from overlay.transport.address import sender_contact, socket_address
+from overlay.transport.frame import (
+    FRAME_HEAD_BYTES,
+    MAX_DATAGRAM,
+    Dropped,
+    Envelope,
+    Kind,
+    Outbox,
+    PlainEnvelope,
+    split_frames,
+    split_train,
+)
+from overlay.transport.seal import SealedEnvelope, check_keys
+from overlay.transport.udp import open_udp
+from overlay.turn import Turn
+
+Handler = Callable[[Contact, bytes], None]
+Receive = Callable[[bytes, tuple[Any, ...]], None]
+
+SENDS_A_TURN = 32
+"""Datagrams, or trains of them: the most that leave before other callbacks and tasks get a turn."""
+
+WORK_A_TURN = 1024
+"""Datagrams and frames that are handled before other callbacks and tasks get a turn."""
+
+SMALLEST_DATAGRAM = 512
+
+
+_log = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """What carries datagrams between sockets; made by an `OpenTransport`.
+
+    It may lose, repeat and reorder datagrams, and never blocks or raises for reasons of the network.
+    """
+
+    address: Address
+    """Where it is bound, with the port that was chosen for port 0."""
+
+    train: int
+    """Datagrams that one call of `send` takes, 1 or more; it may become 1 at any time."""
+
+    @property
+    def can_send(self) -> bool:
+        """Whether more can be sent just now; `resume` is called when that becomes true again."""
+        ...
+
+    def send(self, data: bytes, to: tuple[str, int], /) -> None:
+        """Send a datagram, or at most `train` of them one behind the other, all but the last of full size."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; returns when it is gone."""
+        ...
+
+
+class OpenTransport(Protocol):
+    """Binds a transport to an address, or raises `ListenError`."""
+
+    async def __call__(
+        self,
+        address: Address,
+        size: int,
+        receive: Receive,
+        resume: Callable[[], None],
+        metrics: Metrics,
+        offload: bool,
+    ) -> Transport:
+        """`size`: bytes of a full datagram. `receive(data, source)` is given each datagram, or a train."""
+        ...
+
+
+@dataclass(frozen=True)
+class EndpointConfig:
+    """Where a node listens, and under which keys."""
+
+    listen: str | Address
+    """`host:port` or `[v6]:port`, a numeric IP; port 0 takes any free port."""
+
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    """The ring of network keys, 32 bytes each: the first seals, all open. None: nothing is sealed."""
+
+    insecure: bool = False
+    """Allow an address other than loopback without a key."""
+
+    advertise: str | Address | None = None
+    """What others call this node, where that is not `listen`: behind 0.0.0.0, ::, or a NAT. Port 0 is the
+    port that is bound."""
+
+    datagram_size: int = 1400
+    """Bytes of UDP payload that the path carries, headers of this protocol included; 512 to 65,507."""
+
+    outgoing_limit: int = 4 * 1024 * 1024
+    """Bytes of frames that may wait to leave; `drained` waits above the half of it."""
+
+    incoming_limit: int = 4096
+    """Datagrams that may wait to be handled; more are dropped and counted."""
+
+    offload: bool = True
+    """Hand the kernel several datagrams at once where it can cut them apart (Linux)."""
+
+    def __post_init__(self) -> None:
+        check_keys(self.keys)
+        address = self.listen_address
+        if not self.keys and not self.insecure and not address.is_loopback:
+            raise UsageError(
+                f"listen={address} can be reached from outside and keys is empty: give the node a network "
+                "key (`camcast key new` prints one), listen on 127.0.0.1, or say insecure=True"
+            )
+        if address.is_wildcard and self.advertise is None:
+            raise UsageError(
+                f"listen={address} stands for every address of the machine: say with advertise=host:port "
+                "by which of them others reach it"
+            )
+        self._check_advertised(self.advertised_address)
+        if not SMALLEST_DATAGRAM <= self.datagram_size <= MAX_DATAGRAM:
+            raise UsageError(
+                f"datagram_size={self.datagram_size} is not within {SMALLEST_DATAGRAM}..{MAX_DATAGRAM}"
+            )
+        if self.outgoing_limit < 2 * self.datagram_size:
+            raise UsageError(f"outgoing_limit={self.outgoing_limit} is less than two datagrams")
+        if self.incoming_limit < 1:
+            raise UsageError(f"incoming_limit={self.incoming_limit} leaves no room for a datagram")
+
+    def _check_advertised(self, advertised: Address | None) -> None:
+        if advertised is None:
+            return
+        if advertised.is_wildcard:
+            raise UsageError(f"advertise={advertised} is not an address that others can send to")
+        if advertised.port and not self.listen_address.port:
+            raise UsageError(
+                f"listen={self.listen_address} takes any free port, and advertise={advertised} names one: "
+                "give listen a port, or advertise port 0, which stands for the one that is bound"
+            )
+
+    @property
+    def listen_address(self) -> Address:
+        return Address.of(self.listen)
+
+    @property
+    def advertised_address(self) -> Address | None:
+        return None if self.advertise is None else Address.of(self.advertise)
+
+
+class Endpoint:
+    """A node's one door to the network; made by `open`, given back by `close`."""
+
+    contact: Contact
+    """This node as others know it: its id, and the host and port it is bound to or advertises."""
+
+    transport: Transport
+    _is_ipv6: bool
+
+    def __init__(self, config: EndpointConfig, identity: Identity, metrics: Metrics) -> None:
+        self.config = config
+        self.identity = identity
+        self.metrics = metrics
+        self._envelope: Envelope = (
+            SealedEnvelope(config.keys, identity.id, boot_number())
+            if config.keys
+            else PlainEnvelope(identity.id)
+        )
+        room = config.datagram_size - self._envelope.overhead
+        self.max_body: int = room - FRAME_HEAD_BYTES
+        """Bytes: the largest body that fits one datagram."""
+        self._outbox = Outbox(room, config.outgoing_limit)
+        self._half_full = config.outgoing_limit // 2
+        self._handlers: dict[int, Handler] = {}
+        self._waiting: deque[tuple[bytes, tuple[Any, ...]]] = deque()
+        """Datagrams that arrived when the work of a turn was done."""
+        self._work_left = WORK_A_TURN
+        self.turn = Turn()
+        """Where all layers of the node gather what leaves in one turn of the loop."""
+        self.turn.then(self._flush)
+        self._closed = False
+        self._has_space = asyncio.Event()
+        self._has_space.set()
+        self._make_counters()
+
+    def _make_counters(self) -> None:
+        metrics = self.metrics
+        self._datagrams_out = metrics.counter("datagrams_sent", "Datagrams sent")
+        self._bytes_out = metrics.counter("bytes_sent", "Bytes of UDP payload sent")
+        self._frames_out = metrics.counter("frames_sent", "Frames sent")
+        self._coalesced = metrics.counter(
+            "frames_coalesced", "Frames that left in a datagram together with an earlier one"
+        )
+        self._dropped_out = metrics.family("dropped_out", "reason", "Frames that were not sent")
+        self._offloaded_out = metrics.counter(
+            "datagrams_sent_in_trains", "Datagrams that the kernel took several of in one call"
+        )
+        self._offloaded_in = metrics.counter(
+            "datagrams_received_in_trains", "Datagrams that the kernel gave several of in one call"
+        )
+        self._overflows = metrics.counter(
+            "receive_queue_overflows", "Datagrams dropped because too many waited to be handled"
+        )
+        self._datagrams_in = metrics.counter("datagrams_received", "Datagrams received")
+        self._bytes_in = metrics.counter("bytes_received", "Bytes of UDP payload received")
+        self._frames_in = metrics.counter("frames_received", "Frames received")
+        self._dropped_in = metrics.family(
+            "dropped_in", "reason", "Datagrams and frames that arrived and were not taken"
+        )
+        self._handler_errors = metrics.family(
+            "handler_errors", "kind", "Exceptions of this node's own handlers"
+        )
+
+    @classmethod
+    async def open(
+        cls,
+        config: EndpointConfig,
+        identity: Identity,
+        metrics: Metrics,
+        open_transport: OpenTransport = open_udp,
+    ) -> Endpoint:
+        """Bind a transport and begin to receive; `ListenError` when the address is not to be had."""
+        self = cls(config, identity, metrics)
+        self.transport = await open_transport(
+            config.listen_address,
+            config.datagram_size,
+            self.receive,
+            self.turn.schedule,
+            metrics,
+            config.offload,
+        )
+        bound = self.transport.address
+        self._is_ipv6 = ":" in bound.host
+        known_as = config.advertised_address or bound
+        self.contact = Contact(identity.id, known_as.host, known_as.port or bound.port)
+        return self
+
+    def on(self, kind: Kind, handler: Handler) -> None:
+        """Hand frames of this kind to `handler(sender, body)`: the sender's id and source address."""
+        if kind in self._handlers:
+            raise UsageError(f"frames of kind {kind.name} have a handler already")
+        self._handlers[kind] = handler
+
+    def rekey(self, keys: tuple[bytes, ...]) -> None:
+        """Replace the ring of network keys of an endpoint that was opened with one."""
+        if not isinstance(self._envelope, SealedEnvelope):
+            raise UsageError("this endpoint was opened without a key and cannot be given one later")
+        self._envelope.rekey(keys)
+
+    def send(self, to: Address, kind: Kind, body: bytes) -> None:
+        """Queue a frame; it leaves within this turn of the loop, unless too much waits already.
+
+        Never blocks, and never raises for reasons of the network; a body over `max_body` is the
+        caller's error.
+        """
+        if len(body) > self.max_body:
+            raise UsageError(f"a body of {len(body)} bytes exceeds max_body, {self.max_body}")
+        if self._closed:
+            self._dropped_out.add("closed")
+        elif not self._outbox.put(to, kind, body):
+            self._dropped_out.add("queue_full")
+        else:
+            self.turn.schedule()
+
+    async def drained(self) -> None:
+        """Wait while more than half of `outgoing_limit` waits to leave; a closed endpoint holds nobody up."""
+        if self._outbox.size > self._half_full and not self._closed:
+            self._has_space.clear()
+            await self._has_space.wait()
+
+    def _flush(self) -> bool:
+        """Send the next few datagrams; whether there are more. Or wait until the transport can send again."""
+        outbox = self._outbox
+        for _ in range(SENDS_A_TURN):
+            if not outbox:
+                break
+            if not self.transport.can_send:
+                return False
+            self._send_next()
+        if outbox.size <= self._half_full:
+            self._has_space.set()
+        return bool(outbox)
+
+    def _send_next(self) -> None:
+        to, batches = self._outbox.take(self.transport.train)
+        frames = sum(batch.frames for batch in batches)
+        destination = socket_address(to, self._is_ipv6)
+        if destination is None:
+            self._dropped_out.add("bad_address", frames)
+            return
+        wrap = self._envelope.wrap
+        datagrams = len(batches)
+        if datagrams == 1:
+            data = wrap(batches[0].parts)
+        else:
+            data = b"".join([wrap(batch.parts) for batch in batches])
+        self.transport.send(data, destination)
+        if datagrams > 1:
+            self._offloaded_out.value += datagrams
+        self._datagrams_out.value += datagrams
+        self._bytes_out.value += len(data)
+        self._frames_out.value += frames
+        self._coalesced.value += frames - datagrams
+
+    def receive(self, data: bytes, source: tuple[Any, ...]) -> None:
+        """Take a datagram, or a train, from the address `source`; whatever it is, this does not raise."""
+        datagrams = split_train(data)
+        if len(datagrams) > 1:
+            self._offloaded_in.value += len(datagrams)
+        if self._work_left == WORK_A_TURN:
+            self.turn.before_flush(self._next_turn)
+        for datagram in datagrams:
+            if self._work_left > 0 and not self._waiting:
+                self._take(datagram, source)
+            elif len(self._waiting) < self.config.incoming_limit:
+                self._waiting.append((datagram, source))
+            else:
+                self._overflows.value += 1
+
+    def _next_turn(self) -> None:
+        """Go on with what waits, at the end of a turn in which something arrived."""
+        self._work_left = WORK_A_TURN
+        waiting = self._waiting
+        while waiting and self._work_left > 0:
+            self._take(*waiting.popleft())
+        if self._work_left < WORK_A_TURN:
+            self.turn.before_flush(self._next_turn)
+
+    def _take(self, datagram: bytes, source: tuple[Any, ...]) -> None:
+        self._datagrams_in.value += 1
+        self._bytes_in.value += len(datagram)
+        self._work_left -= 1
+        try:
+            sender, buffer, start = self._envelope.unwrap(datagram)
+            frames = split_frames(buffer, start)
+            contact = self._sender(sender, source)
+        except Dropped as drop:
+            self._dropped_in.add(drop.reason)
+            return
+        self._work_left -= len(frames)
+        for kind, body in frames:
+            handler = self._handlers.get(kind)
+            if handler is None:
+                self._dropped_in.add("no_handler" if kind in _KINDS else "unknown_kind")
+                continue
+            try:
+                handler(contact, body)
+            except Exception:
+                self._handler_failed(kind)
+        self._frames_in.value += len(frames)
+
+    def _sender(self, sender: bytes, source: tuple[Any, ...]) -> Contact:
+        if sender == self.identity.id:
+            raise Dropped("from_self")
+        contact = sender_contact(sender, source)
+        if contact is None:
+            raise Dropped("bad_source")
+        return contact
+
+    def _handler_failed(self, kind: int) -> None:
+        """Count an exception of a handler; log it at the 1st, 2nd, 4th, 8th... time of its kind."""
+        name = _KINDS[kind]
+        self._handler_errors.add(name)
+        count = self._handler_errors[name]
+        if count & (count - 1) == 0:
+            _log.exception("the handler of %s frames failed, %d times so far", name, count)
+
+    async def close(self) -> None:
+        """Send what waits as far as the transport takes it, and let go of everything; twice is fine too."""
+        if not self._closed:
+            self._closed = True
+            while self._outbox and self.transport.can_send:
+                self._send_next()
+            self._has_space.set()
+        self._waiting.clear()
+        await self.transport.close()
+
+
+def boot_number() -> int:
+    """Greater than the boot numbers that this node drew before, as long as its clock does not go back.
+
+    Milliseconds in the high 44 bits, chance in the low 20. A node whose clock was put back is not heard by
+    those who remember it until its clock has caught up.
+    """
+    return int(time.time() * 1000) << 20 | entropy().getrandbits(20)
+
+
+_KINDS = {int(kind): kind.name for kind in Kind}

@@ -1,0 +1,183 @@
+"""The one UDP socket of a node, opened and closed by asyncio-dgram.
+
+asyncio-dgram's own protocol queues what arrives without a bound and raises errors on a later, unrelated call.
+Here a protocol of its kind hands datagrams to the endpoint at once, and counts errors.
+
+On Linux the kernel takes and gives several datagrams in one system call (segmentation offload). A *train* is
+a run of datagrams to one address, one behind the other in one buffer, all but the last of the same size. The
+socket is told that size (UDP_SEGMENT), and the kernel or the network card cuts the train: the same datagrams
+are on the wire as without it. With UDP_GRO, datagrams that arrived in a row are handed over as a train again;
+each says its length in its header (see `overlay.transport.frame`). Where the kernel knows neither option, or
+refuses a train later on, datagrams are sent one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+from asyncio_dgram.aio import DatagramServer, Protocol
+
+from overlay.contact import Address
+from overlay.errors import NetworkError
+from overlay.metrics import CounterFamily, Metrics
+from overlay.transport.frame import MAX_DATAGRAM, MAX_TRAIN
+
+Receive = Callable[[bytes, tuple[Any, ...]], None]
+
+KERNEL_BUFFER = 4 * 1024 * 1024
+"""Bytes asked of the kernel for receiving and for sending; it may grant less."""
+
+CLOSE_PATIENCE = 1.0
+"""Seconds that a closing socket may take to send what the kernel did not accept at once."""
+
+# From linux/udp.h; the socket module does not name them.
+UDP_SEGMENT = 103
+UDP_GRO = 104
+
+REFUSALS = {errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP}
+"""Errors by which a kernel refuses a train: no checksums by the card, or too small a link."""
+
+_log = logging.getLogger(__name__)
+
+
+class ListenError(NetworkError):
+    """The address cannot be listened on."""
+
+
+class _Datagrams(Protocol):
+    """asyncio-dgram's protocol, which hands datagrams on instead of queueing them."""
+
+    def __init__(self, receive: Receive, failed: Callable[[Exception], None]) -> None:
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+        self.errors: asyncio.Queue[Exception] = asyncio.Queue()
+        self.writable = asyncio.Event()
+        super().__init__(self.queue, self.errors, self.writable)
+        self.ended = asyncio.Event()
+        """Set once the socket is gone."""
+        self.resume: Callable[[], None] = lambda: None
+        self.receive = receive
+        self.failed = failed
+
+    def datagram_received(self, data: bytes, source: Any) -> None:
+        self.receive(data, source)
+
+    def error_received(self, error: Exception) -> None:
+        self.failed(error)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.resume()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(None)
+        if error is not None:
+            self.failed(error)
+        self.ended.set()
+
+
+class UdpTransport:
+    """`overlay.transport.endpoint.Transport` over UDP; made by `open_udp`."""
+
+    def __init__(self, size: int, receive: Receive, resume: Callable[[], None], metrics: Metrics):
+        self.train = 1
+        """Datagrams that one call of `send` takes."""
+        self._size = size
+        self._errors: CounterFamily = metrics.family(
+            "socket_errors", "error", "Errors that the socket reported"
+        )
+        self._protocol = _Datagrams(receive, self._failed)
+        self._protocol.resume = resume
+
+    async def bind(self, address: Address, offload: bool) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            self._transport, _ = await loop.create_datagram_endpoint(
+                lambda: self._protocol, local_addr=(address.host, address.port)
+            )
+        except OSError as error:
+            raise ListenError(
+                f"cannot listen on {address}: {error.strerror or error}; choose another address, "
+                "or port 0 for any free port"
+            ) from None
+        protocol = self._protocol
+        # The installed type hints call the transport a protocol.
+        self._stream = DatagramServer(
+            cast(Any, self._transport), protocol.queue, protocol.errors, protocol.writable
+        )
+        name = self._stream.sockname
+        self.address = Address(name[0], name[1])
+        """Where the socket is bound, with the port that the system chose for port 0."""
+        self.send: Callable[[bytes, tuple[str, int]], None] = self._transport.sendto
+        """Send a datagram or a train, or leave it to asyncio when the kernel takes no more just now."""
+        self._enlarge_buffers()
+        if offload:
+            self._begin_offload()
+
+    @property
+    def can_send(self) -> bool:
+        return self._protocol.writable.is_set() and not self._transport.is_closing()
+
+    async def close(self) -> None:
+        """Let go of the socket; returns when it is gone."""
+        for let_go in (self._stream.close, self._transport.abort):
+            let_go()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._protocol.ended.wait(), CLOSE_PATIENCE)
+                break
+
+    def _failed(self, error: Exception) -> None:
+        code = error.errno if isinstance(error, OSError) else None
+        self._errors.add(errno.errorcode.get(code or 0, type(error).__name__))
+        if code in REFUSALS and self.train > 1:
+            self._end_offload()
+
+    def _begin_offload(self) -> None:
+        """Have the kernel cut and join trains, if it can."""
+        if sys.platform != "linux":
+            return
+        train = min(MAX_DATAGRAM // self._size, MAX_TRAIN)
+        if train > 1 and self._set_option(socket.IPPROTO_UDP, UDP_SEGMENT, self._size):
+            self.train = train
+        self._set_option(socket.IPPROTO_UDP, UDP_GRO, 1)
+
+    def _end_offload(self) -> None:
+        """Send one by one from now on; what the kernel refused was lost, as any datagram may be."""
+        self.train = 1
+        self._set_option(socket.IPPROTO_UDP, UDP_SEGMENT, 0)
+        _log.info("the kernel refused a train of datagrams: they are sent one by one from now on")
+
+    def _enlarge_buffers(self) -> None:
+        """Ask for large kernel buffers; a kernel that refuses is not a fault."""
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            self._set_option(socket.SOL_SOCKET, option, KERNEL_BUFFER)
+
+    def _set_option(self, level: int, option: int, value: int) -> bool:
+        sock = self._stream.socket
+        try:
+            if level != socket.SOL_SOCKET or sock.getsockopt(level, option) < value:
+                sock.setsockopt(level, option, value)
+        except (OSError, AttributeError, NotImplementedError):
+            _log.debug("the socket does not take option %d, %d", level, option)
+            return False
+        return True
+
+
+async def open_udp(
+    address: Address,
+    size: int,
+    receive: Receive,
+    resume: Callable[[], None],
+    metrics: Metrics,
+    offload: bool = True,
+) -> UdpTransport:
+    """Bind to `address`; `ListenError` when it is not to be had. See `OpenTransport` for the rest."""
+    transport = UdpTransport(size, receive, resume, metrics)
+    await transport.bind(address, offload)
+    return transport
