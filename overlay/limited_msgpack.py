@@ -60,6 +60,11 @@ def pack(value: Any) -> bytes:
     return packed
 
 
+def pack_within_limits(value: Any) -> bytes:
+    """The msgpack of a value that its maker knows to be within the limits: it is not read to check them."""
+    return cast(bytes, _codec.packer.pack(value))
+
+
 def unpack(data: bytes | memoryview) -> Any:
     """The one value in `data`, arrays as tuples; `WireError` for anything else."""
     if len(data) > MAX_MESSAGE:
@@ -80,6 +85,46 @@ def unpack(data: bytes | memoryview) -> Any:
     # It holds a rest of this input.
     _codec.renew()
     raise WireError("malformed")
+
+
+def unpack_first_of_two(data: bytes) -> tuple[Any, int]:
+    """The first of exactly two values in `data`, and where the second begins; `WireError` for anything else.
+
+    The second value is walked over and not built; the limits hold for the first one only."""
+    if len(data) > MAX_MESSAGE:
+        raise WireError("oversized")
+    unpacker = _codec.unpacker
+    try:
+        start = unpacker.tell()
+        unpacker.feed(data)
+        value = unpacker.unpack()
+        second = unpacker.tell() - start
+        unpacker.skip()
+        if unpacker.tell() - start == len(data):
+            return value, second
+    except WireError:
+        _codec.renew()
+        raise
+    except Exception:
+        pass
+    _codec.renew()
+    raise WireError("malformed")
+
+
+def ends(data: bytes | memoryview) -> list[int]:
+    """Where each of the values in `data` ends; `WireError` for bytes that are not msgpack values."""
+    unpacker = _codec.unpacker
+    result: list[int] = []
+    try:
+        start = unpacker.tell()
+        unpacker.feed(data)
+        while not result or result[-1] < len(data):
+            unpacker.skip()
+            result.append(unpacker.tell() - start)
+    except Exception:
+        _codec.renew()
+        raise WireError("malformed") from None
+    return result
 
 
 def pack_data(value: Any) -> bytes:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pubsub.event import Event
     from pubsub.group import Group, GroupError, GroupMessage
     from pubsub.node import Node
-    from pubsub.receipt import Receipt
+    from pubsub.publishing import Receipt
     from pubsub.subscription import Subscription
     from pubsub.topic import Pattern, Topic
 
@@ -37,7 +37,7 @@ _HOMES = {
     "NodeConfig": "pubsub.config",
     "Parameters": "pubsub.camcast.parameters",
     "Pattern": "pubsub.topic",
-    "Receipt": "pubsub.receipt",
+    "Receipt": "pubsub.publishing",
     "Subscription": "pubsub.subscription",
     "Topic": "pubsub.topic",
 }

@@ -19,13 +19,12 @@ from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.topic_directory import CallbackTopicDirectory
 from overlay.transport.endpoint import Endpoint, EndpointConfig
-from pubsub.attachment import Attachment
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.membership import membership_config
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import Copies
+from pubsub.event import Copy
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 
 LEAVING_SECONDS = 1.0
@@ -54,7 +53,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         metrics,
     )
     if not config.uses_dht:
-        return NetworkAttachment(config, runtime, _gateways(config, runtime), _nothing)
+        return Attachment(config, runtime, _gateways(config, runtime), _nothing)
     try:
         overlay = await join(runtime.endpoint, config)
     except BaseException:
@@ -66,7 +65,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         await directory.close(LEAVING_SECONDS)
         await overlay.close()
 
-    return NetworkAttachment(config, runtime, directory, leave)
+    return Attachment(config, runtime, directory, leave)
 
 
 async def join(endpoint: Endpoint, config: NodeConfig) -> Overlay:
@@ -102,8 +101,10 @@ def _gateways(config: NodeConfig, runtime: Runtime) -> TopicDirectory:
     return Gateways(context, gateways, introduction.resolve)
 
 
-class NetworkAttachment:
-    """A node on a runtime, with a directory of whichever kind."""
+class Attachment:
+    """A node's place in the network: a runtime, and a directory of whichever kind.
+
+    Which membership service runs, only this class knows."""
 
     def __init__(
         self,
@@ -116,11 +117,14 @@ class NetworkAttachment:
         self._mode = config.mode
         self._membership = config.layers.membership
         self.runtime = self._runtime = runtime
+        """What further protocols of the node run on."""
         self.directory = self._directory = directory
+        """Where nodes are found by what they announced."""
         self._leave = leave
         self._process: Process | None = None
         self._over_channels = config.links == "channel"
         self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
+        """Bytes of a copy that travels to a member in one datagram, together with all that is around it."""
         self.control: Context = runtime.context("channel")
         self.find_contacts: FindContacts = (
             directory.sample if MODES[self._mode].samples else directory.contacts
@@ -150,6 +154,7 @@ class NetworkAttachment:
         return membership
 
     def serve(self, process: Process) -> None:
+        """Hand the process its messages, and the failure detector's suspicions."""
         self._process = process
         self._serve(process.message_types)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
@@ -159,7 +164,7 @@ class NetworkAttachment:
         assert self._process is not None, "a process is served before its communities are made"
         for kind in kinds:
             if not self._runtime.handles(kind):
-                handler = self._process.receive_copies if kind is Copies else self._process.receive
+                handler = self._process.receive_copy if kind is Copy else self._process.receive
                 self._runtime.on(kind, handler)
 
     def watch(self, contact: Contact) -> None:
@@ -168,14 +173,18 @@ class NetworkAttachment:
     def unwatch(self, contact: Contact) -> None:
         self._runtime.failure.unwatch(contact)
 
-    def send_copies(self, to: Contact, copies: Copies, on_ack: OnAck | None) -> bool:
+    def send_copy(self, to: Contact, data: bytes, on_ack: OnAck | None) -> bool:
+        """Send a copy of a block, encoded; `on_ack` is called once over channels, and never otherwise.
+
+        False for what is larger than a datagram where events travel as datagrams: it never leaves."""
         if not self._over_channels:
-            return self._runtime.send_datagram(to, copies)
-        if not self._runtime.send(to, copies, on_ack) and on_ack is not None:
+            return self._runtime.send_encoded_datagram(to, data)
+        if not self._runtime.send_encoded(to, data, on_ack) and on_ack is not None:
             on_ack(False)
         return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
+        """Give others a turn, and wait while too much is waiting to leave for any of these."""
         await asyncio.sleep(0)
         if self._over_channels:
             await self._runtime.writable(contacts)
@@ -183,6 +192,7 @@ class NetworkAttachment:
             await self._runtime.endpoint.drained()
 
     async def close(self) -> None:
+        """Leave the network: what is on its way has a moment to arrive, then nothing is left."""
         try:
             await asyncio.gather(self._leave(), self._drain())
         finally:

@@ -1,18 +1,21 @@
-"""Events: as an application sees them, and as they travel.
+"""Events: as an application sees them, and as they travel, in blocks.
 
-An event is encoded once, by its publisher, into the bytes of an `EventBody`. These bytes travel unchanged to
-everyone and are what a signature covers; whoever forwards an event neither decodes its data nor encodes it
-again. They begin with the event's id, so that a duplicate is known before anything else is looked at.
+A *block* holds consecutive events of one publisher's run on one topic: one head, one signature where the
+network signs, and the events' data behind the head. Its publisher encodes it once, out of what was published
+within one turn of the event loop. The bytes travel unchanged to everyone: a process that forwards a block
+neither decodes the data nor encodes the block again. An event that is published alone is a block of one.
 
-Events that go to the same member within one turn of the event loop travel together, as `Copies`.
+A *run* is one stretch of a publisher's events of one topic, numbered from 1 without a gap; it has a random
+name of 8 bytes. A *source* is a publisher's id and the name of a run. The id of an event is the run's name
+and the event's number, so a block names all of its events by its source, the first number and their count.
+These are the first bytes of a block: a duplicate is known before anything else is looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import repeat
 from typing import Any, NamedTuple
 
 from overlay import limited_msgpack
@@ -23,33 +26,43 @@ from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, message
 from pubsub.topic import MAX_LINEAGE, included
 
 DATA_LIMIT = 1024 * 1024
-"""The most bytes that an event's data may have as msgpack."""
+"""The most bytes that an event's data may have as msgpack, and those of all events of a block together."""
+
+MOST_EVENTS = 4096
+"""The most events of one block."""
 
 RUN_BYTES = 8
-ID_BYTES = RUN_BYTES + 8
+NUMBER_BYTES = 8
+ID_BYTES = RUN_BYTES + NUMBER_BYTES
+SOURCE_BYTES = PEER_ID_BYTES + RUN_BYTES
+
+LAST_NUMBER = 2**63 - 1
+"""The largest number of an event."""
 
 MOST_HOPS = 255
-"""Hops are counted so far and no further."""
+"""Hops are counted up to this number and no further."""
 
 
 class DataError(UsageError):
-    """The data cannot travel in an event: too large, or nothing that msgpack knows."""
+    """The data cannot travel in an event: too large, or of a kind that msgpack does not know."""
 
 
-@dataclass(frozen=True)
 class Event:
-    """An event as it is delivered."""
+    """An event as it is delivered; not to be changed."""
+
+    # A plain class: one is made for every delivery, and a frozen dataclass takes twice as long.
+    __slots__ = ("data", "hops", "publisher", "run", "sequence", "signed", "topic")
 
     topic: str
     data: Any
     publisher: PeerId
+    run: bytes
+    """Tells one run of the publisher on this topic from another."""
     sequence: int
-    """Counts this publisher's events of this topic in this run of it, from 1."""
+    """Counts the publisher's events of this topic in this run, from 1."""
     hops: int
     """How many processes handed it on: 0 for one's own event, 1 when it came from its publisher."""
-    id: bytes
-    """Of its publisher's run (8 bytes) and a counter (8 bytes); never used twice."""
-    signed: bool = False
+    signed: bool
     """Its publisher's signature was there and has been checked."""
 
     def __init__(
@@ -57,121 +70,357 @@ class Event:
         topic: str,
         data: Any,
         publisher: PeerId,
+        run: bytes,
         sequence: int,
-        hops: int,
-        id: bytes,
+        hops: int = 0,
         signed: bool = False,
     ) -> None:
-        # One is made for every delivery; the usual way to make a frozen object takes three times as long.
-        fields = self.__dict__
-        fields["topic"] = topic
-        fields["data"] = data
-        fields["publisher"] = publisher
-        fields["sequence"] = sequence
-        fields["hops"] = hops
-        fields["id"] = id
-        fields["signed"] = signed
+        self.topic = topic
+        self.data = data
+        self.publisher = publisher
+        self.run = run
+        self.sequence = sequence
+        self.hops = hops
+        self.signed = signed
+
+    @property
+    def id(self) -> bytes:
+        """The run (8 bytes) and the number in it (8 bytes); never used twice."""
+        return self.run + self.sequence.to_bytes(NUMBER_BYTES, "big")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Event) or type(other) is not type(self):
+            return False
+        return self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((self.publisher, self.run, self.sequence))
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self._fields().items())
+        return f"{type(self).__name__}({fields})"
+
+    def _fields(self) -> dict[str, Any]:
+        """The values by name, those of a subclass last."""
+        kinds = [kind for kind in reversed(type(self).__mro__) if hasattr(kind, "__annotations__")]
+        return {name: getattr(self, name) for kind in kinds for name in kind.__annotations__}
+
+
+class Batch:
+    """Consecutive events of one source, decoded and ready to be delivered."""
+
+    __slots__ = ("data", "first", "hops", "publisher", "run", "signed", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        publisher: PeerId,
+        run: bytes,
+        first: int,
+        data: Sequence[Any],
+        hops: int = 0,
+        signed: bool = False,
+    ) -> None:
+        self.topic = topic
+        self.publisher = publisher
+        self.run = run
+        self.first = first
+        self.data = data
+        self.hops = hops
+        self.signed = signed
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def source(self) -> bytes:
+        return self.publisher + self.run
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.data))
+
+    def part(self, start: int, stop: int) -> Batch:
+        """The events at these places, counted from 0."""
+        if start == 0 and stop == len(self.data):
+            return self
+        return Batch(
+            self.topic,
+            self.publisher,
+            self.run,
+            self.first + start,
+            self.data[start:stop],
+            self.hops,
+            self.signed,
+        )
+
+    def event(self, place: int) -> Event:
+        return Event(
+            self.topic,
+            self.data[place],
+            self.publisher,
+            self.run,
+            self.first + place,
+            self.hops,
+            self.signed,
+        )
+
+    def events(self) -> Iterator[Event]:
+        return map(self.event, range(len(self.data)))
+
+
+class Block:
+    """What a publisher says in one block, and the bytes in which it says so."""
+
+    __slots__ = (
+        "count",
+        "data_at",
+        "eager",
+        "encoded",
+        "first",
+        "lineage",
+        "publisher",
+        "signature",
+        "source",
+        "topic",
+        "upward",
+    )
+
+    def __init__(
+        self,
+        encoded: bytes,
+        signature: bytes,
+        source: bytes,
+        first: int,
+        count: int,
+        topic: str,
+        lineage: tuple[str, ...],
+        upward: float | None,
+        eager: bool,
+        data_at: int,
+    ) -> None:
+        self.encoded = encoded
+        self.signature = signature
+        """The publisher's key and its signature of `encoded`, or empty (see `pubsub.validation`)."""
+        self.source = source
+        self.publisher = _peer_id(source[:PEER_ID_BYTES])
+        self.first = first
+        self.count = count
+        self.topic = topic
+        self.lineage = lineage
+        """The super-topics of a topic whose path does not tell them."""
+        self.upward = upward
+        """The block's own probability of going up to a super-community, in place of g/N."""
+        self.eager = eager
+        """Every copy carries the block. If not, members that likely have it are only told its numbers."""
+        self.data_at = data_at
+        """Where the events' data begin in `encoded`."""
 
     @property
     def run(self) -> bytes:
-        """Tells one run of the publisher from another."""
-        return self.id[:RUN_BYTES]
+        return self.source[PEER_ID_BYTES:]
 
+    @property
+    def id(self) -> bytes:
+        """The id of the first event."""
+        return self.encoded[ID_PLACE]
 
-class EventBody(NamedTuple):
-    """What the publisher says, and signs when the network asks for it."""
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + self.count)
 
-    id: bytes
-    topic: str
-    lineage: tuple[str, ...]
-    """The super-topics of a topic whose path does not tell them."""
-    publisher: PeerId
-    sequence: int
-    upward: float | None
-    """The event's own probability of going up to a super-community, in place of g/N."""
-    data: bytes
-    """The application's data as msgpack."""
-    eager: bool = True
-    """Every copy carries the event. If not, whoever is likely to have it already is only told its id."""
+    def data(self) -> tuple[list[Any], bool]:
+        """What each event carries, tuples as lists, and whether all of it can be read.
+
+        `MALFORMED` stands for what cannot be read."""
+        try:
+            values = limited_msgpack.unpack(memoryview(self.encoded)[self.data_at :])
+        except WireError:
+            result = [_unpack_or_malformed(payload) for payload in self.payloads()]
+            return result, False
+        if _PLAIN.issuperset(map(type, values)):
+            return list(values), True
+        result = [_check_or_malformed(value) for value in values]
+        return result, not any(value is MALFORMED for value in result)
+
+    def payloads(self) -> list[bytes]:
+        """The data of each event as it was packed."""
+        start = self.data_at + _ARRAY_HEAD_BYTES
+        ends = limited_msgpack.ends(memoryview(self.encoded)[start:])
+        starts = [0, *ends[:-1]]
+        return [self.encoded[start + a : start + b] for a, b in zip(starts, ends, strict=True)]
 
 
 class Gossip(NamedTuple):
-    """One copy of an event, on its way to a member of `community`."""
+    """One copy of a block, to be sent to a member of `community`."""
 
-    id: bytes
+    block: Block
     community: str
     hops: int
-    upward: bool
+    upward: bool = False
     """It crosses from a community to its super-community."""
-    body: bytes
-    signature: bytes
 
 
-NewEvent = tuple[Gossip, EventBody]
-"""An event that a process has for the first time."""
+class Arrival(NamedTuple):
+    """A block of which a process has some events for the first time."""
+
+    block: Block
+    hops: int
+    new: Sequence[range]
+    """The numbers of the events that are new."""
 
 
 @message(0x40)
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Copies of events for a member of `community`, in the order in which they were sent."""
+class Copy:
+    """A copy of a block as it travels to a member of `community`."""
 
     community: str
     upward: bool
-    """They cross from a community to its super-community."""
-    hops: bytes
-    """One byte for each."""
-    bodies: tuple[bytes, ...]
-    signatures: tuple[bytes, ...]
-    """One for each, or none at all."""
-
-    @classmethod
-    def of(cls, gossips: Sequence[Gossip]) -> Copies:
-        """These copies, all of which have the same community and direction."""
-        first = gossips[0]
-        signatures = tuple([gossip.signature for gossip in gossips])
-        return cls(
-            first.community,
-            first.upward,
-            bytes([gossip.hops if gossip.hops < MOST_HOPS else MOST_HOPS for gossip in gossips]),
-            tuple([gossip.body for gossip in gossips]),
-            signatures if any(signatures) else (),
-        )
-
-    @property
-    def is_well_formed(self) -> bool:
-        count = len(self.bodies)
-        return len(self.hops) == count and len(self.signatures) in (0, count)
-
-    @property
-    def ids(self) -> list[bytes]:
-        """Of each event, as its bytes say, well-formed or not."""
-        return [body[ID_PLACE] for body in self.bodies]
-
-    def gossips(self) -> list[Gossip]:
-        """Each of well-formed copies; its id is read from the bytes, and as good as they are."""
-        community, upward = self.community, self.upward
-        signatures = self.signatures or repeat(b"")
-        return [
-            Gossip(body[ID_PLACE], community, hops, upward, body, signature)
-            for body, hops, signature in zip(self.bodies, self.hops, signatures, strict=False)
-        ]
+    hops: int
+    block: bytes
+    signature: bytes
 
 
-BODY_CODE = 0x41
-_BODY_LENGTH = 1 + len(EventBody._fields)
-_BODY_PREFIX = bytes((0x90 + _BODY_LENGTH, BODY_CODE, 0xC4, ID_BYTES))
-"""How every body begins: an array, the code, and 16 bytes of id."""
+_COPY_CODE = 0x40
+
+
+def encode_copy(gossip: Gossip) -> bytes:
+    """The bytes of a `Copy`, made once however many members are sent it."""
+    block, community, hops, upward = gossip
+    return limited_msgpack.pack_within_limits(
+        (_COPY_CODE, community, upward, min(hops, MOST_HOPS), block.encoded, block.signature)
+    )
+
+
+# The bytes of a block: a msgpack array of the head, and a msgpack array of the events' data.
+
+BLOCK_CODE = 0x41
+_ORIGIN_BYTES = SOURCE_BYTES + NUMBER_BYTES + 4
+"""Source, first number (8 bytes), count (4 bytes)."""
+
+_PREFIX = bytes((0x96, BLOCK_CODE, 0xC4, _ORIGIN_BYTES))
+"""How every block begins: an array of six, the code, and the bytes of the origin."""
+
+_SOURCE_END = len(_PREFIX) + SOURCE_BYTES
+_FIRST_END = _SOURCE_END + NUMBER_BYTES
+_ORIGIN_END = _FIRST_END + 4
+_SOURCE_PLACE = slice(len(_PREFIX), _SOURCE_END)
+
+ID_PLACE = slice(_SOURCE_END - RUN_BYTES, _FIRST_END)
+"""Where the id of the first event is in the bytes of a block."""
+
+_ARRAY_HEAD = b"\xdd"
+_ARRAY_HEAD_BYTES = 5
+"""The events' data are a msgpack array whose length has four bytes, however few events there are."""
 
 _UP_TO_255_BYTES, _UP_TO_65535_BYTES = 0xC4, 0xC5
 """How msgpack begins bytes; their number is next."""
 
-ID_PLACE = slice(len(_BODY_PREFIX), len(_BODY_PREFIX) + ID_BYTES)
-"""Where the id is in the bytes of a body."""
+_HEADS = [bytes((_UP_TO_255_BYTES, size)) for size in range(256)]
+_MOST_BYTES = 65_535
+
+
+def _head_of(size: int) -> bytes:
+    return bytes((_UP_TO_65535_BYTES, size >> 8, size & 255))
+
+
+_PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
+"""Types of data that need no further look."""
+
+
+class _Malformed:
+    def __repr__(self) -> str:
+        return "MALFORMED"
+
+
+MALFORMED = _Malformed()
+"""Stands for the data of an event that cannot be read."""
+
+
+class Head(NamedTuple):
+    """What the blocks of one source have in common."""
+
+    topic: str
+    lineage: tuple[str, ...] = ()
+    upward: float | None = None
+    eager: bool = True
+
+
+def make_block(source: bytes, first: int, head: Head, payloads: Sequence[bytes]) -> Block:
+    """The block of events whose data are packed already; it is not signed yet."""
+    count = len(payloads).to_bytes(4, "big")
+    start = b"".join(
+        (_PREFIX, source, first.to_bytes(NUMBER_BYTES, "big"), count, _pack_head(head))
+    )
+    encoded = b"".join((start, _ARRAY_HEAD, count, *payloads))
+    return Block(encoded, b"", source, first, len(payloads), *head, len(start))
+
+
+@lru_cache(maxsize=4096)
+def _pack_head(head: Head) -> bytes:
+    return b"".join(map(limited_msgpack.pack, head))
+
+
+def origin_of(encoded: bytes) -> tuple[bytes, int, int] | None:
+    """Source, first number and count as the bytes say; None when they do not begin as a block does."""
+    if encoded[: len(_PREFIX)] != _PREFIX or len(encoded) <= _ORIGIN_END:
+        return None
+    first = int.from_bytes(encoded[_SOURCE_END:_FIRST_END], "big")
+    count = int.from_bytes(encoded[_FIRST_END:_ORIGIN_END], "big")
+    if not (0 < count <= MOST_EVENTS and 0 < first <= LAST_NUMBER - count):
+        return None
+    return encoded[_SOURCE_PLACE], first, count
+
+
+def read_block(encoded: bytes, community: str, signature: bytes = b"") -> Block:
+    """The block in these bytes; `WireError` unless it is one that may be in this community.
+
+    The events' data are walked over, so that there are as many as the head says, and not decoded."""
+    origin = origin_of(encoded)
+    if origin is None:
+        raise WireError("malformed_event")
+    source, first, count = origin
+    try:
+        head, data_at = limited_msgpack.unpack_first_of_two(encoded)
+    except WireError:
+        raise WireError("malformed_event") from None
+    _, _, topic, lineage, upward, eager = head
+    array_head = _ARRAY_HEAD + count.to_bytes(4, "big")
+    if (
+        encoded[data_at : data_at + _ARRAY_HEAD_BYTES] != array_head
+        or len(encoded) - data_at - _ARRAY_HEAD_BYTES > DATA_LIMIT
+        or type(topic) is not str
+        or type(lineage) is not tuple
+        or (upward is not None and not _is_probability(upward))
+        or type(eager) is not bool
+        or (lineage and not _is_lineage(lineage))
+    ):
+        raise WireError("malformed_event")
+    if not included(community, topic, lineage):
+        raise WireError("wrong_community")
+    return Block(encoded, signature, source, first, count, topic, lineage, upward, eager, data_at)
+
+
+_peer_id = lru_cache(maxsize=4096)(PeerId)
+"""The same few publishers are named over and over."""
+
+
+def _is_probability(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1
+
+
+def _is_lineage(lineage: tuple[Any, ...]) -> bool:
+    return len(lineage) <= MAX_LINEAGE and all(type(name) is str for name in lineage)
+
+
+# The data of an event.
 
 
 def pack_data(data: Any) -> bytes:
     """The data as msgpack; `DataError` when it cannot be, or is larger than `DATA_LIMIT`."""
+    if type(data) is bytes and len(data) <= _MOST_BYTES:
+        return _HEADS[len(data)] + data if len(data) < 256 else _head_of(len(data)) + data
     try:
         packed = limited_msgpack.pack_data(data)
     except UsageError as error:
@@ -200,51 +449,28 @@ def unpack_data(packed: bytes) -> Any:
         raise WireError("malformed_data") from None
 
 
-def pack_body(body: EventBody) -> bytes:
-    return limited_msgpack.pack((BODY_CODE, *body))
-
-
-def unpack_body(gossip: Gossip) -> EventBody:
-    """The body inside; `WireError` unless it is one that may be in the community it came to."""
-    if gossip.body[ID_PLACE] != gossip.id:
-        raise WireError("malformed_event")
-    return read_body(gossip.body, gossip.community)
-
-
-def read_body(encoded: bytes, community: str) -> EventBody:
-    """The body in these bytes; `WireError` unless it is one that may be in this community."""
-    if not encoded.startswith(_BODY_PREFIX):
-        raise WireError("malformed_event")
+def _unpack_or_malformed(packed: bytes) -> Any:
     try:
-        raw = limited_msgpack.unpack(encoded)
+        return unpack_data(packed)
     except WireError:
-        raise WireError("malformed_event") from None
-    _, event_id, topic, lineage, publisher, sequence, upward, data, eager = raw
-    if (
-        type(topic) is not str
-        or type(lineage) is not tuple
-        or type(publisher) is not bytes
-        or len(publisher) != PEER_ID_BYTES
-        or type(sequence) is not int
-        or (upward is not None and not _is_probability(upward))
-        or type(data) is not bytes
-        or len(data) > DATA_LIMIT
-        or type(eager) is not bool
-        or (lineage and not _is_lineage(lineage))
-    ):
-        raise WireError("malformed_event")
-    if not included(community, topic, lineage):
-        raise WireError("wrong_community")
-    return EventBody(event_id, topic, lineage, _peer_id(publisher), sequence, upward, data, eager)
+        return MALFORMED
 
 
-_peer_id = lru_cache(maxsize=4096)(PeerId)
-"""The same few publishers are named over and over."""
+def _check_or_malformed(value: Any) -> Any:
+    try:
+        return limited_msgpack.check_data_in(value)
+    except WireError:
+        return MALFORMED
 
 
-def _is_probability(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= 1
+# Ids of events.
 
 
-def _is_lineage(lineage: tuple[Any, ...]) -> bool:
-    return len(lineage) <= MAX_LINEAGE and all(type(name) is str for name in lineage)
+def event_id(source: bytes, number: int) -> bytes:
+    return source[PEER_ID_BYTES:] + number.to_bytes(NUMBER_BYTES, "big")
+
+
+def event_ids(source: bytes, numbers: Sequence[range]) -> list[bytes]:
+    """The ids of the events of a source with these numbers."""
+    run = source[PEER_ID_BYTES:]
+    return [run + n.to_bytes(NUMBER_BYTES, "big") for stretch in numbers for n in stretch]

@@ -13,6 +13,7 @@ topic and super-topics that the members know, with the probability that the para
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -27,32 +28,29 @@ from overlay.metrics import Metrics
 from pubsub.archive.durability import Durability, LocalArchive
 from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
 from pubsub.archive.publishing import DEADLINE, DurablePublishing, wait_until_safe
-from pubsub.attach import attach
-from pubsub.attachment import Attachment
-from pubsub.callbacks import Callbacks
+from pubsub.attach import Attachment, attach
 from pubsub.camcast.community import Services
-from pubsub.camcast.event_drops import EventDrops
-from pubsub.camcast.lazy_gossip import LazyGossip
+from pubsub.camcast.lazy import LazyGossip
+from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.collections.node_collections import C, NodeCollections
+from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.deliveries import Deliveries
-from pubsub.event import RUN_BYTES, Gossip, pack_data
-from pubsub.event_link import EventLink
-from pubsub.joined_topic import JoinedTopic
-from pubsub.joined_topics import JoinedTopics
-from pubsub.own_events import OwnEvents
-from pubsub.receipt import Receipt
-from pubsub.signing import is_signed_by_publisher
-from pubsub.subscription import Order, Overflow, Subscription
+from pubsub.event import RUN_BYTES, pack_data
+from pubsub.publishing import EventLink, Outlet, OwnRuns, Receipt
+from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
 from pubsub.trace import Trace, trace_clock
+from pubsub.validation import is_signed_by_publisher
 
 Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
 
 DEFAULT_QUEUE = 10_000
+
+MOST_OUTLETS = 65_536
+"""Names of topics that are known without a look at the topic itself."""
 
 
 class Node:
@@ -64,6 +62,8 @@ class Node:
         """The settings are the fields of `NodeConfig`; `UsageError` when they cannot work."""
         self.config = config_of(settings)
         self.metrics = Metrics()
+        self._outlets: dict[AnyTopic, Outlet] = {}
+        """Where events are published, by the topic as callers name it."""
         self._attachment: Attachment | None = None
         self._finish: Finish | None = None
         self._trace: Trace | None = None
@@ -99,11 +99,16 @@ class Node:
             self._trace.of_node(attachment.contact.id)
         self._run = entropy().randbytes(RUN_BYTES)
         signer = attachment.identity if config.signatures else None
-        self._own_events = OwnEvents(self._run, attachment.contact.id, signer)
-        self._is_eager = config.is_eager
         self._drops = EventDrops(self.metrics, self._trace)
         self._deliveries = Deliveries(self.metrics, self._trace)
-        self._link = EventLink(attachment, self._drops, acknowledged=config.links == "channel")
+        self._link = EventLink(
+            attachment,
+            attachment.runtime.turn,
+            OwnRuns(attachment.contact.id),
+            self._drops,
+            signer=signer,
+            acknowledged=config.links == "channel",
+        )
         services = Services(
             control=attachment.control,
             carrier=self._link,
@@ -117,7 +122,7 @@ class Node:
             dissemination=LazyGossip,
         )
         self._process = Process(services, config.parameters)
-        self._topics = JoinedTopics(self._process, config, self._drops)
+        self._topics = JoinedTopics(self._process, config, self._link, self._drops)
         attachment.serve(self._process)
         return self
 
@@ -135,6 +140,7 @@ class Node:
         More than once is fine. A caller that is cancelled meanwhile stops waiting; the node closes all the
         same."""
         if self._finish is not None:
+            self.callbacks.leave_out(asyncio.current_task())
             await self._finish()
 
     async def _end(self) -> None:
@@ -266,39 +272,85 @@ class Node:
         at `copies` replicas (1); `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds
         (30).
         """
+        outlet = self._outlet(topic)
+        if (
+            outlet is not None
+            and outlet.is_open
+            and (wait is None or wait == "sent")
+            and not durable
+            and copies is None
+            and deadline is None
+            and upward is None
+            and dissemination is None
+        ):
+            packed = pack_data(data)
+            if len(packed) <= outlet.largest:
+                receipt = outlet.add(packed)
+                if self._link.is_pace_due:
+                    await self._link.pace()
+                return receipt
         wait = wait or ("safe" if durable else "sent")
         self._check_options(wait, durable, upward, dissemination)
         if not durable and (copies is not None or deadline is not None):
             name = "deadline" if copies is None else "copies"
             raise UsageError(f"{name} goes with durable=True: no archive is sent this event")
+        packed = pack_data(data)
+        publishing: DurablePublishing | None = None
         copies = 1 if copies is None else copies
         deadline = DEADLINE if deadline is None else deadline
-        eager = self._is_eager if dissemination is None else dissemination == "eager"
-        packed = pack_data(data)
-        attachment = self._attached()
-        topic = self._topics.as_known(Topic.of(topic))
-        if self.config.links == "datagram":
-            self._own_events.check_fits(topic, packed, attachment.runtime.endpoint.max_body)
-        publishing: DurablePublishing | None = None
+        known = self._check_topic(topic, packed)
         if durable:
-            publishing = await self._durable().publishers.open(topic, copies, deadline)
-        joined_now = () if self._topics.get(topic.name) is not None else (topic.name,)
-        joined = self._topics.join(topic)
-        if not self._topics.may_publish(joined):
-            await self._topics.wait_to_publish(joined)
-        upward = None if upward is None else float(upward)
-        receipt, gossip = self._disseminate(joined, packed, upward, eager, joined_now)
+            publishing = await self._durable().publishers.open(known, copies, deadline)
+        outlet, joined = await self._ready_outlet(known)
+        flows = outlet.is_open
+        eager = None if dissemination is None else dissemination == "eager"
+        head = outlet.head(None if upward is None else float(upward), eager)
+        receipt = outlet.add(packed, head, joined)
         if publishing is not None:
-            receipt.durable = publishing.add(gossip.body, gossip.signature, copies)
+            alone = self._link.make(outlet.source, receipt.sequence, head, (packed,))
+            receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
+        if self._topics.has_blocking:
+            outlet.close()  # the next publisher sees what this event takes of the room
         if self._link.is_pace_due:
             await self._link.pace()
         if wait == "acked":
             await receipt.wait_settled()
-        elif not receipt.all_sent:
+        elif not flows and not receipt.all_sent:
             await receipt.wait_sent()
         if wait == "safe":
             await wait_until_safe(receipt, deadline)
+        self._open_outlet(topic, outlet)
         return receipt
+
+    def _outlet(self, topic: AnyTopic) -> Outlet | None:
+        try:
+            return self._outlets.get(topic)
+        except TypeError:  # what cannot be a key is not a topic either, as is said below
+            return None
+
+    def _check_topic(self, topic: AnyTopic, packed: bytes) -> Topic:
+        """The topic as it is known here, after a check that the data can travel in it."""
+        self._attached()
+        known = self._topics.as_known(Topic.of(topic))
+        self._link.check_fits(known, packed)
+        return known
+
+    async def _ready_outlet(self, topic: Topic) -> tuple[Outlet, tuple[str, ...]]:
+        """Where events of the topic are published, once it is joined; and what was joined for it."""
+        joined_now = () if self._topics.get(topic.name) is not None else (topic.name,)
+        joined = self._topics.join(topic)
+        if not self._topics.may_publish(joined):
+            await self._topics.wait_to_publish(joined)
+        return joined.outlet, joined_now
+
+    def _open_outlet(self, topic: AnyTopic, outlet: Outlet) -> None:
+        """Have further events of the topic published without a detour, if they need not wait."""
+        joined = self._topics.get(outlet.topic.name)
+        if joined is not None and joined.outlet is outlet and self._topics.may_publish(joined):
+            outlet.is_open = True
+            if len(self._outlets) >= MOST_OUTLETS:
+                self._outlets.clear()
+            self._outlets[topic] = outlet
 
     def _check_options(
         self,
@@ -323,23 +375,6 @@ class Node:
         if joined is not None:
             joined.publishing = False
             self._topics.leave_if_unneeded(joined)
-
-    def _disseminate(
-        self,
-        joined: JoinedTopic,
-        packed: bytes,
-        upward: float | None,
-        eager: bool,
-        joined_now: tuple[str, ...],
-    ) -> tuple[Receipt, Gossip]:
-        gossip, body = self._own_events.make(joined.topic, packed, upward, eager)
-        receipt = Receipt(gossip.id, body.topic, body.sequence, joined_now)
-        self._link.open(receipt)
-        spread = joined.community.publish(gossip, body)
-        self._link.completed(receipt)
-        receipt.targets = len(spread.members)
-        receipt.upward = len(spread.upward)
-        return receipt, gossip
 
     def rekey(self, keys: Sequence[bytes]) -> None:
         """Replace the ring of network keys while running: the first one seals, and all of them open.

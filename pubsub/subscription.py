@@ -1,8 +1,9 @@
 """A subscription: an async context manager that is ready when entered, and an async iterator of events.
 
-Events wait in a queue of bounded length. What happens when the application does not keep up is its own
-choice, `overflow`, and every event that is dropped is counted, on the subscription and on the node. An event
-counts as delivered when it enters the queue:
+Events wait in a queue of bounded length, in the batches in which they came; an `Event` is made when it is
+asked for. What happens when the application does not keep up is its own choice, `overflow`, and every event
+that is dropped is counted, on the subscription and on the node. An event counts as delivered when it enters
+the queue:
 
     drop_oldest   the oldest waiting event makes room (the default)
     drop_newest   the new event is dropped
@@ -15,14 +16,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from overlay.context import Timer
 from overlay.errors import UsageError
-from pubsub.deliveries import Deliveries
-from pubsub.event import Event
-from pubsub.fifo import FifoOrder
+from overlay.metrics import Metrics
+from pubsub.camcast.observer import EventDrops, Observer
+from pubsub.event import Batch, Event, event_ids
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
@@ -35,8 +37,153 @@ BLOCK_FACTOR = 16
 """With `block`, this many times the queue's length is kept of what other nodes send."""
 
 
+SOURCES = 4096
+"""Sources that a subscription in order follows at a time; the one silent for longest is forgotten."""
+
+
 class SubscriptionError(UsageError):
     """The subscription cannot be made or used like this."""
+
+
+class Deliveries:
+    """What becomes of events at a node's subscriptions: each is delivered, or dropped for a reason.
+
+    Both are counted, and have a row in the trace where one is written. An event that is delivered and then
+    makes room for a newer one before the application took it is both."""
+
+    def __init__(self, metrics: Metrics, observer: Observer | None = None) -> None:
+        self._delivered = metrics.counter("events_delivered", "Events given to subscriptions.")
+        self._drops = EventDrops(metrics, observer)
+        self._observer = observer
+
+    def delivered(self, pattern: Pattern, batch: Batch) -> None:
+        """These events are in the queue of a subscription to `pattern`."""
+        self._delivered.value += len(batch)
+        if self._observer is not None:
+            for event in event_ids(batch.source, (batch.numbers,)):
+                self._observer.record(
+                    "deliver",
+                    pattern.topic.name,
+                    event=event,
+                    hops=batch.hops,
+                    detail=pattern.text,
+                )
+
+    def dropped(self, reason: str, pattern: Pattern, batch: Batch) -> None:
+        """The application will not get these events, which `pattern` matches."""
+        self._drops.add(reason, pattern.topic.name, batch.source, (batch.numbers,))
+
+
+class _Source:
+    __slots__ = ("held", "next", "timer", "waiting")
+
+    def __init__(self) -> None:
+        self.next: int | None = None
+        self.held: list[Batch] = []
+        """What came before its turn, by number; the batches do not overlap."""
+        self.waiting = 0
+        """Events in them."""
+        self.timer: Timer | None = None
+
+
+class FifoOrder:
+    """First in, first out: takes batches in any order and emits each source's events in order.
+
+    An event that comes before one with a lower number is held until the missing ones have come, `wait`
+    seconds at most and `limit` events of a source at most; then the missing ones are given up, and dropped as
+    `late` if they come after all. The first event from a source waits too, unless it is that source's first
+    of all.
+    """
+
+    def __init__(
+        self,
+        emit: Callable[[Batch], None],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        late: Callable[[Batch], None],
+        wait: float = 0.5,
+        limit: int = 1000,
+    ) -> None:
+        """`late`: takes the events that come after they were given up."""
+        self._emit = emit
+        self._call_later = call_later
+        self._late = late
+        self._wait = wait
+        self._limit = limit
+        self._sources: dict[bytes, _Source] = {}
+
+    def push(self, batch: Batch) -> None:
+        key = batch.source
+        source = self._sources.pop(key, None) or self._new_source()
+        self._sources[key] = source  # last again: the order of the dict is that of the latest news
+        if source.next is None and batch.first == 1:
+            source.next = 1
+        if source.next == batch.first and not source.held:
+            source.next += len(batch)
+            self._emit(batch)
+            return
+        if source.next is not None and batch.first < source.next:
+            known = min(source.next - batch.first, len(batch))
+            self._late(batch.part(0, known))
+            batch = batch.part(known, len(batch))
+        if batch:
+            self._hold(source, batch)
+            self._release(source)
+            while source.waiting > self._limit:
+                self._give_up(source)
+
+    def close(self) -> None:
+        """Emit what is held, gaps or not, and keep nothing."""
+        for source in self._sources.values():
+            while source.held:
+                self._give_up(source)
+        self._sources.clear()
+
+    def _new_source(self) -> _Source:
+        if len(self._sources) >= SOURCES:
+            silent = self._sources.pop(next(iter(self._sources)))
+            while silent.held:
+                self._give_up(silent)
+        return _Source()
+
+    def _hold(self, source: _Source, batch: Batch) -> None:
+        """Keep a batch, without those of its events that are held already."""
+        stop = batch.first
+        fresh: list[Batch] = []
+        for held in [*source.held]:
+            if held.first >= batch.numbers.stop:
+                break
+            if held.first > stop:
+                fresh.append(batch.part(stop - batch.first, held.first - batch.first))
+            stop = max(stop, held.numbers.stop)
+        if stop < batch.numbers.stop:
+            fresh.append(batch.part(stop - batch.first, len(batch)))
+        source.held = sorted([*source.held, *fresh], key=lambda one: one.first)
+        source.waiting += sum(map(len, fresh))
+
+    def _release(self, source: _Source) -> None:
+        """Emit what is next, as far as there is no gap; a gap that remains has its time."""
+        while source.held and source.held[0].first == source.next:
+            batch = source.held.pop(0)
+            source.waiting -= len(batch)
+            source.next += len(batch)
+            self._emit(batch)
+        if not source.held and source.timer is not None:
+            source.timer.cancel()
+            source.timer = None
+        elif source.held and source.timer is None:
+            source.timer = self._call_later(self._wait, lambda: self._timed_out(source))
+
+    def _timed_out(self, source: _Source) -> None:
+        source.timer = None
+        self._give_up(source)
+
+    def _give_up(self, source: _Source) -> None:
+        """Go on with the lowest event that is here."""
+        source.next = source.held[0].first
+        if source.timer is not None:
+            source.timer.cancel()
+            source.timer = None
+        self._release(source)
 
 
 class Subscription:
@@ -68,14 +215,19 @@ class Subscription:
         self._overflow = overflow
         self._room = queue
         self._limit = queue * BLOCK_FACTOR if overflow == "block" else queue
-        self._queue: deque[Event] = deque()
+        self._queue: deque[Batch] = deque()
+        self._taken = 0
+        """Events of the first batch that the application has taken."""
+        self._waiting = 0
+        """Events in the queue that it has not taken."""
         self._arrival: asyncio.Future[None] | None = None
+        self._is_full = False
         self._space = asyncio.Event()
         self._space.set()
         self._open = False
         self._ended = False
         self._fifo: FifoOrder | None = None
-        self._push: Callable[[Sequence[Event]], None] = self._enqueue
+        self._push: Callable[[Batch], None] = self._enqueue
 
     async def __aenter__(self) -> Self:
         """Join the community. From here on, events of members that know of this process arrive."""
@@ -83,8 +235,8 @@ class Subscription:
             raise SubscriptionError("a subscription is entered once; call subscribe again")
         if self._order == "fifo":
             loop = asyncio.get_running_loop()
-            self._fifo = FifoOrder(self._enqueue_one, loop.call_later, self._late)
-            self._push = self._order_them
+            self._fifo = FifoOrder(self._enqueue, loop.call_later, self._late)
+            self._push = self._fifo.push
         self._open = True
         try:
             await self._node._open_subscription(self)
@@ -116,28 +268,44 @@ class Subscription:
         self._space.set()
         self._wake()
 
-    def offer(self, events: Sequence[Event]) -> None:
-        """Take those events of the community that the pattern matches; never blocks."""
+    def offer(self, batch: Batch) -> None:
+        """Take events of the community if the pattern matches their topic; never blocks."""
         if self._ended:
             return
-        if self.pattern.levels is not None:
-            events = [event for event in events if self.pattern.matches(event.topic)]
-        if events:
-            self._push(events)
+        if self.pattern.levels is None or self.pattern.matches(batch.topic):
+            self._push(batch)
 
     def __len__(self) -> int:
         """How many events wait."""
-        return len(self._queue)
+        return self._waiting
 
     def waiting(self) -> tuple[Event, ...]:
         """The events that wait, oldest first; they go on waiting."""
-        return tuple(self._queue)
+        events = [event for batch in self._queue for event in batch.events()]
+        return tuple(events[self._taken :])
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        while not self._queue:
+        if not self._waiting:
+            await self._arrivals()
+        self._waiting -= 1
+        if self._is_full and self._waiting < self._room:
+            self._is_full = False
+            self._space.set()
+        batch = self._queue[0]
+        place = self._taken
+        if place + 1 == len(batch.data):
+            self._queue.popleft()
+            self._taken = 0
+        else:
+            self._taken = place + 1
+        return batch.event(place)
+
+    async def _arrivals(self) -> None:
+        """Wait until the queue is not empty; `StopAsyncIteration` when it never will be."""
+        while not self._waiting:
             if self._ended:
                 raise StopAsyncIteration
             if not self._open:
@@ -149,10 +317,6 @@ class Subscription:
                 await self._arrival
             finally:
                 self._arrival = None
-        event = self._queue.popleft()
-        if len(self._queue) < self._room:
-            self._space.set()
-        return event
 
     @property
     def blocks(self) -> bool:
@@ -164,41 +328,44 @@ class Subscription:
         if self._overflow == "block":
             await self._space.wait()
 
-    def _order_them(self, events: Sequence[Event]) -> None:
-        assert self._fifo is not None
-        for event in events:
-            self._fifo.push(event)
+    def _late(self, batch: Batch) -> None:
+        self._deliveries.dropped("late", self.pattern, batch)
 
-    def _enqueue_one(self, event: Event) -> None:
-        self._enqueue((event,))
-
-    def _late(self, event: Event) -> None:
-        self._deliveries.dropped("late", self.pattern, (event,))
-
-    def _enqueue(self, events: Sequence[Event]) -> None:
-        queue = self._queue
-        queue.extend(events)
-        if len(queue) > self._limit:
-            events = self._cut(events)
-        self._deliveries.delivered(self.pattern, events)
-        if len(queue) >= self._room and not self._ended:
+    def _enqueue(self, batch: Batch) -> None:
+        excess = self._waiting + len(batch) - self._limit
+        if excess > 0:
+            batch = self._make_room(batch, excess)
+        if batch:
+            self._queue.append(batch)
+            self._waiting += len(batch)
+            self._deliveries.delivered(self.pattern, batch)
+        if self._waiting >= self._room and not self._ended:
+            self._is_full = True
             self._space.clear()
         if self._arrival is not None:
             self._wake()
 
-    def _cut(self, new: Sequence[Event]) -> Sequence[Event]:
-        """Drop what is too much of the queue, at whose end are the new events; which of these stay."""
-        queue = self._queue
-        excess = len(queue) - self._limit
+    def _make_room(self, batch: Batch, excess: int) -> Batch:
+        """Drop what is too much of the queue or of a new batch; which part of the batch stays."""
         self.dropped += excess
-        if self._overflow == "drop_oldest":
-            dropped = [queue.popleft() for _ in range(excess)]
-            taken = new[-self._limit :]
-        else:
-            dropped = [queue.pop() for _ in range(excess)]
-            taken = new[: len(new) - excess]
-        self._deliveries.dropped("queue_full", self.pattern, dropped)
-        return taken
+        if self._overflow != "drop_oldest":
+            kept = len(batch) - excess
+            self._deliveries.dropped("queue_full", self.pattern, batch.part(kept, len(batch)))
+            return batch.part(0, kept)
+        while excess and self._waiting:
+            oldest, taken = self._queue[0], self._taken
+            stop = min(taken + excess, len(oldest))
+            self._deliveries.dropped("queue_full", self.pattern, oldest.part(taken, stop))
+            self._waiting -= stop - taken
+            excess -= stop - taken
+            if stop == len(oldest):
+                self._queue.popleft()
+                self._taken = 0
+            else:
+                self._taken = stop
+        if excess:
+            self._deliveries.dropped("queue_full", self.pattern, batch.part(0, excess))
+        return batch.part(excess, len(batch))
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():

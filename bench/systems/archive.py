@@ -12,7 +12,7 @@ from typing import Literal
 from bench.systems.work import Effort, Tally, Work, orders, publish_all
 from overlay import loops
 from pubsub import Archive, Event, Node
-from pubsub.receipt import Receipt
+from pubsub.publishing import Receipt
 
 TOPIC = "/bench/durable"
 Kind = Literal["best effort", "optimistic", "ordered"]

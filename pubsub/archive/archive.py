@@ -62,8 +62,8 @@ from pubsub.archive.store.opening import open_store
 from pubsub.config import NodeSettings
 from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
-from pubsub.signing import is_signed_by_publisher
 from pubsub.topic import Topic
+from pubsub.validation import is_signed_by_publisher
 
 T = TypeVar("T")
 

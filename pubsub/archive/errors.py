@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from overlay.errors import CamcastError, NetworkError, UsageError
 
 if TYPE_CHECKING:
-    from pubsub.receipt import Receipt
+    from pubsub.publishing import Receipt
 
 
 class ArchiveError(CamcastError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pubsub.archive.profiles import Profile
-from pubsub.event import Event
+from pubsub.event import Batch, Event
 from pubsub.subscription import Subscription
 from pubsub.topic import Pattern
 
@@ -24,8 +24,10 @@ class LiveFeed(Subscription):
         self._profile = profile
         self._heard = heard
 
-    def offer(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if self.pattern.matches(event.topic) and self._profile.matches(event.data):
-                self._deliveries.delivered(self.pattern, (event,))
+    def offer(self, batch: Batch) -> None:
+        if not self.pattern.matches(batch.topic):
+            return
+        for place, event in enumerate(batch.events()):
+            if self._profile.matches(event.data):
+                self._deliveries.delivered(self.pattern, batch.part(place, place + 1))
                 self._heard(event)

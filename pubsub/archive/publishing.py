@@ -16,7 +16,7 @@ from pubsub.archive.protocol.publisher import Publisher
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
-    from pubsub.receipt import Receipt
+    from pubsub.publishing import Receipt
 
 DEADLINE = 30.0
 """Seconds that a durable event has to become safe, unless told otherwise."""

@@ -18,9 +18,7 @@ from overlay.membership.interface import Membership, MembershipListener
 from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
-from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
-from pubsub.camcast.event_drops import EventDrops
-from pubsub.camcast.event_ranges import event_ids
+from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links
 from pubsub.camcast.messages import (
@@ -31,16 +29,25 @@ from pubsub.camcast.messages import (
     NewProcessesAnswer,
     Prune,
 )
-from pubsub.camcast.observer import Observer
+from pubsub.camcast.numbers import HeardEvents, read_ranges
+from pubsub.camcast.observer import EventDrops, Observer
 from pubsub.camcast.parameters import Parameters
-from pubsub.camcast.reception import HeardEvents
 from pubsub.camcast.tables import SuperTables
 from pubsub.camcast.upward import Upward
-from pubsub.event import Copies, EventBody, Gossip, NewEvent, unpack_body
+from pubsub.event import (
+    MOST_HOPS,
+    Arrival,
+    Block,
+    Copy,
+    Gossip,
+    event_ids,
+    origin_of,
+    read_block,
+)
 from pubsub.topic import Topic
 
-Deliver = Callable[[Sequence[NewEvent]], None]
-"""Takes events that are new in the community; the gossip's hops are those it has come."""
+Deliver = Callable[[Arrival], None]
+"""Takes a block with events that are new in the community."""
 
 MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
@@ -64,13 +71,13 @@ class Services:
     watch: Callable[[Contact], None] = lambda contact: None
     """Have a member of the topic table watched by the failure detector."""
     unwatch: Callable[[Contact], None] = lambda contact: None
-    verify: Callable[[Gossip, EventBody], bool] | None = None
-    """Whether an event's signature is its publisher's; None accepts every event."""
+    verify: Callable[[Block], bool] | None = None
+    """Whether a block's signature is its publisher's; None accepts every block."""
     dissemination: DisseminationFactory = EagerGossip
 
 
 class Spread(NamedTuple):
-    """Where an event went from here: members of the community, and super-processes, by topic."""
+    """Where a block went from here: members of the community, and super-processes, by topic."""
 
     members: Sequence[Contact]
     upward: Sequence[tuple[str, Contact]]
@@ -262,16 +269,17 @@ class Community:
 
     # Events.
 
-    def forward(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
         if self._observer is not None:
-            for gossip in gossips:
-                for member in to:
-                    self.record("send", event=gossip.id, peer=member.id, hops=gossip.hops)
-        self._leases.send(to, gossips)
+            for member in to:
+                self.record_block("send", gossip.block, gossip.hops, member.id)
+        self._leases.send(to, gossip)
 
     def announce(self, to: Sequence[Contact], announcement: Announce) -> None:
         if self._observer is not None:
-            for event_id in event_ids(announcement.run, announcement.ranges):
+            numbers = read_ranges(announcement.source, announcement.ranges)
+            assert numbers is not None
+            for event_id in event_ids(announcement.source, numbers):
                 for member in to:
                     self.record("announce", event=event_id, peer=member.id)
         for member in to:
@@ -281,88 +289,92 @@ class Community:
         if is_member:
             self._context.send(member, announcement)
 
-    def has_heard(self, event_id: bytes) -> bool:
-        return event_id in self.heard
+    def missing(self, source: bytes, numbers: range) -> Sequence[range]:
+        return self.heard.missing(source, numbers.start, len(numbers))
 
-    def give_up(self, event_id: bytes, reason: str) -> None:
-        self._drops.add(reason, self.name, (event_id,))
+    def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None:
+        self._drops.add(reason, self.name, source, numbers)
 
     def receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         """What another process's dissemination strategy says to this one's."""
         self._dissemination.receive(sender, message)
 
-    def publish(self, gossip: Gossip, body: EventBody) -> Spread:
-        """Disseminate an event of this process's own."""
-        if self._observer is not None:
-            self.record("publish", event=gossip.id)
-        self.heard.add(gossip.id, self._context.now())
-        return self._take([(gossip, body)], None, from_outside=True)
+    def publish(self, block: Block) -> Spread:
+        """Disseminate a block of this process's own events."""
+        self.record_block("publish", block)
+        self.heard.add(block.source, block.first, block.count, self._context.now())
+        return self._take(Arrival(block, 0, (block.numbers,)), None, from_outside=True)
 
-    def receive(self, sender: Contact, copies: Copies) -> None:
-        """Copies of events: each is taken the first time (figure 7)."""
-        if not copies.is_well_formed:
-            self._drops.add("malformed_event", self.name, copies.ids, sender.id)
+    def receive(self, sender: Contact, copy: Copy) -> None:
+        """A copy of a block: each of its events is taken the first time (figure 7)."""
+        origin = origin_of(copy.block)
+        if origin is None or copy.hops < 0:
+            self._received.value += 1
+            self._drops.add("malformed_event", self.name, peer=sender.id)
             return
-        known_ids, now = self.heard.ids, self._context.now()
-        new: list[NewEvent] = []
-        known = 0
-        for gossip in copies.gossips():
-            if gossip.id in known_ids:
-                known += 1
-                self._receive_again(sender, gossip)
-            else:
-                event = self._read(sender, gossip)
-                if event is not None:
-                    self.heard.add(gossip.id, now)
-                    new.append(event)
-        self._received.value += len(copies.bodies)
-        self._duplicates.value += known
-        if new:
-            self._take(new, sender, from_outside=copies.upward)
-
-    def _receive_again(self, sender: Contact, gossip: Gossip) -> None:
+        source, first, count = origin
+        self._received.value += count
+        new = self.heard.missing(source, first, count)
+        if not new:
+            self._duplicates.value += count
+            self._receive_again(sender, copy, source, range(first, first + count))
+            return
+        block = self._read(sender, copy, source, range(first, first + count))
+        if block is None:
+            return
+        self._duplicates.value += count - sum(map(len, new))
+        self.heard.add(source, first, count, self._context.now())
         if self._observer is not None:
-            self.record("duplicate", event=gossip.id, peer=sender.id, hops=gossip.hops)
-        self._dissemination.heard_again(gossip, sender)
+            self._record_reception(block, copy.hops, sender, new)
+        arrival = Arrival(block, min(copy.hops, MOST_HOPS), new)
+        self._take(arrival, sender, from_outside=copy.upward)
 
-    def _read(self, sender: Contact, gossip: Gossip) -> NewEvent | None:
-        """The event in a copy, or None, and counted, when it is not to be taken."""
+    def _receive_again(self, sender: Contact, copy: Copy, source: bytes, numbers: range) -> None:
+        if self._observer is not None:
+            for event in event_ids(source, (numbers,)):
+                self.record("duplicate", event=event, peer=sender.id, hops=copy.hops)
+        if not copy.upward:
+            self._dissemination.heard_again(source, copy.hops, sender)
+
+    def _read(self, sender: Contact, copy: Copy, source: bytes, numbers: range) -> Block | None:
+        """The block in a copy, or None, and counted, when it is not to be taken."""
         try:
-            body = unpack_body(gossip)
+            block = read_block(copy.block, self.name, copy.signature)
+            if self._services.verify is not None and not self._services.verify(block):
+                raise WireError("bad_signature")
         except WireError as error:
-            self._drops.add(error.reason, self.name, (gossip.id,), sender.id)
+            self._drops.add(error.reason, self.name, source, (numbers,), sender.id)
             return None
-        if self._services.verify is not None and not self._services.verify(gossip, body):
-            self._drops.add("bad_signature", self.name, (gossip.id,), sender.id)
-            return None
-        if self._observer is not None:
-            self.record("receive", event=gossip.id, peer=sender.id, hops=gossip.hops)
-        return gossip, body
+        return block
 
-    def receive_own(self, events: Sequence[NewEvent]) -> None:
-        """Events that reached this process in a subtopic's community: it is its own link."""
-        new = [event for event in events if event[0].id not in self.heard]
-        now = self._context.now()
-        for gossip, _ in new:
-            self.heard.add(gossip.id, now)
-            if self._observer is not None:
-                self.record("receive", event=gossip.id, hops=gossip.hops)
+    def _record_reception(
+        self, block: Block, hops: int, sender: Contact | None, new: Sequence[range]
+    ) -> None:
+        """A row for each event of a block: what it had not had is received, the rest a duplicate."""
+        peer = None if sender is None else sender.id
+        received = set(event_ids(block.source, new))
+        for event in event_ids(block.source, (block.numbers,)):
+            kind = "receive" if event in received else "duplicate"
+            self.record(kind, event=event, peer=peer, hops=hops)
+
+    def receive_own(self, arrival: Arrival) -> None:
+        """A block that reached this process in a subtopic's community: it is its own link."""
+        block, hops, _ = arrival
+        new = self.heard.missing(block.source, block.first, block.count)
         if new:
-            self._take(new, None, from_outside=True)
+            self.heard.add(block.source, block.first, block.count, self._context.now())
+            if self._observer is not None:
+                for event in event_ids(block.source, new):
+                    self.record("receive", event=event, hops=hops)
+            self._take(Arrival(block, hops, new), None, from_outside=True)
 
-    def _take(
-        self, events: Sequence[NewEvent], sender: Contact | None, from_outside: bool
-    ) -> Spread:
-        """Pass on and deliver events that are new here; where the last one went."""
-        name = self.name
-        onward = [
-            (Gossip(event_id, name, hops + 1, False, encoded, signature), body)
-            for (event_id, _, hops, _, encoded, signature), body in events
-        ]
-        upward = self._upward.send(onward, from_outside)
-        members = self._dissemination.spread(onward, sender)
-        self.deliver(events)
-        self._hand_up(events)
+    def _take(self, arrival: Arrival, sender: Contact | None, from_outside: bool) -> Spread:
+        """Pass on and deliver a block with events that are new here; where it went."""
+        gossip = Gossip(arrival.block, self.name, arrival.hops + 1)
+        upward = self._upward.send(gossip, from_outside)
+        members = self._dissemination.spread(gossip, sender)
+        self.deliver(arrival)
+        self._hand_up(arrival)
         return Spread(members, upward)
 
     def _start_search(self) -> None:
@@ -394,6 +406,19 @@ class Community:
     ) -> None:
         if self._observer is not None:
             self._observer.record(kind, self.name, event=event, peer=peer, hops=hops, detail=detail)
+
+    def record_block(
+        self,
+        kind: str,
+        block: Block,
+        hops: int | None = None,
+        peer: PeerId | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """A row for each event of a block."""
+        if self._observer is not None:
+            for event in event_ids(block.source, (block.numbers,)):
+                self.record(kind, event=event, peer=peer, hops=hops, detail=detail)
 
 
 def _ignore(_: bool) -> None:

@@ -1,4 +1,4 @@
-"""The gate that every event passes: it is sent to a process only while that process promises to be a member.
+"""The gate that every block passes: it is sent to a process only while that process promises to be a member.
 
 A *parasite event* is one that reaches a process outside the event's topic and its super-topics. What a table
 says may be out of date, and the process that left cannot tell those who still list it: it knows nobody in
@@ -22,14 +22,14 @@ from typing import Protocol
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.metrics import Metrics
-from pubsub.camcast.event_drops import EventDrops
 from pubsub.camcast.messages import Check, CheckAnswer
+from pubsub.camcast.observer import EventDrops
 from pubsub.event import Gossip
 
 TRIES = 3
 """How often a question is sent before its time-out."""
 
-HELD_EVENTS = 1024
+HELD_BLOCKS = 1024
 HELD_BYTES = 4 * 1024 * 1024
 """The most that waits for one answer."""
 
@@ -41,19 +41,21 @@ Confirmed = Callable[[bool], None]
 
 
 class Carrier(Protocol):
-    """Takes events to other processes; whether they are acknowledged or may be lost is its own matter.
+    """Takes blocks to other processes; whether they are acknowledged or may be lost is its own matter.
 
     It is told of every copy: that it is to be sent (`accepted`), and then either sent or `refused`."""
 
-    def accepted(self, gossips: Sequence[Gossip], copies: int) -> None:
-        """So many copies of each are to be sent."""
+    def accepted(self, gossip: Gossip, copies: int) -> None:
+        """This many copies of the block are to be sent."""
         ...
 
-    def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
-        """Send a copy of each to each; never blocks, and never raises for reasons of the network."""
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        """Send a copy to each; never blocks, and never raises for reasons of the network."""
         ...
 
-    def refused(self, gossip: Gossip) -> None: ...
+    def refused(self, gossip: Gossip) -> None:
+        """One copy will not be sent."""
+        ...
 
     def suspect(self, peer: PeerId) -> None:
         """`peer` seems to have crashed: nothing that was sent to it is to be waited for."""
@@ -99,21 +101,21 @@ class Leases:
         self._granted: dict[str, float] = {}
         self._sure: Sequence[Contact] = ()
         """Those that events were sent to last, if none of their leases has to be renewed before the time
-        below; mostly the next event goes to the same list of members."""
+        below; mostly the next block goes to the same list of members."""
         self._sure_topic = ""
         self._sure_until = 0.0
         self._drops = drops
         self._sent = metrics.counter("events_sent", "Copies of events sent.")
 
-    def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
-        """Send events of one community to each, now or when it has answered; if no member, they are dropped
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        """Send a block to each, now or when it has answered; for those that are not members it is dropped
         and counted."""
-        self._carrier.accepted(gossips, len(to))
+        self._carrier.accepted(gossip, len(to))
         now = self._control.now()
-        topic, until, renew_before = gossips[0].community, self._until, self._renew_before
+        topic, until, renew_before = gossip.community, self._until, self._renew_before
         if to is self._sure and topic == self._sure_topic and now < self._sure_until:
-            self._sent.value += len(to) * len(gossips)
-            self._carrier.send(to, gossips)
+            self._sent.value += len(to) * gossip.block.count
+            self._carrier.send(to, gossip)
             return
         ready: list[Contact] = []
         for contact in to:
@@ -123,23 +125,21 @@ class Leases:
                 if now > renew_before[key]:
                     self._ask(contact, topic)
             else:
-                question = self._ask(contact, topic)
-                for gossip in gossips:
-                    self._hold(question, gossip)
+                self._hold(self._ask(contact, topic), gossip)
         if ready:
-            self._sent.value += len(ready) * len(gossips)
-            self._carrier.send(ready, gossips)
+            self._sent.value += len(ready) * gossip.block.count
+            self._carrier.send(ready, gossip)
         if len(ready) == len(to):
             self._sure, self._sure_topic = to, topic
             self._sure_until = min([renew_before[contact.id, topic] for contact in to])
 
     def send_surely(self, to: Contact, gossip: Gossip, confirmed: Confirmed) -> None:
-        """Send the event to one, and tell whether it is in the community."""
+        """Send the block to one, and tell whether it is in the community."""
         if self.holds(to.id, gossip.community):
-            self.send((to,), (gossip,))
+            self.send((to,), gossip)
             confirmed(True)
         else:
-            self.send((to,), (gossip,))
+            self.send((to,), gossip)
             self.confirm(to, gossip.community, confirmed)
 
     def confirm(self, contact: Contact, topic: str, then: Confirmed | None = None) -> None:
@@ -200,11 +200,11 @@ class Leases:
             self._settle(key, answer.lease, "not_a_member")
 
     def _hold(self, question: _Question, gossip: Gossip) -> None:
-        if len(question.held) >= HELD_EVENTS or question.held_bytes > HELD_BYTES:
+        if len(question.held) >= HELD_BLOCKS or question.held_bytes > HELD_BYTES:
             self._refuse(question.contact, [gossip], "waiting_full")
             return
         question.held.append(gossip)
-        question.held_bytes += len(gossip.body)
+        question.held_bytes += len(gossip.block.encoded)
 
     def _ask(self, contact: Contact, topic: str) -> _Question:
         key = (contact.id, topic)
@@ -239,9 +239,9 @@ class Leases:
         alive = lease > 0
         if alive:
             self._keep(key, question.asked, lease)
-            self._sent.value += len(question.held)
-            if question.held:
-                self._carrier.send((question.contact,), question.held)
+            for gossip in question.held:
+                self._sent.value += gossip.block.count
+                self._carrier.send((question.contact,), gossip)
         else:
             self._sure = ()
             self._until.pop(key, None)
@@ -254,10 +254,9 @@ class Leases:
             then(alive)
 
     def _refuse(self, contact: Contact, held: list[Gossip], reason: str) -> None:
-        if held:
-            ids = [gossip.id for gossip in held]
-            self._drops.add(reason, held[0].community, ids, contact.id)
         for gossip in held:
+            block = gossip.block
+            self._drops.add(reason, gossip.community, block.source, (block.numbers,), contact.id)
             self._carrier.refused(gossip)
 
     def _keep(self, key: tuple[PeerId, str], asked: float, lease: float) -> None:

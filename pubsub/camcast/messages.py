@@ -1,4 +1,4 @@
-"""What processes say to each other about communities; events travel as `pubsub.event.Copies`."""
+"""What processes say to each other about communities; blocks of events travel as `pubsub.event.Copy`."""
 
 from __future__ import annotations
 
@@ -87,27 +87,27 @@ class ShareSuper:
 @message(0x4C)
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """I have these events of `run`, as ranges: first number, how many, first number, how many."""
+    """I have these events of `source`, as ranges: first number, how many, first number, how many."""
 
     topic: str
-    run: bytes
+    source: bytes
     ranges: tuple[int, ...]
 
 
 @message(0x4D)
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send me these events, which you announced; and those of the run that follow."""
+    """Send me these events, which you announced; and those of the source that follow."""
 
     topic: str
-    run: bytes
+    source: bytes
     ranges: tuple[int, ...]
 
 
 @message(0x4E)
 @dataclass(frozen=True, slots=True)
 class Prune:
-    """I have the events of `run` from somebody else: only announce them to me."""
+    """I have the events of `source` from somebody else: only announce them to me."""
 
     topic: str
-    run: bytes
+    source: bytes

@@ -7,13 +7,12 @@ lease, the process counts as a member (see `pubsub.camcast.leases`), takes event
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
 from pubsub.camcast.community import Community, Deliver, Services
-from pubsub.camcast.event_drops import EventDrops
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import (
     Announce,
@@ -28,9 +27,10 @@ from pubsub.camcast.messages import (
     ShareSuper,
     SuperFound,
 )
+from pubsub.camcast.numbers import HeardEvents
+from pubsub.camcast.observer import ONE, EventDrops
 from pubsub.camcast.parameters import Parameters
-from pubsub.camcast.reception import HeardEvents
-from pubsub.event import Copies, NewEvent
+from pubsub.event import Arrival, Copy, origin_of
 from pubsub.topic import Topic, included
 
 QUESTIONS_REMEMBERED = 1024
@@ -61,7 +61,7 @@ class Process:
             self._drops,
         )
         self._handlers: dict[type, Callable[[Contact, object], None]] = {
-            Copies: self.receive_copies,  # type: ignore[dict-item]
+            Copy: self.receive_copy,  # type: ignore[dict-item]
             Check: self.leases.receive_check,  # type: ignore[dict-item]
             CheckAnswer: self.leases.receive_answer,  # type: ignore[dict-item]
             Goodbye: self._receive_goodbye,  # type: ignore[dict-item]
@@ -87,7 +87,7 @@ class Process:
     def join(
         self, topic: Topic, deliver: Deliver, parameters: Parameters | None = None
     ) -> Community:
-        """Take part in a community from now on; `deliver` is given each event that is new in it."""
+        """Take part in a community from now on; `deliver` is given each block with new events."""
         parameters = parameters or self.parameters
         heard = HeardEvents(parameters.duplicate_lifetime, parameters.duplicate_capacity)
         if topic.name in self._leaving:
@@ -103,7 +103,7 @@ class Process:
             self.communities.__contains__,
             deliver,
             heard,
-            lambda events: self._hand_up(topic.name, events),
+            lambda arrival: self._hand_up(topic.name, arrival),
         )
         for other in self.communities.values():
             other.super_tables.prune()
@@ -169,24 +169,29 @@ class Process:
         for community in list(self.communities.values()):
             community.gone(contact.id, topic)
 
-    def _hand_up(self, topic: str, events: Sequence[NewEvent]) -> None:
+    def _hand_up(self, topic: str, arrival: Arrival) -> None:
         if len(self.communities) == 1:
             return
+        block = arrival.block
         for name, community in list(self.communities.items()):
-            if name != topic:
-                own = [new for new in events if included(name, new[1].topic, new[1].lineage)]
-                if own:
-                    community.receive_own(own)
+            if name != topic and included(name, block.topic, block.lineage):
+                community.receive_own(arrival)
 
-    def receive_copies(self, sender: Contact, copies: Copies) -> None:
-        """Copies of events; what `receive` does with them, without a detour."""
-        community = self.communities.get(copies.community)
+    def receive_copy(self, sender: Contact, copy: Copy) -> None:
+        """A copy of a block; what `receive` does with it, without a detour."""
+        community = self.communities.get(copy.community)
         if community is not None:
-            community.receive(sender, copies)
+            community.receive(sender, copy)
             return
-        reason = "leaving" if copies.community in self._leaving else "parasite"
-        self._drops.add(reason, copies.community, copies.ids, sender.id)
-        self._context.send(sender, Goodbye(copies.community))
+        reason = "leaving" if copy.community in self._leaving else "parasite"
+        origin = origin_of(copy.block)
+        if origin is None:
+            self._drops.add(reason, copy.community, peer=sender.id)
+        else:
+            source, first, count = origin
+            numbers = (range(first, first + count),)
+            self._drops.add(reason, copy.community, source, numbers, sender.id)
+        self._context.send(sender, Goodbye(copy.community))
 
     def _receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         community = self.communities.get(message.topic)
@@ -194,7 +199,7 @@ class Process:
             community.receive_about_events(sender, message)
         elif isinstance(message, Announce):
             reason = "leaving" if message.topic in self._leaving else "parasite"
-            self._drops.add(reason, message.topic, (message.run,), sender.id)
+            self._drops.add(reason, message.topic, None, ONE, sender.id)
             self._context.send(sender, Goodbye(message.topic))
 
     def _receive_goodbye(self, sender: Contact, goodbye: Goodbye) -> None:

@@ -1,8 +1,9 @@
 """Upward messages: how events go from a community to its super-communities (CAMCAST, figure 8).
 
-A process that has an event for the first time acts as a link with probability p_sel, and then sends it as an
-*upward message* to each of its super-processes with probability p_a. The root has no super-processes. (The
-figure's comparison is the wrong way round; the text, "with probability p_sel", is followed.)
+A process that has a block of events for the first time acts as a link with probability p_sel, and then sends
+it as an *upward message* to each of its super-processes with probability p_a. The root has no
+super-processes. (The figure's comparison is the wrong way round; the text, "with probability p_sel", is
+followed.)
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from overlay.metrics import Metrics
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.tables import SuperTable, SuperTables
-from pubsub.event import Gossip, NewEvent
+from pubsub.event import Block, Gossip
 
 
 class Linked(Protocol):
@@ -37,16 +38,10 @@ class Linked(Protocol):
     @property
     def is_stopped(self) -> bool: ...
 
-    def give_up(self, event_id: bytes, reason: str) -> None: ...
+    def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None: ...
 
-    def record(
-        self,
-        kind: str,
-        *,
-        event: bytes | None = None,
-        peer: PeerId | None = None,
-        hops: int | None = None,
-        detail: str | None = None,
+    def record_block(
+        self, kind: str, block: Block, hops: int, peer: PeerId | None, detail: str | None = None
     ) -> None: ...
 
 
@@ -59,23 +54,17 @@ class Upward:
         self._leases = leases
         self._sent = community.metrics.counter("events_upward", "Copies sent to a super-community.")
 
-    def send(self, events: Sequence[NewEvent], from_outside: bool) -> Sequence[tuple[str, Contact]]:
-        """Draw where each event goes; the super-processes of the last one, with their topics.
+    def send(self, gossip: Gossip, from_outside: bool) -> Sequence[tuple[str, Contact]]:
+        """Draw where a block goes; its super-processes, with their topics.
 
-        `from_outside`: they entered the community here, by their publisher or from a sub-community."""
-        tables = self._tables.linked()
+        `from_outside`: it entered the community here, by its publisher or from a sub-community."""
         drawn: list[tuple[str, Contact]] = []
-        if tables:
-            for gossip, body in events:
-                drawn = []
-                for table in tables:
-                    for contact in self._send_one(gossip, body.upward, table, from_outside):
-                        drawn.append((table.topic.name, contact))
+        for table in self._tables.linked():
+            for contact in self._send_one(gossip, table, from_outside):
+                drawn.append((table.topic.name, contact))
         return drawn
 
-    def _send_one(
-        self, gossip: Gossip, probability: float | None, table: SuperTable, from_outside: bool
-    ) -> Sequence[Contact]:
+    def _send_one(self, gossip: Gossip, table: SuperTable, from_outside: bool) -> Sequence[Contact]:
         community = self._community
         drawn = draw_upward(
             table.contacts,
@@ -83,7 +72,7 @@ class Upward:
             community.steady_size,
             community.random,
             from_outside=from_outside,
-            probability=probability,
+            probability=gossip.block.upward,
         )
         if drawn:
             up = gossip._replace(community=table.topic.name, upward=True)
@@ -103,14 +92,14 @@ class Upward:
                 return
             others = [contact for contact in table.contacts if contact.id not in tried]
             if not others:
-                community.give_up(up.id, "no_super_process")
+                community.give_up(up.block.source, (up.block.numbers,), "no_super_process")
                 return
             other = community.random.choice(others)
             tried[other.id] = None
             self._send_to(other, up, table, tried)
 
-        self._sent.value += 1
-        community.record("upward", event=up.id, peer=to.id, hops=up.hops, detail=up.community)
+        self._sent.value += up.block.count
+        community.record_block("upward", up.block, up.hops, to.id, up.community)
         self._leases.send_surely(to, up, confirmed)
 
 

@@ -17,7 +17,7 @@ from pubsub.cli.runner import run
 from pubsub.cli.useless_options import check_durable, check_via
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node, Wait
-from pubsub.receipt import Receipt
+from pubsub.publishing import Receipt
 
 
 def add_command(commands: Any) -> None:

@@ -41,7 +41,7 @@ from pubsub.files.receiving import Receiving
 from pubsub.files.sending_record import SendingRecord
 from pubsub.files.transfer import Transfer
 from pubsub.node import Node
-from pubsub.receipt import Receipt
+from pubsub.publishing import Receipt
 
 ANNOUNCE_SECONDS = 3.0
 """Between two announcements of a file that is being sent."""

@@ -9,7 +9,7 @@ from overlay.transport.frame import HEADER_BYTES, Kind, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
 from pubsub.camcast.messages import Announce
-from pubsub.event import Copies, Gossip, unpack_body
+from pubsub.event import Copy, read_block
 from pubsub.node import Node
 from pubsub.topic import included
 
@@ -34,9 +34,8 @@ class ParasiteWatch:
     def __call__(self, packet: Packet) -> None:
         for kind, body in split_frames(packet.data, HEADER_BYTES):
             for message in self._messages(kind, body):
-                if type(message) is Copies:
-                    for gossip in message.gossips():
-                        self._check(packet, gossip)
+                if type(message) is Copy:
+                    self._check(packet, message)
                 elif type(message) is Announce:
                     self.announcements += 1
                     self._check_member(packet, message.topic, "events announced")
@@ -49,11 +48,11 @@ class ParasiteWatch:
             return [decode(message) for message in decode_bundle(body[PROGRESS.size + selective :])]
         return []
 
-    def _check(self, packet: Packet, gossip: Gossip) -> None:
-        self.events += 1
-        body = unpack_body(gossip)
-        assert included(gossip.community, body.topic, body.lineage)
-        self._check_member(packet, gossip.community, body.topic)
+    def _check(self, packet: Packet, copy: Copy) -> None:
+        block = read_block(copy.block, copy.community)
+        self.events += block.count
+        assert included(copy.community, block.topic, block.lineage)
+        self._check_member(packet, copy.community, block.topic)
 
     def _check_member(self, packet: Packet, community: str, what: str) -> None:
         node = self.nodes.get(packet.destination)

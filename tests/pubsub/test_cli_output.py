@@ -16,7 +16,7 @@ from pubsub.event import Event
 
 
 def event(data: Any) -> Event:
-    return Event("/a", data, PeerId(bytes(20)), 1, 2, bytes(16))
+    return Event("/a", data, PeerId(bytes(20)), bytes(8), 1, 2)
 
 
 @pytest.mark.parametrize(

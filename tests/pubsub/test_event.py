@@ -12,17 +12,25 @@ from hypothesis import strategies as st
 
 from overlay.contact import PeerId
 from overlay.limited_msgpack import pack
-from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, decode, encode
+from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, decode
 from pubsub.event import (
     DATA_LIMIT,
     ID_PLACE,
-    Copies,
+    LAST_NUMBER,
+    MALFORMED,
+    MOST_EVENTS,
+    MOST_HOPS,
+    Block,
     DataError,
-    EventBody,
+    Event,
     Gossip,
-    pack_body,
+    Head,
+    encode_copy,
+    event_id,
+    make_block,
+    origin_of,
     pack_data,
-    unpack_body,
+    read_block,
     unpack_data,
 )
 
@@ -31,17 +39,23 @@ DATA = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 PUBLISHER = PeerId(bytes(20))
+SOURCE = PUBLISHER + b"some run"
+NIL = b"\xc0"
 
 
-def gossip(community: str = "/a", topic: str = "/a", **changes: Any) -> Gossip:
-    body = EventBody(bytes(16), topic, changes.get("lineage", ()), PUBLISHER, 1, None, b"\xc0")
-    return Gossip(changes.get("id", bytes(16)), community, 1, False, pack_body(body), b"")
+def block(topic: str = "/a", lineage: tuple[str, ...] = (), count: int = 1) -> Block:
+    return make_block(SOURCE, 1, Head(topic, lineage), [NIL] * count)
 
 
 @settings(max_examples=50, deadline=None)
 @given(DATA)
 def test_data_arrives_as_it_was_given(data: Any) -> None:
     assert unpack_data(pack_data(data)) == data
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65_535, 65_536, 70_000])
+def test_bytes_are_packed_as_msgpack_packs_them(size: int) -> None:
+    assert pack_data(bytes(size)) == msgpack.packb(bytes(size))
 
 
 @given(st.binary())
@@ -72,6 +86,8 @@ def test_the_limits_of_the_wire_hold_for_data_both_ways() -> None:
     ):
         with pytest.raises(WireError, match="malformed_data"):
             unpack_data(packed)
+        read = read_block(make_block(SOURCE, 1, Head("/a"), [NIL, packed, b"\x07"]).encoded, "/a")
+        assert read.data() == ([None, MALFORMED, 7], False), "the others of its block are there"
 
 
 @pytest.mark.parametrize("data", [object(), {1, 2}, 2**70, "\ud800"])
@@ -86,37 +102,82 @@ def test_data_that_nests_too_deep_is_refused_and_rejected() -> None:
         data = [data]
     with pytest.raises(DataError, match="nested deeper than 32"):
         pack_data(data)
+    too_deep = b"\x91" * 40 + NIL
     with pytest.raises(WireError):
-        unpack_data(b"\x91" * 40 + b"\xc0")
+        unpack_data(too_deep)
+    read = read_block(make_block(SOURCE, 1, Head("/a"), [too_deep, b"\x91\x01"]).encoded, "/a")
+    assert read.data() == ([MALFORMED, [1]], False)
 
 
-def test_an_event_is_taken_only_where_its_topic_belongs() -> None:
+def test_a_block_is_taken_only_where_its_topic_belongs() -> None:
     for community, topic in (("/a", "/a"), ("/a", "/a/b"), ("/", "/a")):
-        assert unpack_body(gossip(community, topic)).topic == topic
-    assert unpack_body(gossip("/x", "/m.C", lineage=("/x", "/"))).lineage == ("/x", "/")
+        assert read_block(block(topic).encoded, community).topic == topic
+    assert read_block(block("/m.C", ("/x", "/")).encoded, "/x").lineage == ("/x", "/")
     for community, topic in (("/a/b", "/a"), ("/ab", "/a"), ("/a", "/ab")):
         with pytest.raises(WireError, match="wrong_community"):
-            unpack_body(gossip(community, topic))
+            read_block(block(topic).encoded, community)
 
 
-@given(st.lists(st.binary(min_size=16, max_size=16), min_size=1), st.booleans())
-def test_copies_that_travel_together_arrive_as_they_were(ids: list[bytes], signed: bool) -> None:
-    bodies = [EventBody(i, "/a/b", ("/a",), PUBLISHER, 7, 0.5, b"\xc0", False) for i in ids]
-    signature = b"signed" if signed else b""
-    gossips = [
-        Gossip(body.id, "/a", min(hops, 255), True, pack_body(body), signature)
-        for hops, body in enumerate(bodies)
-    ]
-    copies = decode(encode(Copies.of(gossips)))
-    assert copies.is_well_formed
-    assert copies.gossips() == gossips
-    assert [unpack_body(gossip) for gossip in gossips] == bodies
-    assert [gossip.body[ID_PLACE] for gossip in gossips] == ids
+@settings(deadline=None)
+@given(
+    st.lists(DATA, min_size=1, max_size=20),
+    st.integers(1, LAST_NUMBER - 100),
+    st.none() | st.floats(0, 1),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+def test_a_block_arrives_as_it_was_made(
+    data: list[Any], first: int, upward: float | None, eager: bool, hops: int
+) -> None:
+    head = Head("/a/b", ("/a",), upward, eager)
+    made = make_block(SOURCE, first, head, [pack_data(one) for one in data])
+    made.signature = b"signed"
+    copy = decode(encode_copy(Gossip(made, "/a", hops, True)))
+    assert (copy.community, copy.upward, copy.hops) == ("/a", True, min(hops, MOST_HOPS))
+    read = read_block(copy.block, "/a", copy.signature)
+    for name in Block.__slots__:
+        assert getattr(read, name) == getattr(made, name)
+    assert read.data() == (data, True)
+    assert read.payloads() == [pack_data(one) for one in data]
+    assert origin_of(copy.block) == (SOURCE, first, len(data))
+    assert copy.block[ID_PLACE] == read.id == event_id(SOURCE, first)
+    assert (read.publisher, read.run) == (PUBLISHER, b"some run")
 
 
-def test_hops_are_counted_to_255_and_no_further() -> None:
-    many = gossip()._replace(hops=1000)
-    assert Copies.of([many]).gossips()[0].hops == 255
+@given(st.binary(max_size=80), st.integers(0, 200))
+def test_other_bytes_are_not_a_block_and_nothing_else_happens(noise: bytes, at: int) -> None:
+    encoded = block(count=5).encoded
+    for wrong in (noise, encoded[:at], encoded[:at] + noise + encoded[at + len(noise) :]):
+        with contextlib.suppress(WireError):
+            read = read_block(wrong, "/a")
+            data, _ = read.data()
+            assert len(data) == read.count == len(read.payloads())
+
+
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [(0, 1), (1, 0), (LAST_NUMBER, 1), (2**64 - 1, 2), (1, MOST_EVENTS + 1), (1, 2**32 - 1)],
+)
+def test_numbers_that_wrap_and_counts_beyond_the_limit_are_rejected(first: int, count: int) -> None:
+    encoded = block().encoded
+    place = ID_PLACE.stop
+    wrong = encoded[: place - 8] + first.to_bytes(8, "big") + count.to_bytes(4, "big")
+    assert origin_of(wrong + encoded[place + 4 :]) is None
+    with pytest.raises(WireError, match="malformed_event"):
+        read_block(wrong + encoded[place + 4 :], "/a")
+
+
+def test_a_count_that_lies_is_rejected() -> None:
+    encoded, place = block(count=5).encoded, ID_PLACE.stop
+    for count in (1, 4, 6, 4096):
+        lie = encoded[:place] + count.to_bytes(4, "big") + encoded[place + 4 :]
+        assert origin_of(lie) is not None
+        with pytest.raises(WireError, match="malformed_event"):
+            read_block(lie, "/a")
+        at = encoded.index(b"\xdd") + 1  # the count of the data lies too
+        both = lie[:at] + count.to_bytes(4, "big") + lie[at + 4 :]
+        with pytest.raises(WireError, match="malformed_event"):
+            read_block(both, "/a")
 
 
 @pytest.mark.parametrize(
@@ -126,26 +187,30 @@ def test_hops_are_counted_to_255_and_no_further() -> None:
         {"lineage": "/a"},
         {"lineage": (1,)},
         {"lineage": ("/a",) * 1000},
-        {"publisher": bytes(19)},
-        {"publisher": "p" * 20},
-        {"sequence": "1"},
         {"upward": 2.0},
         {"upward": float("nan")},
-        {"data": "text"},
-        {"data": bytes(DATA_LIMIT + 1)},
         {"eager": 1},
     ],
 )
 def test_a_field_of_another_kind_is_rejected(wrong: dict[str, Any]) -> None:
-    body = EventBody(bytes(16), "/a", (), PUBLISHER, 1, None, b"\xc0")
-    encoded = pack((0x41, *body._replace(**wrong)))
+    good = block()
+    head = Head("/a")._replace(**wrong)
+    start = good.encoded[: ID_PLACE.stop + 4]
+    encoded = start + b"".join(map(pack, head)) + b"\xdd\0\0\0\x01" + NIL
     with pytest.raises(WireError, match="malformed_event"):
-        unpack_body(Gossip(bytes(16), "/a", 1, False, encoded, b""))
+        read_block(encoded, "/a")
 
 
-def test_a_body_that_is_another_events_or_none_is_rejected() -> None:
+def test_data_beyond_the_limit_are_rejected() -> None:
+    encoded = make_block(SOURCE, 1, Head("/a"), [bytes(DATA_LIMIT + 1)]).encoded
     with pytest.raises(WireError, match="malformed_event"):
-        unpack_body(gossip(id=bytes(15) + b"x"))
-    for body in (b"", b"\xff", encode(Copies.of([gossip()]))):
-        with pytest.raises(WireError):
-            unpack_body(Gossip(bytes(16), "/a", 1, False, body, b""))
+        read_block(encoded, "/a")
+
+
+def test_events_are_equal_when_all_of_them_is() -> None:
+    event = Event("/a", [1], PUBLISHER, b"some run", 7, 1)
+    assert event == Event("/a", [1], PUBLISHER, b"some run", 7, 1)
+    assert hash(event) == hash(Event("/a", [1], PUBLISHER, b"some run", 7, 1))
+    assert event != Event("/a", [2], PUBLISHER, b"some run", 7, 1)
+    assert event.id == b"some run" + (7).to_bytes(8, "big")
+    assert "topic='/a', data=[1]" in repr(event)

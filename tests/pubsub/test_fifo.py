@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from overlay.contact import PeerId
 from overlay.virtual.stage import Stage, numbered_contact
-from pubsub.event import Event
-from pubsub.fifo import FifoOrder
+from pubsub.event import Batch
+from pubsub.subscription import FifoOrder
 
 PUBLISHER = PeerId(bytes(20))
 
 
-def event(sequence: int, topic: str = "/a", run: bytes = b"run00000") -> Event:
-    return Event(topic, None, PUBLISHER, sequence, 1, run + sequence.to_bytes(8, "big"))
+def batch(first: int, count: int = 1, run: bytes = b"run00000") -> Batch:
+    return Batch("/a", PUBLISHER, run, first, [None] * count, hops=1)
 
 
 class Ordered:
@@ -24,16 +24,16 @@ class Ordered:
         self.late: list[int] = []
         context = self.stage.context(numbered_contact(0))
         self.order = FifoOrder(
-            lambda e: self.out.append(e.sequence),
+            lambda batch: self.out.extend(batch.numbers),
             context.call_later,
-            lambda e: self.late.append(e.sequence),
+            lambda batch: self.late.extend(batch.numbers),
             wait,
             limit,
         )
 
     def push(self, *sequences: int) -> None:
         for sequence in sequences:
-            self.order.push(event(sequence))
+            self.order.push(batch(sequence))
 
 
 @given(st.permutations(range(1, 12)))
@@ -76,12 +76,29 @@ def test_one_who_subscribes_late_begins_where_the_publisher_is() -> None:
     assert ordered.out == [70, 71]
 
 
-def test_topics_and_runs_of_a_publisher_are_ordered_apart() -> None:
+def test_runs_of_a_publisher_are_ordered_apart() -> None:
     ordered = Ordered()
-    ordered.order.push(event(1, "/a"))
-    ordered.order.push(event(1, "/b"))
-    ordered.order.push(event(1, "/a", run=b"run00001"))
-    assert ordered.out == [1, 1, 1]
+    ordered.order.push(batch(1))
+    ordered.order.push(batch(1, run=b"run00001"))
+    assert ordered.out == [1, 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(1, 8)), max_size=12),
+    st.integers(1, 10),
+    st.data(),
+)
+def test_batches_that_overlap_come_out_in_order_and_each_event_once(
+    arrival: list[tuple[int, int]], limit: int, data: st.DataObject
+) -> None:
+    ordered = Ordered(limit=limit)
+    for first, count in arrival:
+        ordered.order.push(batch(first, count))
+        ordered.stage.run_for(data.draw(st.sampled_from([0.0, 0.3, 1.0])))
+    ordered.stage.run_for(60)
+    assert ordered.out == sorted(set(ordered.out)), "in order, and none twice"
+    came = {number for first, count in arrival for number in range(first, first + count)}
+    assert set(ordered.out) | set(ordered.late) == came
 
 
 def test_closing_emits_what_is_held() -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from overlay.contact import PeerId
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters
 from pubsub.config import ConfigurationError, DisseminationKind
-from pubsub.event import DATA_LIMIT, Copies, DataError, EventBody, Gossip, pack_body
+from pubsub.event import DATA_LIMIT, DataError, Gossip, Head, encode_copy, make_block
 from pubsub.topic import Topic
 from tests.pubsub.playground import MODES, PORT, Playground, play, received
 
@@ -48,12 +47,11 @@ def test_the_watch_sees_a_parasite() -> None:
         await publisher.publish("/a", 1)
         attachment: Any = publisher._attachment
         to = stranger._process.services.control.contact
-        attachment.send_copies(to, Copies.of([genuine]), None)
+        attachment.send_copy(to, encode_copy(Gossip(genuine, "/a", 1)), None)
         await asyncio.sleep(1)
         assert stranger.metrics.family("events_dropped", "reason", "")["parasite"] == 1
 
-    body = EventBody(bytes(16), "/a", (), PeerId(bytes(20)), 1, None, b"\xc0")
-    genuine = Gossip(bytes(16), "/a", 1, False, pack_body(body), b"")
+    genuine = make_block(bytes(28), 1, Head("/a"), [b"\xc0"])
     with pytest.raises(AssertionError, match="/a in /a"):
         play(16, main)
 

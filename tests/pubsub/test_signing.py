@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from overlay.identity import Identity
-from pubsub.event import EventBody, Gossip, pack_body, pack_data
-from pubsub.signing import sign_body
+from pubsub.event import Gossip, Head, make_block, pack_data
+from pubsub.validation import sign_block
 from tests.pubsub.playground import Playground, play, received
 
 
@@ -20,24 +20,24 @@ def test_with_signatures_an_altered_or_forged_event_is_dropped_and_counted(forge
         await publisher.publish("/a", "true", wait="acked")
         (event,) = await received(events, 1)
         assert event.signed
-        body = EventBody(bytes(16), "/a", (), publisher.id, 2, None, pack_data("lies"))
-        lies = pack_body(body)
-        true = pack_body(body._replace(data=pack_data("true")))
+        source = publisher.id + b"some run"
+        lies = make_block(source, 2, Head("/a"), [pack_data("lies"), pack_data("more lies")])
+        true = make_block(source, 2, Head("/a"), [pack_data("true")])
         signer = publisher.attachment.identity
-        signatures = {
-            "altered": sign_body(signer, true),
-            "another's": signer.public_key + Identity(bytes(32)).sign(lies),
+        lies.signature = {
+            "altered": sign_block(signer, true.encoded),
+            "another's": signer.public_key + Identity(bytes(32)).sign(lies.encoded),
             "no key": bytes(96),
             "unsigned": b"",
-            "foreign key": sign_body(Identity(bytes(32)), lies),
-        }
+            "foreign key": sign_block(Identity(bytes(32)), lies.encoded),
+        }[forgery]
         to = subscriber.attachment.contact
-        publisher._link.send((to,), [Gossip(body.id, "/a", 1, False, lies, signatures[forgery])])
+        publisher._link.send((to,), Gossip(lies, "/a", 1))
         await asyncio.sleep(1)
         assert len(events) == 0
-        assert subscriber.metrics.family("events_dropped", "reason", "")["bad_signature"] == 1
-        signed = Gossip(body.id, "/a", 1, False, lies, sign_body(signer, lies))
-        publisher._link.send((to,), [signed])
-        assert [event.data for event in await received(events, 1)] == ["lies"]
+        assert subscriber.metrics.family("events_dropped", "reason", "")["bad_signature"] == 2
+        lies.signature = sign_block(signer, lies.encoded)
+        publisher._link.send((to,), Gossip(lies, "/a", 1))
+        assert [event.data for event in await received(events, 2)] == ["lies", "more lies"]
 
     play(10, main, signatures=True)

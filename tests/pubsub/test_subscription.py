@@ -9,9 +9,8 @@ import pytest
 
 from overlay.contact import PeerId
 from overlay.metrics import Metrics
-from pubsub.deliveries import Deliveries
-from pubsub.event import Event
-from pubsub.subscription import Subscription, SubscriptionError
+from pubsub.event import Batch
+from pubsub.subscription import Deliveries, Subscription, SubscriptionError
 from pubsub.topic import Pattern
 
 
@@ -23,8 +22,9 @@ class NodeStub:
     async def _close_subscription(self, subscription: Subscription) -> None: ...
 
 
-def event(number: int, topic: str = "/a") -> Event:
-    return Event(topic, number, PeerId(bytes(20)), number, 1, number.to_bytes(16, "big"))
+def batch(*numbers: int, topic: str = "/a") -> Batch:
+    """Events of consecutive numbers, whose data are their numbers."""
+    return Batch(topic, PeerId(bytes(20)), bytes(8), numbers[0], list(numbers), hops=1)
 
 
 def subscription(pattern: str = "/a", **options: Any) -> Subscription:
@@ -48,7 +48,7 @@ def test_a_full_queue_does_what_its_policy_says(
     async def main() -> None:
         async with subscription(overflow=overflow) as events:
             for number in range(1, 6):
-                events.offer([event(number)])
+                events.offer(batch(number))
             assert events.dropped == dropped
             assert await numbers(events) == kept
 
@@ -64,8 +64,8 @@ def test_of_more_events_than_fit_at_once_those_that_never_fitted_are_not_deliver
 ) -> None:
     async def main() -> None:
         async with subscription(overflow=overflow) as events:
-            events.offer([event(0)])
-            events.offer([event(number) for number in range(1, 8)])
+            events.offer(batch(0))
+            events.offer(batch(*range(1, 8)))
             assert events._deliveries._delivered.value == delivered
             assert events.dropped == 5
             assert await numbers(events) == kept
@@ -77,7 +77,7 @@ def test_block_is_bounded_too_and_lets_publishers_wait_for_room() -> None:
     async def main() -> None:
         async with subscription(overflow="block") as events:
             for number in range(60):
-                events.offer([event(number)])
+                events.offer(batch(number))
             assert (len(events), events.dropped) == (48, 12)
             waiter = asyncio.create_task(events.wait_for_space())
             for _ in range(45):
@@ -94,7 +94,7 @@ def test_only_what_matches_the_pattern_is_taken() -> None:
     async def main() -> None:
         async with subscription("/a/*") as events:
             for number, topic in enumerate(["/a", "/a/b", "/a/b/c", "/a/c"]):
-                events.offer([event(number, topic)])
+                events.offer(batch(number, topic=topic))
             assert await numbers(events) == [1, 3]
 
     asyncio.run(main())
@@ -111,8 +111,8 @@ def test_events_wake_a_waiting_iterator_and_the_end_ends_it() -> None:
 
             consumer = asyncio.create_task(consume())
             await asyncio.sleep(0)
-            events.offer([event(1)])
-            events.offer([event(2)])
+            events.offer(batch(1))
+            events.offer(batch(2))
             await asyncio.sleep(0)
             assert got == [1, 2]
             events.end()
@@ -125,7 +125,7 @@ def test_fifo_orders_what_one_publisher_sent() -> None:
     async def main() -> None:
         async with subscription(order="fifo", queue=10) as events:
             for number in (1, 3, 2, 5):
-                events.offer([event(number)])
+                events.offer(batch(number))
             assert len(events) == 3
             assert await numbers(events) == [1, 2, 3, 5]
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from overlay.contact import PeerId
 from pubsub import Node, Parameters
-from pubsub.event import Copies, EventBody, Gossip, pack_body
+from pubsub.event import Batch, Copy, Head, make_block
 from tests.pubsub.playground import Playground, play
 
 Rows = Counter[tuple[str, str | None]]
@@ -44,6 +43,7 @@ def test_only_what_a_subscription_took_is_delivered(
             for number in range(4):
                 await node.publish("/a/b/c", number)
                 await node.publish("/a/b", number)
+                await asyncio.sleep(0)  # what is published in one turn is delivered together
             assert rows(node, "deliver") == {("deliver", "/a/*"): delivered}
             assert node.metrics.counter("events_delivered", "").value == delivered
 
@@ -56,30 +56,36 @@ def test_a_full_queue_and_a_late_event_are_in_the_trace(tmp_path: Path) -> None:
         async with node.subscribe("/a", queue=2, order="fifo") as events:
             for _ in range(5):
                 await node.publish("/a")
-            events.offer([events.waiting()[0]])
+                await asyncio.sleep(0)
+            again = events.waiting()[0]
+            events.offer(Batch("/a", again.publisher, again.run, again.sequence, [None]))
             assert rows(node, "drop") == {("drop", "queue_full"): 3, ("drop", "late"): 1}
 
     play(42, main)
 
 
-def crafted(data: bytes, **fields: Any) -> Gossip:
-    """A copy of an event with fields that no node would send."""
-    body = EventBody(bytes(16), "/a", (), PeerId(bytes(20)), 1, None, data)
-    return Gossip(bytes(16), "/a", 1, False, pack_body(body._replace(**fields)), b"")
+def crafted(data: bytes = b"\xc0", count: int = 1, **changes: Any) -> Copy:
+    """A copy of a block that no node would send."""
+    encoded = make_block(bytes(28), 1, Head("/a"), [data] * count).encoded
+    return replace(Copy("/a", False, 1, encoded, b""), **changes)
+
+
+TOO_DEEP = b"\x91" * 40 + b"\xc0"
 
 
 @pytest.mark.parametrize(
-    ("copies", "reason"),
+    ("copy", "reason", "count"),
     [
-        (Copies.of([crafted(b"\xc1")]), "malformed_data"),
-        (Copies.of([crafted(b"\xc0", sequence="one")]), "malformed_event"),
-        (replace(Copies.of([crafted(b"\xc0")]), hops=b""), "malformed_event"),
-        (replace(Copies.of([crafted(b"\xc0")]), community="/left"), "leaving"),
-        (replace(Copies.of([crafted(b"\xc0")]), community="/never"), "parasite"),
+        (crafted(b"\xc1"), "malformed_event", 1),
+        (crafted(TOO_DEEP, 3), "malformed_data", 3),
+        (crafted(block=b"short"), "malformed_event", 1),
+        (crafted(hops=-1), "malformed_event", 1),
+        (crafted(community="/left", count=5), "leaving", 5),
+        (crafted(community="/never"), "parasite", 1),
     ],
 )
 def test_a_copy_that_is_not_taken_is_in_the_trace_with_its_reason(
-    tmp_path: Path, copies: Copies, reason: str
+    tmp_path: Path, copy: Copy, reason: str, count: int
 ) -> None:
     async def main(p: Playground) -> None:
         _, _ = await p.subscriber("/left")
@@ -87,10 +93,10 @@ def test_a_copy_that_is_not_taken_is_in_the_trace_with_its_reason(
         async with node.subscribe("/a"):
             async with node.subscribe("/left"):
                 pass
-            node._process.receive_copies(p.nodes[0]._attached().contact, copies)
-            assert rows(node, "drop") == {("drop", reason): 1}
+            node._process.receive_copy(p.nodes[0]._attached().contact, copy)
+            assert rows(node, "drop") == {("drop", reason): count}
             dropped = node.metrics.family("events_dropped", "reason", "")
-            assert dropped.values == {reason: 1}
+            assert dropped.values == {reason: count}
 
     play(43, main)
 

@@ -1,37 +1,38 @@
-"""An event as archives keep and send it: its publisher's bytes, the signature, the signature's length."""
+"""An event as archives keep and send it: a block of one, its publisher's signature, the signature's length.
+
+The publisher makes the block of one for its archive, and signs it, beside the block in which the event
+spreads.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from overlay.wire import WireError
-from pubsub.event import ID_BYTES, ID_PLACE, EventBody, Gossip, read_body, unpack_data
+from pubsub.event import ID_BYTES, ID_PLACE, MALFORMED, Block, read_block
 
 
 class ReadEvent(NamedTuple):
-    """The bytes of an event and what is in them."""
+    """The bytes of an event and the block in them."""
 
     encoded: bytes
-    body: EventBody
+    block: Block
 
     @property
     def id(self) -> bytes:
-        return self.body.id
-
-    def gossip(self, managed: str) -> Gossip:
-        """The event as it would come to a member of the managed topic, with its signature."""
-        end = len(self.encoded) - 1
-        start = end - self.encoded[end]
-        return Gossip(self.id, managed, 0, False, self.encoded[:start], self.encoded[start:end])
+        return self.block.id
 
     def data(self) -> Any:
-        """What the application published; `WireError` when it is no data."""
-        return unpack_data(self.body.data)
+        """What the application published; `WireError` when it cannot be read."""
+        (data,), _ = self.block.data()
+        if data is MALFORMED:
+            raise WireError("malformed_data")
+        return data
 
 
-def pack_event(body: bytes, signature: bytes = b"") -> bytes:
-    """An event's body, as `pubsub.event.pack_body` gave it, and its signature if there is one."""
-    return b"".join((body, signature, bytes([len(signature)])))
+def pack_event(block: bytes, signature: bytes = b"") -> bytes:
+    """The bytes of a block of one event, and its signature if there is one."""
+    return b"".join((block, signature, bytes([len(signature)])))
 
 
 def id_of(encoded: bytes) -> bytes:
@@ -48,4 +49,7 @@ def read_event(encoded: bytes, managed: str) -> ReadEvent:
     end = len(encoded) - 1
     if end <= ID_BYTES or end <= (signed := encoded[end]):
         raise WireError("malformed_event")
-    return ReadEvent(encoded, read_body(encoded[: end - signed], managed))
+    block = read_block(encoded[: end - signed], managed, encoded[end - signed : end])
+    if block.count != 1:
+        raise WireError("malformed_event")
+    return ReadEvent(encoded, block)

@@ -29,7 +29,7 @@ class Interest:
 
     def matches(self, event: ReadEvent) -> bool:
         """Whether the event is for this subscriber; never raises."""
-        return self.includes(event.body.topic, event.body.lineage) and self.selects(event)
+        return self.includes(event.block.topic, event.block.lineage) and self.selects(event)
 
     def includes(self, topic: str, lineage: tuple[str, ...]) -> bool:
         """Whether events of a topic with these super-topics are asked for at all."""

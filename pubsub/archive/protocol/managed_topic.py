@@ -223,7 +223,7 @@ class ManagedTopic:
         except WireError as error:
             self.world.count_drop(error.reason)
             return None
-        if event.body.publisher != publisher_of(stream):
+        if event.block.publisher != publisher_of(stream):
             self.world.count_drop("foreign_event")
             return None
         return event

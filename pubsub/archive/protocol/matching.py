@@ -21,7 +21,7 @@ class Matching:
 
     def destinations(self, event: ReadEvent) -> tuple[str, ...]:
         """The entities that an event is for, in the order of their registration."""
-        topic = (event.body.topic, event.body.lineage)
+        topic = (event.block.topic, event.block.lineage)
         names = self._for_all.get(topic)
         if names is not None:
             return names

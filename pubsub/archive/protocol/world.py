@@ -14,7 +14,7 @@ from pubsub.archive.protocol.frontier import publisher_of
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store
-from pubsub.event import EventBody, Gossip
+from pubsub.event import Block
 
 LARGEST_NUMBER = 2**53
 """No sequence or catenation number of an honest peer is larger."""
@@ -38,7 +38,7 @@ class ArchiveWorld:
     """Seconds since 1970."""
     config: DurableConfig
     metrics: Metrics
-    verify: Callable[[Gossip, EventBody], bool] | None = None
+    verify: Callable[[Block], bool] | None = None
     """Whether an event is its publisher's own; None where the network does not sign."""
     replay: ReplayPolicy = field(default_factory=ReplayPolicy)
     """How far back new durable names may begin."""
@@ -58,10 +58,8 @@ class ArchiveWorld:
         except WireError as error:
             self.count_drop(error.reason)
             return False
-        body = event.body
-        genuine = body.publisher == publisher_of(stream) and self.verify(
-            event.gossip(self.topic), body
-        )
+        block = event.block
+        genuine = block.publisher == publisher_of(stream) and self.verify(block)
         if not genuine:
             self.count_drop("bad_signature")
         return genuine

@@ -38,7 +38,7 @@ from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subs
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.changes import Change
-from pubsub.event import EventBody, pack_body, pack_data
+from pubsub.event import Head, make_block, pack_data
 from tests.pubsub.archive.checkers import History
 
 TOPIC = "/soccer"
@@ -48,9 +48,8 @@ BETWEEN_REPLICAS = (StoredEvents, ReplicaInvoice, ReplicaInfo, EntityUpdates)
 
 
 def make_event(contact: Contact, run: bytes, number: int, data: Any = None) -> bytes:
-    id = run + number.to_bytes(8, "big")
-    body = EventBody(id, TOPIC, (), contact.id, number, None, pack_data(data))
-    return pack_event(pack_body(body))
+    block = make_block(contact.id + run, number, Head(TOPIC), [pack_data(data)])
+    return pack_event(block.encoded)
 
 
 class StageCommit:

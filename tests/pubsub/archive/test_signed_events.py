@@ -12,18 +12,17 @@ from pubsub.archive.archive import Archive
 from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.frontier import publisher_of, run_of
 from pubsub.archive.protocol.messages import Companion, ReplicaInfo, StoredEvents
-from pubsub.event import EventBody, pack_body, pack_data
-from pubsub.signing import sign_body
+from pubsub.event import Head, make_block, pack_data
+from pubsub.validation import sign_block
 from tests.pubsub.archive.test_durable_nodes import World, play, take
 
 
 def forged(node: Node, stream: bytes, number: int, forger: Node | None) -> bytes:
     """An event in the name of a stream's publisher, signed by another node or by none."""
     publisher = node.id if forger is None else forger.id
-    id = run_of(stream) + number.to_bytes(8, "big")
-    body = pack_body(EventBody(id, "/t", (), publisher, number, None, pack_data("forged")))
-    signature = b"" if forger is None else sign_body(forger.attachment.identity, body)
-    return pack_event(body, signature)
+    block = make_block(publisher + run_of(stream), number, Head("/t"), [pack_data("forged")])
+    signature = b"" if forger is None else sign_block(forger.attachment.identity, block.encoded)
+    return pack_event(block.encoded, signature)
 
 
 def send_as_publisher(archive: Archive, node: Node, stream: bytes, event: bytes) -> None:

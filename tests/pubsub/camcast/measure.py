@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scipy.stats import binom
 
 from overlay.membership.modes import ModeName
-from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
+from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.parameters import Parameters
 from tests.pubsub.camcast.troupe import Actor, Troupe
 

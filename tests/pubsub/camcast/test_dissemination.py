@@ -6,7 +6,7 @@ import pytest
 
 from overlay.virtual.stage import StageConfig
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Copies, EventBody, Gossip, pack_body
+from pubsub.event import Copy, Head, make_block
 from tests.pubsub.camcast.troupe import Troupe
 
 PATH = ("/", "/soccer", "/soccer/italy")
@@ -146,8 +146,7 @@ def test_an_event_of_a_class_reaches_all_of_its_bases() -> None:
 def test_an_event_in_a_community_that_does_not_include_it_is_dropped_and_counted() -> None:
     troupe = Troupe(9)
     member = troupe.add("/chess")
-    body = EventBody(bytes(16), "/soccer", (), member.contact.id, 1, None, b"\xc0")
-    gossip = Gossip(bytes(16), "/chess", 1, False, pack_body(body), b"")
-    member.process.receive(member.contact, Copies.of([gossip]))
+    block = make_block(member.contact.id + bytes(8), 1, Head("/soccer"), [b"\xc0"])
+    member.process.receive(member.contact, Copy("/chess", False, 1, block.encoded, b""))
     assert member.drops("wrong_community") == 1
     assert member.delivered == {"/chess": []}

@@ -9,12 +9,11 @@ import pytest
 from overlay.contact import Contact
 from overlay.membership.modes import MODES, ModeName
 from overlay.virtual.stage import StageConfig
-from pubsub.camcast.dissemination import Neighbourhood
-from pubsub.camcast.kept_events import KeptEvents
-from pubsub.camcast.lazy_gossip import LazyGossip
+from pubsub.camcast.gossip import Neighbourhood
+from pubsub.camcast.lazy import LazyGossip
 from pubsub.camcast.messages import Announce, Fetch, Prune
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Gossip
+from pubsub.camcast.repair import KeptBlocks
 from tests.pubsub.camcast.measure import TOPICS, crash, hierarchy, is_at_least, measure, predicted
 from tests.pubsub.camcast.troupe import Actor, Troupe
 
@@ -204,19 +203,20 @@ def test_under_churn_nobody_outside_is_told_of_an_event() -> None:
 def test_what_a_peer_invents_is_counted_and_dropped() -> None:
     troupe = community(12, 3)
     one, other, _ = troupe.members(TOPIC)
-    run = bytes(8)
+    source = bytes(28)
     for message in (
         Announce(TOPIC, b"short", (1, 1)),
-        Announce(TOPIC, run, (1,)),
-        Announce(TOPIC, run, (1, 10**9)),
-        Fetch(TOPIC, run, (-1, 2)),
-        Fetch(TOPIC, run, (2**64 - 1, 2)),
+        Announce(TOPIC, source, (1,)),
+        Announce(TOPIC, source, (1, 10**9)),
+        Announce(TOPIC, source, (1, 1) * 1000),
+        Fetch(TOPIC, source, (-1, 2)),
+        Fetch(TOPIC, source, (2**63 - 1, 2)),
     ):
         one.process.receive(other.contact, message)
-    assert one.drops("malformed_event") == 5
-    one.process.receive(other.contact, Announce(TOPIC, run, (1, 10)))
-    one.process.receive(other.contact, Prune(TOPIC, run))
-    one.process.receive(other.contact, Fetch(TOPIC, run, (1, 10)))
+    assert one.drops("malformed_event") == 6
+    one.process.receive(other.contact, Announce(TOPIC, source, (1, 10)))
+    one.process.receive(other.contact, Prune(TOPIC, source))
+    one.process.receive(other.contact, Fetch(TOPIC, source, (1, 10)))
     troupe.stage.run_for(10)
     assert one.drops("not_fetched") == 10
     assert other.metrics.counter("events_not_kept", "").value == 30
@@ -265,25 +265,25 @@ class NeverAnnounces(LazyGossip):
 
 
 class PrunesItsParent(LazyGossip):
-    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
-        run = self._runs.get(gossip.id[:8])
+    def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
+        run = self._runs.get(source)
         if run is not None:
             run.parent = None
-        super().heard_again(gossip._replace(hops=2), sender)
+        super().heard_again(source, 2, sender)
 
 
 class KeepsNothing(LazyGossip):
     def __init__(self, neighbourhood: Neighbourhood) -> None:
         super().__init__(neighbourhood)
-        self._kept = KeptEvents(0, 0.0)
+        self._kept = KeptBlocks(0, 0.0)
 
     def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
-        self._kept = KeptEvents(0, 0.0)
+        self._kept = KeptBlocks(0, 0.0)
         super().receive(sender, message)
 
 
 class NeverPrunes(LazyGossip):
-    def heard_again(self, gossip: Gossip, sender: Contact) -> None: ...
+    def heard_again(self, source: bytes, hops: int, sender: Contact) -> None: ...
 
 
 class AnnouncesToAnyone(LazyGossip):

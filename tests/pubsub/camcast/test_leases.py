@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Copies, EventBody, Gossip, pack_body
+from pubsub.event import Copy, Head, make_block
 from tests.pubsub.camcast.troupe import Troupe
 
 
@@ -68,11 +68,10 @@ def test_a_stale_copy_is_rejected_counted_and_answered() -> None:
     troupe = Troupe(3)
     stranger, sender = troupe.add("/chess"), troupe.add("/soccer")
     troupe.stage.run_for(2)
-    body = EventBody(bytes(16), "/soccer", (), sender.contact.id, 1, None, b"\xc0")
+    block = make_block(sender.contact.id + bytes(8), 1, Head("/soccer"), [b"\xc0"])
     goodbyes: list[object] = []
     troupe.stage.observe(lambda _, __, to, message: goodbyes.append((to, message)))
-    gossip = Gossip(bytes(16), "/soccer", 1, False, pack_body(body), b"")
-    stranger.process.receive(sender.contact, Copies.of([gossip]))
+    stranger.process.receive(sender.contact, Copy("/soccer", False, 1, block.encoded, b""))
     assert stranger.drops("parasite") == 1
     assert len(goodbyes) == 1
     troupe.stage.run_for(1)

@@ -1,4 +1,4 @@
-"""The small parts by hand: parameters, tables, duplicates, the upward draw."""
+"""The small parts by hand: parameters, tables, the upward draw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.camcast.parameters import ParameterError, Parameters
-from pubsub.camcast.reception import HeardEvents
 from pubsub.camcast.tables import SuperTable, SuperTables
 from pubsub.camcast.upward import draw_upward
 from pubsub.topic import Topic
@@ -73,20 +72,6 @@ def test_whoever_brings_an_event_in_and_everyone_in_a_very_small_community_sends
                 CONTACTS[:3], Parameters(), size, source, from_outside=here, probability=None
             )
     assert not draw_upward((), Parameters(), 1, source, from_outside=True, probability=None)
-
-
-def test_heard_events_keep_to_their_bounds() -> None:
-    heard = HeardEvents(lifetime=10, capacity=100)
-    for number in range(500):
-        heard.add(number.to_bytes(16, "big"), now=number / 100)
-        assert len(heard) <= 100
-    assert (499).to_bytes(16, "big") in heard
-    assert (399).to_bytes(16, "big") not in heard
-    for number in range(500, 650):
-        heard.add(number.to_bytes(16, "big"), now=100 + (number - 500) * 0.2)
-    assert len(heard) <= 51
-    heard.resize(10, 5)
-    assert len(heard) == 5
 
 
 def test_merge_fills_free_places_then_stale_ones_and_leaves_fresh_ones() -> None:

@@ -6,6 +6,7 @@ again and again. The real ones are tested where they are made; here the protocol
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,13 +16,25 @@ from overlay.membership.interface import Found, Membership, MembershipListener
 from overlay.membership.modes import ModeName, make_membership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
+from overlay.wire import decode
 from pubsub.camcast.community import Community, Services
-from pubsub.camcast.dissemination import DisseminationFactory, EagerGossip
+from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.membership import membership_config
 from pubsub.camcast.messages import Announce
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
-from pubsub.event import Copies, EventBody, Gossip, NewEvent, pack_body, pack_data, unpack_body
+from pubsub.event import (
+    RUN_BYTES,
+    Arrival,
+    Copy,
+    Gossip,
+    Head,
+    encode_copy,
+    event_ids,
+    make_block,
+    pack_data,
+    read_block,
+)
 from pubsub.topic import Topic
 
 REDRAW = 4.0
@@ -34,17 +47,16 @@ class StageCarrier:
         self._context = context
         self._loss = loss
 
-    def accepted(self, gossips: Sequence[Gossip], copies: int) -> None: ...
+    def accepted(self, gossip: Gossip, copies: int) -> None: ...
 
     def refused(self, gossip: Gossip) -> None: ...
 
     def suspect(self, peer: PeerId) -> None: ...
 
-    def send(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
         for contact in to:
-            for gossip in gossips:
-                if self._context.random.random() >= self._loss:
-                    self._context.send(contact, Copies.of([gossip]))
+            if self._context.random.random() >= self._loss:
+                self._context.send(contact, decode(encode_copy(gossip)))
 
 
 class OracleDirectory:
@@ -179,7 +191,7 @@ class Actor:
         self._directory = directory
         self.process = Process(services, parameters)
         troupe.stage.attach(contact, self.process.receive)
-        self._sequence = 0
+        self._next: dict[str, int] = {}
 
     def _membership(
         self, topic: str, parameters: Parameters, listener: MembershipListener
@@ -202,30 +214,29 @@ class Actor:
         topic = Topic.of(topic)
         received = self.delivered.setdefault(topic.name, [])
 
-        def deliver(events: Sequence[NewEvent]) -> None:
-            for gossip, _ in events:
-                received.append(gossip.id)
-                self.hops[gossip.id] = gossip.hops
+        def deliver(arrival: Arrival) -> None:
+            for event_id in event_ids(arrival.block.source, arrival.new):
+                received.append(event_id)
+                self.hops[event_id] = arrival.hops
 
         return self.process.join(topic, deliver, parameters)
 
     def publish(self, topic: str | type | Topic, data: object = None, **fields: float) -> bytes:
+        (event,) = self.publish_block(topic, [data], **fields)
+        return event
+
+    def publish_block(
+        self, topic: str | type | Topic, data: Sequence[object], **fields: float
+    ) -> list[bytes]:
+        """Publish events that travel together; their ids."""
         topic = Topic.of(topic)
-        self._sequence += 1
-        event_id = self.contact.id[:8] + self._sequence.to_bytes(8, "big")
-        body = EventBody(
-            event_id,
-            topic.name,
-            topic.lineage,
-            self.contact.id,
-            self._sequence,
-            fields.get("upward"),
-            pack_data(data),
-            not self.troupe.lazily,
-        )
-        gossip = Gossip(event_id, topic.name, 0, False, pack_body(body), b"")
-        self.process.communities[topic.name].publish(gossip, body)
-        return event_id
+        first = self._next.get(topic.name, 1)
+        self._next[topic.name] = first + len(data)
+        run = self.troupe.run_of(topic.name, self.contact)
+        head = Head(topic.name, topic.lineage, fields.get("upward"), not self.troupe.lazily)
+        block = make_block(self.contact.id + run, first, head, [pack_data(one) for one in data])
+        self.process.communities[topic.name].publish(block)
+        return event_ids(block.source, (block.numbers,))
 
     def drops(self, reason: str) -> int:
         return self.metrics.family("events_dropped", "reason", "")[reason]
@@ -260,6 +271,10 @@ class Troupe:
         self.upward: dict[tuple[PeerId, str], int] = {}
         """Upward messages, by receiver and community."""
         self.stage.observe(self._watch)
+
+    def run_of(self, topic: str, publisher: Contact) -> bytes:
+        """The name of the publisher's run in the topic."""
+        return hashlib.sha256(topic.encode() + publisher.id).digest()[:RUN_BYTES]
 
     def add(self, *topics: str | type | Topic) -> Actor:
         actor = Actor(self, numbered_contact(len(self.actors)), self.parameters)
@@ -301,17 +316,17 @@ class Troupe:
                 assert self.actors[to.id].process.is_in(message.topic), (
                     f"events of {message.topic} announced outside it at {time:.3f} s"
                 )
-        if type(message) is not Copies:
+        if type(message) is not Copy:
             return
-        (gossip,) = message.gossips()
-        body = unpack_body(gossip)
+        block = read_block(message.block, message.community)
         receiver = self.actors[to.id]
         if self.stage.is_up(to):
             assert receiver.process.is_in(message.community), (
-                f"parasite of {body.topic} in {message.community} at {time:.3f} s"
+                f"parasite of {block.topic} in {message.community} at {time:.3f} s"
             )
-        key = (gossip.id, gossip.community)
-        self.copies[key] = self.copies.get(key, 0) + 1
+        for event_id in event_ids(block.source, (block.numbers,)):
+            key = (event_id, message.community)
+            self.copies[key] = self.copies.get(key, 0) + 1
         if message.upward:
             place = (to.id, message.community)
             self.upward[place] = self.upward.get(place, 0) + 1

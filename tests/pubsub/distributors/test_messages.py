@@ -128,7 +128,7 @@ def test_content_is_read_or_refused(content: bytes) -> None:
 
 
 def test_events_of_a_topic_are_carried_whole() -> None:
-    event = Event("/soccer", {"a": [1, b"x"]}, numbered_contact(1).id, 7, 2, b"i" * 16)
+    event = Event("/soccer", {"a": [1, b"x"]}, numbered_contact(1).id, b"i" * 8, 7, 2)
     content = pack_event(event)
     assert unpack_content(content) == Carried(event.data, "/soccer", event.publisher, event.id)
     assert event_id_of(content) == event.id

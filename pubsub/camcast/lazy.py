@@ -1,8 +1,8 @@
-"""Dissemination that sends an event once and only names it elsewhere.
+"""Dissemination that sends a block of events once and only names it elsewhere.
 
-Whoever has an event for the first time passes it on to every member that eager gossip would. But a member
-that has a run's events from elsewhere is not sent them. All members of the table are told the events' ids,
-many at a time, and fetch what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007).
+Whoever has a block for the first time passes it on to every member that eager gossip would. But a member
+that has a run's events from elsewhere is not sent them. All members of the table are told the events'
+numbers, as ranges, and fetch what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007).
 
 At first every link carries the events of a publisher's run. A process that is sent one a second time asks
 for that link to be *pruned*: from then on it only announces. One link is never pruned, that from the
@@ -13,7 +13,7 @@ announced and has not come is fetched from whoever announced it, who becomes the
 What is promised is what eager gossip promises, and by the same argument: each process tells everyone it
 would have sent to, so everyone hears of an event who would have received it, and of one that was lost on the
 way besides. It then gets it as long as one of those who announced it is alive, a member, and has kept it.
-Each keeps the latest events for `keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind
+Each keeps the latest blocks for `keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind
 it in the tree `announce_delay` + `fetch_delay` and a round trip, once. Announcements, like events, go only
 to those who promise to be members.
 
@@ -23,16 +23,16 @@ publisher asked for it, an event is gossiped eagerly. All processes of a communi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
-from pubsub.camcast.dissemination import EagerGossip, Neighbourhood
-from pubsub.camcast.event_ranges import Ranges, event_id_of, read_ranges, stretches_of
-from pubsub.camcast.kept_events import KeptEvents
+from pubsub.camcast.gossip import EagerGossip, Neighbourhood
 from pubsub.camcast.messages import Announce, Fetch, Prune
-from pubsub.camcast.missing_events import MissingEvents
-from pubsub.event import RUN_BYTES, Gossip, NewEvent
+from pubsub.camcast.numbers import Numbers, Ranges, read_ranges
+from pubsub.camcast.observer import ONE
+from pubsub.camcast.repair import KeptBlocks, MissingEvents
+from pubsub.event import Gossip
 
 RUNS = 1024
 """Publishers' runs that are followed at a time in a community; the one silent for longest is forgotten."""
@@ -75,13 +75,12 @@ class _Run:
         self.oldest, self.newest = 0, -1
         """Every event with a number between these, both included, has been heard of."""
 
-    def heard(self, numbers: Iterable[range], now: float) -> None:
+    def heard(self, numbers: range, now: float) -> None:
         self.heard_at = now
-        for stretch in numbers:
-            if stretch.start == self.newest + 1:
-                self.newest = stretch.stop - 1
-            elif stretch.start > self.newest:
-                self.oldest, self.newest = stretch.start, stretch.stop - 1
+        if numbers.start == self.newest + 1:
+            self.newest = numbers.stop - 1
+        elif numbers.start > self.newest:
+            self.oldest, self.newest = numbers.start, numbers.stop - 1
 
 
 class LazyGossip:
@@ -94,11 +93,9 @@ class LazyGossip:
         self._topic = neighbourhood.name
         self._runs: dict[bytes, _Run] = {}
         parameters = neighbourhood.parameters
-        self._kept = KeptEvents(parameters.keep_bytes, parameters.keep_seconds)
+        self._kept = KeptBlocks(parameters.keep_bytes, parameters.keep_seconds)
         self._missing = MissingEvents(neighbourhood, self._is_coming)
         self._news: list[tuple[bytes, _Route]] = []
-        self._own: list[Gossip] = []
-        self._own_route: _Route | None = None
         self._timer: Timer | None = None
         metrics = neighbourhood.metrics
         self._announced = metrics.counter("events_announced", "Ids of events announced.")
@@ -106,74 +103,38 @@ class LazyGossip:
         self._not_kept = metrics.counter("events_not_kept", "Events asked for and kept no longer.")
         self._pruned = metrics.counter("links_pruned", "Times that a member asked only to be told.")
 
-    def spread(self, events: Sequence[NewEvent], sender: Contact | None) -> Sequence[Contact]:
-        gossip, body = events[0]
-        if len(events) == 1 and not body.eager and body.topic == self._topic:
-            return self._spread(gossip.id[:RUN_BYTES], [gossip], body.publisher, sender)
-        eager: list[NewEvent] = []
-        lazy: dict[bytes, list[Gossip]] = {}
-        publishers: dict[bytes, PeerId] = {}
-        for event in events:
-            gossip, body = event
-            if body.eager or body.topic != self._topic:
-                eager.append(event)
-            else:
-                run_id = gossip.id[:RUN_BYTES]
-                if run_id in lazy:
-                    lazy[run_id].append(gossip)
-                else:
-                    lazy[run_id] = [gossip]
-                    publishers[run_id] = body.publisher
-        sent: Sequence[Contact] = self._eager.spread(eager, sender) if eager else ()
-        for run_id, gossips in lazy.items():
-            sent = self._spread(run_id, gossips, publishers[run_id], sender)
-        return sent
-
-    def _spread(
-        self, run_id: bytes, gossips: list[Gossip], publisher: PeerId, sender: Contact | None
-    ) -> Sequence[Contact]:
-        run = self._runs.get(run_id) or self._new_run(run_id)
+    def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
+        block = gossip.block
+        if block.eager or block.topic != self._topic:
+            return self._eager.spread(gossip, sender)
+        run = self._runs.get(block.source) or self._new_run(block.source)
         if sender is not None:
-            self._came_from(run, gossips, sender)
-        route = self._route(run, publisher, sender)
-        if sender is None:
-            self._own += gossips
-            self._own_route = route
-        else:
-            self._note(run_id, run, route, gossips)
+            self._came_from(run, gossip, sender)
+        route = self._route(run, block.publisher, sender)
+        self._note(run, route, gossip)
         if self._timer is None:
             delay = self._neighbourhood.parameters.announce_delay
             self._timer = self._context.call_later(delay, self._announce)
         if route.sent:
-            self._neighbourhood.forward(route.sent, gossips)
+            self._neighbourhood.forward(route.sent, gossip)
         return route.sent
 
-    def _note(self, run_id: bytes, run: _Run, route: _Route, gossips: list[Gossip]) -> None:
-        """Remember and keep events, and have them announced."""
+    def _note(self, run: _Run, route: _Route, gossip: Gossip) -> None:
+        """Remember and keep a block, and have it announced."""
         now = self._context.now()
-        stretches = stretches_of([gossip.id for gossip in gossips])
-        run.heard(stretches, now)
-        self._kept.add(gossips, now)
+        block = gossip.block
+        run.heard(block.numbers, now)
+        self._kept.add(gossip, now)
         if route.told:
             if not route.news:
-                self._news.append((run_id, route))
-            for stretch in stretches:
-                route.news.add_range(stretch)
+                self._news.append((block.source, route))
+            route.news.add(block.numbers)
 
-    def _note_own(self) -> None:
-        """Catch up with the events of this process's own: they come one by one, and are noted together."""
-        own, self._own = self._own, []
-        if own and self._own_route is not None:
-            run_id = own[0].id[:RUN_BYTES]
-            run = self._runs.get(run_id) or self._new_run(run_id)
-            self._note(run_id, run, self._own_route, own)
-
-    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
-        run_id = gossip.id[:RUN_BYTES]
-        run = self._runs.get(run_id)
-        if run is None or gossip.upward or run.parent == sender.id:
+    def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
+        run = self._runs.get(source)
+        if run is None or run.parent == sender.id:
             return
-        if gossip.hops <= 1:
+        if hops <= 1:
             run.parent = sender.id  # the publisher itself
             return
         now = self._context.now()
@@ -182,21 +143,20 @@ class LazyGossip:
             if len(run.prunes) >= MOST_PRUNES:
                 run.prunes.clear()
             run.prunes[sender.id] = now
-            self._context.send(sender, Prune(self._topic, run_id))
+            self._context.send(sender, Prune(self._topic, source))
 
     def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         if isinstance(message, Prune):
             self._receive_prune(sender, message)
             return
-        ranges = read_ranges(message.run, message.ranges)
+        ranges = read_ranges(message.source, message.ranges)
         if ranges is None:
-            self._neighbourhood.give_up(message.run, "malformed_event")
+            self._neighbourhood.give_up(None, ONE, "malformed_event")
         elif isinstance(message, Announce):
             for numbers in ranges:
-                self._receive_announcement(sender, message.run, numbers)
+                self._receive_announcement(sender, message.source, numbers)
         else:
-            for numbers in ranges:
-                self._receive_fetch(sender, message.run, numbers)
+            self._receive_fetch(sender, message.source, ranges)
 
     def reconfigure(self) -> None:
         parameters = self._neighbourhood.parameters
@@ -211,19 +171,19 @@ class LazyGossip:
 
     # Runs, and the links that carry them.
 
-    def _new_run(self, run_id: bytes) -> _Run:
+    def _new_run(self, source: bytes) -> _Run:
         if len(self._runs) >= RUNS:
             del self._runs[min(self._runs, key=lambda known: self._runs[known].heard_at)]
-        run = self._runs[run_id] = _Run()
+        run = self._runs[source] = _Run()
         return run
 
-    def _came_from(self, run: _Run, gossips: list[Gossip], sender: Contact) -> None:
+    def _came_from(self, run: _Run, gossip: Gossip, sender: Contact) -> None:
         """Settle who is the parent: the publisher itself, else the first to send, or whoever was asked."""
         was_asked = False
         if self._missing.are_asked_for:
-            for gossip in gossips:
-                was_asked = self._missing.came(gossip.id) == sender or was_asked
-        if run.parent is None or was_asked or gossips[0].hops == 2:
+            block = gossip.block
+            was_asked = self._missing.came(block.source, block.numbers) == sender
+        if run.parent is None or was_asked or gossip.hops == 2:
             run.parent = sender.id
             run.prunes.pop(sender.id, None)
 
@@ -249,7 +209,7 @@ class LazyGossip:
         return route
 
     def _receive_prune(self, sender: Contact, prune: Prune) -> None:
-        run = self._runs.get(prune.run)
+        run = self._runs.get(prune.source)
         if run is not None and any(member.id == sender.id for member in self._neighbourhood.table):
             self._pruned.value += 1
             run.wants[sender.id] = False
@@ -259,33 +219,37 @@ class LazyGossip:
 
     def _announce(self) -> None:
         self._timer = None
-        self._note_own()
         news, self._news = self._news, []
-        for run_id, route in news:
+        for source, route in news:
             parts = route.news.parts()
             route.news = Ranges()
             for part in parts:
-                self._neighbourhood.announce(route.told, Announce(self._topic, run_id, part))
+                self._neighbourhood.announce(route.told, Announce(self._topic, source, part))
                 self._announced.value += sum(part[1::2]) * len(route.told)
 
-    def _receive_announcement(self, sender: Contact, run_id: bytes, numbers: range) -> None:
-        run = self._runs.get(run_id)
+    def _receive_announcement(self, sender: Contact, source: bytes, numbers: range) -> None:
+        run = self._runs.get(source)
         if run is None or numbers.start < run.oldest or numbers.stop - 1 > run.newest:
-            self._missing.announced(run_id, numbers, sender)
+            self._missing.announced(source, numbers, sender)
 
-    def _is_coming(self, run_id: bytes, number: int, since: float) -> bool:
-        run = self._runs.get(run_id)
+    def _is_coming(self, source: bytes, number: int, since: float) -> bool:
+        run = self._runs.get(source)
         return run is not None and run.heard_at > since and run.newest < number
 
-    def _receive_fetch(self, sender: Contact, run_id: bytes, numbers: range) -> None:
-        self._note_own()
-        run = self._runs.get(run_id)
+    def _receive_fetch(self, sender: Contact, source: bytes, ranges: Sequence[range]) -> None:
+        run = self._runs.get(source)
         if run is not None and not run.wants.get(sender.id):
             run.wants[sender.id] = True
             run.route = None
-        found = [self._kept.get(event_id_of(run_id, number)) for number in numbers]
-        kept = [gossip for gossip in found if gossip is not None]
-        self._not_kept.value += len(numbers) - len(kept)
-        self._fetched.value += len(kept)
-        if kept:
-            self._neighbourhood.forward((sender,), kept)
+        asked, found = Numbers(), Numbers()
+        for numbers in ranges:
+            asked.add(numbers.start, numbers.stop)
+        for numbers in asked:
+            for gossip in self._kept.with_any_of(source, numbers):
+                stretch = gossip.block.numbers
+                if found.missing(stretch.start, stretch.stop):
+                    found.add(stretch.start, stretch.stop)
+                    self._fetched.value += len(stretch)
+                    self._neighbourhood.forward((sender,), gossip)
+            for gap in found.missing(numbers.start, numbers.stop):
+                self._not_kept.value += len(gap)

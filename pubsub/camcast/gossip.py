@@ -1,9 +1,11 @@
-"""Dissemination of an event that a process has for the first time (CAMCAST, figure 8).
+"""Dissemination of a block that a process has for the first time (CAMCAST, figure 8).
 
-*Infect and die*: each process handles each event once. It gossips it to floor(ln N + c) distinct members of
-its community; how it goes on to super-communities is told in `pubsub.camcast.upward`.
+*Infect and die*: each process handles each event once. It gossips the block to floor(ln N + c) distinct
+members of its community; how it goes on to super-communities is told in `pubsub.camcast.upward`. The targets
+are drawn for each block: events that were published in one turn share their fate, and events that were
+published one by one are blocks of one, with a draw each, as in the paper.
 
-Processes known to have the event, the one it came from and its publisher, are left out of the draw.
+Processes known to have the block, the one it came from and its publisher, are left out of the draw.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from overlay.context import Context, Randomness
 from overlay.metrics import Metrics
 from pubsub.camcast.messages import Announce, Fetch, Prune
 from pubsub.camcast.parameters import Parameters
-from pubsub.event import Gossip, NewEvent
+from pubsub.event import Gossip
 
 
 class Neighbourhood(Protocol):
@@ -49,35 +51,35 @@ class Neighbourhood(Protocol):
         """floor(ln N + c) at present."""
         ...
 
-    def forward(self, to: Sequence[Contact], gossips: Sequence[Gossip]) -> None:
-        """Send a copy of each event to each of these members of the community."""
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        """Send a copy of the block to each of these members of the community."""
         ...
 
     def announce(self, to: Sequence[Contact], announcement: Announce) -> None:
         """Tell each of these members of events, once it is sure that it is one."""
         ...
 
-    def has_heard(self, event_id: bytes) -> bool:
-        """Whether this process has had the event."""
+    def missing(self, source: bytes, numbers: range) -> Sequence[range]:
+        """Which of these events this process has not had."""
         ...
 
-    def give_up(self, event_id: bytes, reason: str) -> None:
-        """Count an event that this process has heard of and will not get."""
+    def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None:
+        """Count events that this process has heard of and will not get."""
         ...
 
 
 class Dissemination(Protocol):
     """How an event spreads within one community once this process has it; not how it goes upward."""
 
-    def spread(self, events: Sequence[NewEvent], sender: Contact | None) -> Sequence[Contact]:
-        """Take part in spreading new events; returns the members that the last one was sent to at once.
+    def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
+        """Take part in spreading a block with new events; returns the members that it was sent to at once.
 
-        They are ready to be forwarded, their hops already counted. `sender` is None for events that are
-        this process's own, or have come to it in a subtopic's community."""
+        It is ready to be forwarded, its hops already counted. `sender` is None for a block that is this
+        process's own, or has come to it in a subtopic's community."""
         ...
 
-    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
-        """A copy of an event that this process had already."""
+    def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
+        """A copy of a block of which this process had every event, from within the community."""
         ...
 
     def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
@@ -94,17 +96,15 @@ class Dissemination(Protocol):
 
 
 class EagerGossip:
-    """Sends the whole event to every target at once: the paper's rule, and the fewest rounds."""
+    """Sends the whole block to every target at once: the paper's rule, and the fewest rounds."""
 
     def __init__(self, neighbourhood: Neighbourhood) -> None:
         self._neighbourhood = neighbourhood
 
-    def spread(self, events: Sequence[NewEvent], sender: Contact | None) -> Sequence[Contact]:
-        targets: Sequence[Contact] = ()
-        for gossip, body in events:
-            targets = self._targets(body.publisher, sender)
-            if targets:
-                self._neighbourhood.forward(targets, (gossip,))
+    def spread(self, gossip: Gossip, sender: Contact | None) -> Sequence[Contact]:
+        targets = self._targets(gossip.block.publisher, sender)
+        if targets:
+            self._neighbourhood.forward(targets, gossip)
         return targets
 
     def _targets(self, publisher: PeerId, sender: Contact | None) -> list[Contact]:
@@ -116,14 +116,14 @@ class EagerGossip:
             candidates = neighbourhood.random.sample(candidates, fanout)
         return candidates
 
-    def heard_again(self, gossip: Gossip, sender: Contact) -> None:
-        """Nothing to learn: every target gets the whole event whatever the others do."""
+    def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
+        """Nothing to learn: every target gets the whole block whatever the others do."""
 
     def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         """Nobody announces anything where all are eager."""
 
     def reconfigure(self) -> None:
-        """Parameters are looked up with every event."""
+        """Parameters are looked up with every block."""
 
     def stop(self) -> None:
         """There is nothing to stop."""

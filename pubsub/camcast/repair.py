@@ -1,0 +1,300 @@
+"""Repair: blocks are kept for those who were only told of them, and events that do not come are fetched.
+
+An event is usually on its way already when it is announced. So it is fetched only `fetch_delay` after the
+announcement, and not while earlier events of its source keep coming: then it is in the queue behind them.
+Each of those who announced it is asked in turn, three times at most, and has five times `fetch_delay` to
+answer; then the event is given up, and counted. All of this is done for ranges of numbers at a time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from overlay.contact import Contact
+from overlay.context import Timer
+from pubsub.camcast.gossip import Neighbourhood
+from pubsub.camcast.messages import Fetch
+from pubsub.camcast.numbers import Ranges
+from pubsub.event import MOST_EVENTS, Gossip
+
+MOST_ANNOUNCEMENTS = 4096
+"""Ranges of announced events that are waited for at a time."""
+
+MOST_ANNOUNCERS = 6
+"""Members that are remembered to have an event."""
+
+ROUNDS = 3
+"""How often each of them is asked."""
+
+MOST_ASKED = 16_384
+"""Events that are fetched at a time, so that a process that cannot keep up is not sent more than it takes."""
+
+MOST_QUESTIONS = 4096
+"""Ranges in which they are fetched."""
+
+ANSWER_DELAYS = 5.0
+"""How many times `fetch_delay` an answer may take."""
+
+_BYTES_AROUND_AN_EVENT = 256
+
+_Fetches = dict[tuple[Contact, bytes], list[range]]
+"""What to fetch: by whom to ask and source, the events' numbers."""
+
+
+class _KeptSource:
+    """Blocks of one source by their first number."""
+
+    __slots__ = ("firsts", "gossips")
+
+    def __init__(self) -> None:
+        self.firsts: list[int] = []
+        self.gossips: list[Gossip] = []
+
+    def add(self, gossip: Gossip) -> None:
+        first = gossip.block.first
+        if not self.firsts or first > self.firsts[-1]:
+            self.firsts.append(first)
+            self.gossips.append(gossip)
+        else:
+            place = bisect_left(self.firsts, first)
+            self.firsts.insert(place, first)
+            self.gossips.insert(place, gossip)
+
+    def with_any_of(self, numbers: range) -> list[Gossip]:
+        low = bisect_left(self.firsts, numbers.start - MOST_EVENTS)
+        high = bisect_left(self.firsts, numbers.stop)
+        return [g for g in self.gossips[low:high] if g.block.first + g.block.count > numbers.start]
+
+
+class KeptBlocks:
+    """The latest blocks, by source: those of the last `seconds`, as far as they fit half of `limit` bytes.
+
+    They are let go in halves, so that keeping one costs next to nothing."""
+
+    __slots__ = ("_bytes", "_half", "_new", "_old", "_seconds", "_since")
+
+    def __init__(self, limit: int, seconds: float) -> None:
+        self._half = limit // 2
+        self._seconds = seconds
+        self._new: dict[bytes, _KeptSource] = {}
+        self._old: dict[bytes, _KeptSource] = {}
+        self._bytes = 0
+        self._since = 0.0
+
+    def __len__(self) -> int:
+        kept = (*self._new.values(), *self._old.values())
+        return sum(len(source.gossips) for source in kept)
+
+    def add(self, gossip: Gossip, now: float) -> None:
+        if self._bytes > self._half or now > self._since + self._seconds:
+            self._old, self._new = self._new, {}
+            self._bytes = 0
+            self._since = now
+        block = gossip.block
+        kept = self._new.get(block.source)
+        if kept is None:
+            kept = self._new[block.source] = _KeptSource()
+        kept.add(gossip)
+        self._bytes += len(block.encoded) + len(block.signature) + _BYTES_AROUND_AN_EVENT
+
+    def resize(self, limit: int, seconds: float) -> None:
+        """Keep to other bounds from the next block on."""
+        self._half = limit // 2
+        self._seconds = seconds
+
+    def with_any_of(self, source: bytes, numbers: range) -> list[Gossip]:
+        """The kept blocks that hold any of these events of a source."""
+        found: list[Gossip] = []
+        for half in (self._old, self._new):
+            kept = half.get(source)
+            if kept is not None:
+                found += kept.with_any_of(numbers)
+        return found
+
+
+class _Announcement:
+    __slots__ = ("announcer", "due", "numbers", "source")
+
+    def __init__(self, source: bytes, numbers: range, announcer: Contact, due: float) -> None:
+        self.source = source
+        self.numbers = numbers
+        self.announcer = announcer
+        self.due = due
+
+
+class _Asked:
+    """Events of a source, of consecutive numbers, that somebody was asked for."""
+
+    __slots__ = ("announcers", "due", "numbers", "source", "tries")
+
+    def __init__(self, source: bytes, numbers: range, announcers: list[Contact]) -> None:
+        self.source = source
+        self.numbers = numbers
+        self.announcers = announcers
+        self.tries = 0
+        self.due = 0.0
+
+    @property
+    def latest(self) -> Contact:
+        """Who was asked last."""
+        return self.announcers[(self.tries - 1) % len(self.announcers)]
+
+
+class MissingEvents:
+    """Those of one community on one process."""
+
+    def __init__(
+        self, neighbourhood: Neighbourhood, is_coming: Callable[[bytes, int, float], bool]
+    ) -> None:
+        """`is_coming(source, number, since)`: earlier events have come since then, and none after it."""
+        self._neighbourhood = neighbourhood
+        self._context = neighbourhood.context
+        self._is_coming = is_coming
+        # Both in the order in which they are due, for all wait equally long.
+        self._waiting: deque[_Announcement] = deque()
+        self._asked: dict[_Asked, None] = {}
+        self._by_source: dict[bytes, list[_Asked]] = {}
+        """The same as above, in the order of their numbers, which do not overlap."""
+        self._asked_events = 0
+        self._timer: Timer | None = None
+
+    @property
+    def are_asked_for(self) -> bool:
+        return bool(self._asked)
+
+    def announced(self, source: bytes, numbers: range, announcer: Contact) -> None:
+        """Wait for these events, which `announcer` has and this process may not have."""
+        if len(self._waiting) >= MOST_ANNOUNCEMENTS:
+            self._neighbourhood.give_up(source, (numbers,), "too_many_missing")
+            return
+        due = self._context.now() + self._delay
+        self._waiting.append(_Announcement(source, numbers, announcer, due))
+        self._arm()
+
+    def came(self, source: bytes, numbers: range) -> Contact | None:
+        """Events have come; whoever was asked for any of them last, if anybody was."""
+        asked_for = self._overlapping(source, numbers)
+        latest: Contact | None = None
+        for asked in asked_for:
+            latest = asked.latest
+            rest = self._neighbourhood.missing(source, asked.numbers)
+            if not rest:
+                self._remove(asked)
+        return latest
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.clear()
+        self._asked.clear()
+        self._by_source.clear()
+
+    @property
+    def _delay(self) -> float:
+        return self._neighbourhood.parameters.fetch_delay
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            return
+        due = [announcement.due for announcement in islice(self._waiting, 1)]
+        due += [asked.due for asked in islice(self._asked, 1)]
+        if due:
+            wait = max(min(due) - self._context.now(), 0.0)
+            self._timer = self._context.call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self._context.now()
+        fetches: _Fetches = {}
+        self._ask_again(now, fetches)
+        for _ in range(len(self._waiting)):
+            if self._waiting[0].due > now:
+                break
+            self._look_at(self._waiting.popleft(), now, fetches)
+        for (announcer, source), numbers in fetches.items():
+            numbers.sort(key=lambda stretch: stretch.start)
+            for part in Ranges(numbers).parts():
+                self._context.send(announcer, Fetch(self._neighbourhood.name, source, part))
+        self._arm()
+
+    def _ask_again(self, now: float, fetches: _Fetches) -> None:
+        due = []
+        for asked in self._asked:
+            if asked.due > now:
+                break
+            due.append(asked)
+        for asked in due:
+            self._remove(asked)
+            missing = self._neighbourhood.missing(asked.source, asked.numbers)
+            if asked.tries >= ROUNDS * len(asked.announcers):
+                if missing:
+                    self._neighbourhood.give_up(asked.source, missing, "not_fetched")
+                continue
+            for numbers in missing:
+                again = _Asked(asked.source, numbers, asked.announcers)
+                again.tries = asked.tries
+                self._ask(again, now, fetches)
+
+    def _look_at(self, announcement: _Announcement, now: float, fetches: _Fetches) -> None:
+        """Ask for what has not come of an announcement; what cannot be asked for yet waits once more."""
+        source, announcer = announcement.source, announcement.announcer
+        late: list[range] = []
+        for missing in self._neighbourhood.missing(source, announcement.numbers):
+            for numbers in self._not_asked_for(source, missing, announcer):
+                room = MOST_ASKED - self._asked_events
+                is_full = room <= 0 or len(self._asked) >= MOST_QUESTIONS
+                if is_full or self._is_coming(source, numbers.start, now - self._delay):
+                    late.append(numbers)
+                    continue
+                if len(numbers) > room:
+                    late.append(range(numbers.start + room, numbers.stop))
+                    numbers = range(numbers.start, numbers.start + room)
+                self._ask(_Asked(source, numbers, [announcer]), now, fetches)
+        if late:
+            # One entry, whatever the number of gaps: they are looked at anew.
+            whole = range(late[0].start, late[-1].stop)
+            self._waiting.append(_Announcement(source, whole, announcer, now + self._delay))
+
+    def _not_asked_for(self, source: bytes, numbers: range, announcer: Contact) -> Sequence[range]:
+        """Those that nobody was asked for; `announcer` has the others too, and may be asked next."""
+        result: list[range] = []
+        start = numbers.start
+        for asked in self._overlapping(source, numbers):
+            if len(asked.announcers) < MOST_ANNOUNCERS and announcer not in asked.announcers:
+                asked.announcers.append(announcer)
+            if start < asked.numbers.start:
+                result.append(range(start, asked.numbers.start))
+            start = asked.numbers.stop
+        if start < numbers.stop:
+            result.append(range(start, numbers.stop))
+        return result
+
+    def _overlapping(self, source: bytes, numbers: range) -> list[_Asked]:
+        asked_for = self._by_source.get(source)
+        if asked_for is None:
+            return []
+        low = bisect_right(asked_for, numbers.start, key=lambda asked: asked.numbers.stop)
+        high = bisect_left(asked_for, numbers.stop, key=lambda asked: asked.numbers.start)
+        return asked_for[low:high]
+
+    def _ask(self, asked: _Asked, now: float, fetches: _Fetches) -> None:
+        asked.tries += 1
+        asked.due = now + ANSWER_DELAYS * self._delay
+        self._asked[asked] = None
+        self._asked_events += len(asked.numbers)
+        asked_for = self._by_source.setdefault(asked.source, [])
+        asked_for.insert(
+            bisect_left(asked_for, asked.numbers.start, key=lambda one: one.numbers.start), asked
+        )
+        fetches.setdefault((asked.latest, asked.source), []).append(asked.numbers)
+
+    def _remove(self, asked: _Asked) -> None:
+        del self._asked[asked]
+        self._asked_events -= len(asked.numbers)
+        asked_for = self._by_source[asked.source]
+        asked_for.remove(asked)
+        if not asked_for:
+            del self._by_source[asked.source]

@@ -1,0 +1,536 @@
+"""Publishing: a node's own events are numbered, filled into blocks, sent, paced and accounted for.
+
+What is published in a topic within one turn of the event loop leaves as one block, or several when it is
+much. A block is closed at the end of the turn at the latest and never waits for company: an event that is
+published alone is a block of one. All receipts of a block share what is known of its copies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from overlay.contact import Contact, PeerId
+from overlay.entropy import entropy
+from overlay.identity import Identity
+from overlay.turn import Turn
+from pubsub.camcast.community import Spread
+from pubsub.camcast.observer import EventDrops
+from pubsub.event import (
+    DATA_LIMIT,
+    LAST_NUMBER,
+    NUMBER_BYTES,
+    RUN_BYTES,
+    SOURCE_BYTES,
+    Block,
+    DataError,
+    Gossip,
+    Head,
+    encode_copy,
+    make_block,
+)
+from pubsub.topic import Topic
+from pubsub.validation import SIGNATURE_SIZE, sign_block
+
+if TYPE_CHECKING:
+    from pubsub.archive.publishing import DurableOutcome
+    from pubsub.attach import Attachment
+
+EVENTS_A_TURN = 256
+"""Events that publishers may publish before others on the loop get a turn, and before they are paced."""
+
+EVENTS_A_BLOCK = 1024
+"""Events of one block, however small they are."""
+
+BYTES_A_TURN = 256 * 1024
+"""Bytes of copies that may be handed over before publishers are paced."""
+
+SMALLEST_BLOCK = 16 * 1024
+"""Bytes: over channels a block may be this large even where a datagram takes less."""
+
+MOST_RUNS = 65_536
+"""Topics of which the run and its latest number are remembered; then the oldest run ends, and the next event
+of its topic begins another."""
+
+_LONGER_HEADS = 6
+"""What says how long the data and the block are takes this many bytes more for long ones than for none."""
+
+
+class OwnBlock:
+    """A block of this node's own events: what fills it, and later what is known of its copies."""
+
+    __slots__ = (
+        "_close",
+        "_waiter",
+        "acknowledged",
+        "complete",
+        "copies",
+        "failed",
+        "first",
+        "head",
+        "is_closed",
+        "payloads",
+        "refused",
+        "sent",
+        "size",
+        "source",
+        "targets",
+        "upward",
+    )
+
+    def __init__(self, source: bytes, first: int, head: Head, close: Callable[[], None]) -> None:
+        self.source = source
+        self.first = first
+        self.head = head
+        self.payloads: list[bytes] = []
+        """The events' data, packed; given up when the block is closed."""
+        self.is_closed = False
+        self.size = 0
+        self.targets = 0
+        self.upward = 0
+        self.copies = 0
+        self.sent = 0
+        self.acknowledged = 0
+        self.failed = 0
+        self.refused = 0
+        self.complete = False
+        self._close = close
+        self._waiter: asyncio.Future[None] | None = None
+
+    def decided(self) -> OwnBlock:
+        """This block, once it is decided where its copies go: it is closed if it is not."""
+        if not self.is_closed:
+            self._close()
+        return self
+
+    @property
+    def all_sent(self) -> bool:
+        return self.complete and self.sent + self.refused >= self.copies
+
+    @property
+    def is_settled(self) -> bool:
+        return self.complete and self.acknowledged + self.failed >= self.copies
+
+    def copy_settled(self, arrived: bool) -> None:
+        if arrived:
+            self.acknowledged += 1
+        else:
+            self.failed += 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell those who wait that something has changed."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def change(self) -> None:
+        if self._waiter is None:
+            self._waiter = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._waiter)
+
+
+class Receipt:
+    """What became of a published event, as far as its publisher can know.
+
+    It counts the copies that the publishing node itself sends; they are kept up after `publish` returned.
+    Once `acknowledged` is 1 or more, another process has the event, and the publisher may leave. What becomes
+    of it beyond its direct targets is the work of others, and not known here. Events of one block share their
+    copies: to ask for them before the end of the turn in which the event was published closes the block.
+    """
+
+    __slots__ = ("_block", "_place", "durable", "joined")
+
+    def __init__(self, block: OwnBlock, place: int, joined: tuple[str, ...] = ()) -> None:
+        self._block = block
+        self._place = place
+        self.joined = joined
+        """Communities that were joined for this event; empty when the node was in its topic already."""
+        self.durable: DurableOutcome | None = None
+        """With `durable=True`: what is known of the event at its archive."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Receipt({self.topic} #{self.sequence}: {self.copies} copies, {self.sent} sent, "
+            f"{self.acknowledged} acknowledged, {self.failed} failed)"
+        )
+
+    @property
+    def id(self) -> bytes:
+        run = self._block.source[-RUN_BYTES:]
+        return run + self.sequence.to_bytes(NUMBER_BYTES, "big")
+
+    @property
+    def topic(self) -> str:
+        return self._block.head.topic
+
+    @property
+    def sequence(self) -> int:
+        return self._block.first + self._place
+
+    @property
+    def targets(self) -> int:
+        """Members of the community that the event went to from here."""
+        return self._block.decided().targets
+
+    @property
+    def upward(self) -> int:
+        """Super-processes that it went to from here."""
+        return self._block.decided().upward
+
+    @property
+    def copies(self) -> int:
+        """Copies to be sent from here; more than targets and upward when one had to be sent elsewhere."""
+        return self._block.decided().copies
+
+    @property
+    def sent(self) -> int:
+        """Copies that have left; others wait for their target to confirm that it is in the community."""
+        return self._block.decided().sent
+
+    @property
+    def acknowledged(self) -> int:
+        """Copies that have arrived; stays 0 with `links="datagram"`, which does not tell."""
+        return self._block.acknowledged
+
+    @property
+    def failed(self) -> int:
+        """Copies whose target is gone, or of which it will never be known."""
+        return self._block.failed
+
+    @property
+    def complete(self) -> bool:
+        """No further copy is being decided on, unless one fails."""
+        return self._block.complete
+
+    @property
+    def all_sent(self) -> bool:
+        """Every copy has left or has failed."""
+        return self._block.decided().all_sent
+
+    @property
+    def is_settled(self) -> bool:
+        """Every copy has been acknowledged or has failed."""
+        return self._block.is_settled
+
+    async def wait_sent(self) -> None:
+        while not self._block.all_sent:
+            await self._block.change()
+
+    async def wait_settled(self) -> None:
+        while not self._block.is_settled:
+            await self._block.change()
+
+
+class OwnRuns:
+    """The runs of one node: for each topic that it publishes in, the source and the next number.
+
+    The events of a run are numbered from 1 without a gap, through however many stays in the topic's
+    community: subscribers in order take a number that comes again for old."""
+
+    def __init__(self, publisher: PeerId) -> None:
+        self._publisher = publisher
+        self._runs: dict[str, tuple[bytes, int]] = {}
+
+    def take(self, topic: str) -> tuple[bytes, int]:
+        """The topic's source and next number; they are given back with `put`."""
+        known = self._runs.pop(topic, None)
+        return known or (self._publisher + entropy().randbytes(RUN_BYTES), 1)
+
+    def put(self, topic: str, source: bytes, number: int) -> None:
+        if len(self._runs) >= MOST_RUNS:
+            del self._runs[next(iter(self._runs))]
+        self._runs[topic] = (source, number)
+
+
+class Outlet:
+    """Fills blocks with the events that this node publishes in one topic."""
+
+    def __init__(
+        self,
+        link: EventLink,
+        topic: Topic,
+        publish: Callable[[Block], Spread],
+        eager: bool,
+    ) -> None:
+        """`publish`: spread a block; `eager`: how events spread that do not say so themselves."""
+        self.is_open = False
+        """An event can be published without waiting for anything."""
+        self._link = link
+        self._publish = publish
+        self._eager = eager
+        self.learn(topic)
+        self._source, self._next = link.runs.take(topic.name)
+        self._filling: OwnBlock | None = None
+
+    def learn(self, topic: Topic) -> None:
+        """The topic has these super-topics."""
+        self.topic = topic
+        self.largest = self._link.largest_in(topic)
+        """Bytes of packed data that an event may have."""
+        self._head = Head(topic.name, topic.lineage, None, self._eager)
+        self._room = self._link.room_in(topic)
+
+    @property
+    def source(self) -> bytes:
+        return self._source
+
+    def head(self, upward: float | None, eager: bool | None) -> Head:
+        """What is said of events that are published with these options."""
+        if upward is None and eager is None:
+            return self._head
+        return self._head._replace(upward=upward, eager=self._eager if eager is None else eager)
+
+    def add(self, packed: bytes, head: Head | None = None, joined: tuple[str, ...] = ()) -> Receipt:
+        """Publish an event of data that is packed already; `joined`: what was joined for it."""
+        filling = self._filling
+        head = head or self._head
+        if (
+            filling is None
+            or (size := filling.size + len(packed)) > self._room
+            or len(payloads := filling.payloads) >= EVENTS_A_BLOCK
+            or (filling.head is not head and filling.head != head)
+        ):
+            filling = self._begin(head)
+            size = len(packed)
+            payloads = filling.payloads
+        filling.size = size
+        payloads.append(packed)
+        return Receipt(filling, len(payloads) - 1, joined)
+
+    def close(self) -> None:
+        """Close the block that is being filled, and have it leave."""
+        own, self._filling = self._filling, None
+        if own is None:
+            return
+        payloads, own.payloads = own.payloads, []
+        own.is_closed = True
+        self._next = own.first + len(payloads)
+        block = self._link.make(own.source, own.first, own.head, payloads)
+        self._link.opened(own, block)
+        spread = self._publish(block)
+        own.targets = len(spread.members)
+        own.upward = len(spread.upward)
+        self._link.completed(own, block)
+        if not own.all_sent:
+            self.is_open = False
+
+    def end(self) -> None:
+        """The topic is left: the run goes on when the node publishes in it again."""
+        self.close()
+        self.is_open = False
+        self._link.runs.put(self.topic.name, self._source, self._next)
+
+    def _begin(self, head: Head) -> OwnBlock:
+        self.close()
+        own = self._filling = OwnBlock(self._source, self._next, head, self.close)
+        self._link.begun(self)
+        return own
+
+
+class _Handover:
+    """A copy of an own block that one member was sent."""
+
+    __slots__ = ("block", "id")
+
+    def __init__(self, block: OwnBlock, id: bytes) -> None:
+        self.block = block
+        self.id = id
+
+
+class EventLink:
+    """The `Carrier` of a process's blocks: sends them, paces publishers, and keeps account of own copies.
+
+    A publisher is held back while too much waits for any member that its events went to; forwarding never
+    is."""
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        turn: Turn,
+        runs: OwnRuns,
+        drops: EventDrops,
+        *,
+        signer: Identity | None,
+        acknowledged: bool,
+    ) -> None:
+        """`signer`: who signs own blocks, None leaves them unsigned; `acknowledged`: whether it can be known
+        that a copy has arrived."""
+        self.runs = runs
+        self.is_pace_due = False
+        """Whether a publisher is to call `pace` after its event."""
+        self._attachment = attachment
+        self._turn = turn
+        self._drops = drops
+        self._signer = signer
+        self._acknowledged = acknowledged
+        self._block_bytes = attachment.copies_room
+        if acknowledged:
+            self._block_bytes = max(self._block_bytes, SMALLEST_BLOCK)
+        self._filling: dict[Outlet, None] = {}
+        self._open: dict[bytes, OwnBlock] = {}
+        """Own blocks of which a copy is neither acknowledged nor given up, by the id of their first event."""
+        self._encoded: tuple[Gossip | None, bytes] = (None, b"")
+        self._published = 0
+        self._handed_over = 0
+        self._published_to: dict[PeerId, Contact] = {}
+        self._held_back = 0
+        self._awaited: dict[PeerId, dict[_Handover, None]] = {}
+        """What was handed over for each member and is neither acknowledged nor given up."""
+
+    # Blocks that are being filled.
+
+    def room_in(self, topic: Topic) -> int:
+        """Bytes of packed data that a block of the topic takes."""
+        return max(self.data_limit(topic, self._block_bytes), 1)
+
+    def largest_in(self, topic: Topic) -> int:
+        """Bytes of packed data that an event of the topic may have."""
+        if self._acknowledged:
+            return DATA_LIMIT
+        return self.data_limit(topic, self._attachment.runtime.endpoint.max_body)
+
+    def data_limit(self, topic: Topic, room: int) -> int:
+        """Bytes of packed data in a message of `room` bytes, on its whole way up."""
+        names = (topic.name, *topic.lineage)
+        longest = max(names, key=lambda name: len(name.encode()))
+        head = Head(topic.name, topic.lineage, 1.0, True)
+        empty = make_block(bytes(SOURCE_BYTES), LAST_NUMBER, head, ())
+        empty.signature = b"" if self._signer is None else bytes(SIGNATURE_SIZE)
+        return max(room - len(encode_copy(Gossip(empty, longest, 0, True))) - _LONGER_HEADS, 0)
+
+    def check_fits(self, topic: Topic, packed: bytes) -> None:
+        """`DataError` unless an event of this data can travel."""
+        if len(packed) > (limit := self.largest_in(topic)):
+            raise DataError(
+                f"the data has {len(packed)} bytes as msgpack, and one datagram of this node takes {limit} "
+                f'in an event of {topic}: use links="channel", or a larger datagram_size'
+            )
+
+    def make(self, source: bytes, first: int, head: Head, payloads: Sequence[bytes]) -> Block:
+        """The block of these events, signed where the network signs."""
+        block = make_block(source, first, head, payloads)
+        if self._signer is not None:
+            block.signature = sign_block(self._signer, block.encoded)
+        return block
+
+    def begun(self, outlet: Outlet) -> None:
+        """An outlet has begun to fill a block: it is closed at the end of this turn at the latest."""
+        self._filling[outlet] = None
+        self._turn.before_flush(self.close_blocks)
+        self._published += 1
+        if self._published >= EVENTS_A_TURN:
+            self.is_pace_due = True
+
+    def close_blocks(self) -> None:
+        """Close every block that is being filled, and have it leave."""
+        while self._filling:
+            filling, self._filling = self._filling, {}
+            for outlet in filling:
+                outlet.close()
+
+    def opened(self, own: OwnBlock, block: Block) -> None:
+        """Count the copies of a block that is about to be spread, for as long as any is open."""
+        self._open[block.id] = own
+        self._published += block.count
+        if self._published >= EVENTS_A_TURN:
+            self.is_pace_due = True
+
+    def completed(self, own: OwnBlock, block: Block) -> None:
+        """All copies of the block have been decided on, unless one fails."""
+        own.complete = True
+        self._close_if_done(own, block.id)
+        own.wake()
+
+    # What the process sends.
+
+    def accepted(self, gossip: Gossip, copies: int) -> None:
+        own = self._open.get(gossip.block.id) if self._open else None
+        if own is not None:
+            own.copies += copies
+
+    def refused(self, gossip: Gossip) -> None:
+        block_id = gossip.block.id
+        own = self._open.get(block_id)
+        if own is not None:
+            own.refused += 1
+            own.copy_settled(False)
+            self._close_if_done(own, block_id)
+
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+        last, data = self._encoded
+        if gossip is not last:
+            data = encode_copy(gossip)
+            self._encoded = (gossip, data)
+        own = self._open.get(gossip.block.id) if self._open else None
+        if own is None:
+            for contact in to:
+                self._send_one(contact, gossip, data)
+            return
+        own.sent += len(to)
+        for contact in to:
+            self._published_to[contact.id] = contact
+            if self._acknowledged:
+                self._send_awaited(contact, data, _Handover(own, gossip.block.id))
+            else:
+                self._send_one(contact, gossip, data)
+        self._handed_over += len(to) * len(data)
+        if self._handed_over >= BYTES_A_TURN:
+            self.is_pace_due = True
+        own.wake()
+        self._close_if_done(own, gossip.block.id)
+
+    def _send_one(self, contact: Contact, gossip: Gossip, data: bytes) -> None:
+        if not self._attachment.send_copy(contact, data, None):
+            block = gossip.block
+            self._drops.add(
+                "too_large", gossip.community, block.source, (block.numbers,), contact.id
+            )
+
+    def _send_awaited(self, contact: Contact, data: bytes, handover: _Handover) -> None:
+        self._awaited.setdefault(contact.id, {})[handover] = None
+        on_ack = partial(self._answered, contact.id, handover)
+        self._attachment.send_copy(contact, data, on_ack)
+
+    def suspect(self, peer: PeerId) -> None:
+        """Give up the copies that are on their way to a member that seems to have crashed.
+
+        Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
+        for handover in self._awaited.pop(peer, ()):
+            self._settle(handover, False)
+
+    # Pacing.
+
+    async def pace(self) -> None:
+        """Give others a turn, and wait while too much waits for those published to."""
+        self.close_blocks()
+        self._published = self._handed_over = 0
+        to, self._published_to = self._published_to, {}
+        self._held_back += 1
+        self.is_pace_due = True
+        try:
+            await self._attachment.writable(to.values())
+        finally:
+            self._held_back -= 1
+            if not self._held_back:
+                self.is_pace_due = False
+
+    # Own copies.
+
+    def _answered(self, peer: PeerId, handover: _Handover, arrived: bool) -> None:
+        awaited = self._awaited.get(peer)
+        if awaited is not None and handover in awaited:
+            del awaited[handover]
+            if not awaited:
+                del self._awaited[peer]
+            self._settle(handover, arrived)
+
+    def _settle(self, handover: _Handover, arrived: bool) -> None:
+        handover.block.copy_settled(arrived)
+        self._close_if_done(handover.block, handover.id)
+
+    def _close_if_done(self, own: OwnBlock, block_id: bytes) -> None:
+        if own.is_settled if self._acknowledged else own.all_sent:
+            self._open.pop(block_id, None)

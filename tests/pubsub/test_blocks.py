@@ -1,0 +1,263 @@
+"""What is published in a turn leaves as one block; its receipts share what becomes of its copies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from overlay.channel import OnAck
+from overlay.contact import Contact, PeerId
+from overlay.metrics import Metrics
+from overlay.turn import Turn
+from overlay.virtual.stage import numbered_contact
+from overlay.wire import decode
+from pubsub.camcast.community import Spread
+from pubsub.camcast.observer import EventDrops
+from pubsub.event import Block, Copy, Gossip, Head, make_block, pack_data, read_block
+from pubsub.publishing import (
+    BYTES_A_TURN,
+    EVENTS_A_BLOCK,
+    EVENTS_A_TURN,
+    EventLink,
+    Outlet,
+    OwnRuns,
+)
+from pubsub.topic import Topic
+
+A, B, C = (numbered_contact(number) for number in range(3))
+ME = PeerId(bytes(20))
+TOPIC = Topic.of("/a")
+
+
+class AttachmentStub:
+    """Keeps what it is given to send, and lets nobody publish while it is full."""
+
+    copies_room = 20_000
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Contact, bytes, OnAck | None]] = []
+        self.runtime = SimpleNamespace(endpoint=SimpleNamespace(max_body=20_100))
+        self.is_full = False
+        self.changed = asyncio.Event()
+        self.waited_for: list[Contact] = []
+
+    def send_copy(self, to: Contact, data: bytes, on_ack: OnAck | None) -> bool:
+        self.sent.append((to, data, on_ack))
+        return True
+
+    async def writable(self, contacts: Iterable[Contact]) -> None:
+        self.waited_for += contacts
+        await asyncio.sleep(0)
+        while self.is_full:
+            await self.changed.wait()
+
+    def blocks_to(self, contact: Contact) -> list[Block]:
+        copies: list[Copy] = [decode(data) for to, data, _ in self.sent if to == contact]
+        return [read_block(copy.block, copy.community) for copy in copies]
+
+    def answer(self, contact: Contact, arrived: bool) -> None:
+        for to, _, on_ack in self.sent:
+            if to == contact:
+                assert on_ack is not None
+                on_ack(arrived)
+
+
+class World:
+    """A link whose blocks go to some members at once."""
+
+    def __init__(self, members: tuple[Contact, ...] = (A, B)) -> None:
+        self.attachment = AttachmentStub()
+        self.members = members
+        self.link = EventLink(
+            self.attachment,  # type: ignore[arg-type]
+            Turn(),
+            OwnRuns(ME),
+            EventDrops(Metrics()),
+            signer=None,
+            acknowledged=True,
+        )
+        self.outlet = self.make_outlet("/a")
+
+    def make_outlet(self, topic: str) -> Outlet:
+        return Outlet(self.link, Topic.of(topic), self.publish, eager=False)
+
+    def publish(self, block: Block) -> Spread:
+        gossip = Gossip(block, block.topic, 1)
+        self.link.accepted(gossip, len(self.members))
+        if self.members:
+            self.link.send(self.members, gossip)
+        return Spread(self.members, ())
+
+
+def run(main: Callable[[World], Any], members: tuple[Contact, ...] = (A, B)) -> None:
+    async def world() -> None:
+        await main(World(members))
+
+    asyncio.run(world())
+
+
+def test_what_is_published_in_a_turn_leaves_as_one_block_packed_once() -> None:
+    async def main(world: World) -> None:
+        receipts = [world.outlet.add(pack_data(number)) for number in range(5)]
+        assert not world.attachment.sent
+        await asyncio.sleep(0)
+        (block,) = world.attachment.blocks_to(A)
+        assert block.data() == ([0, 1, 2, 3, 4], True)
+        assert block.numbers == range(1, 6)
+        assert [receipt.sequence for receipt in receipts] == [1, 2, 3, 4, 5]
+        (_, to_a, _), (_, to_b, _) = world.attachment.sent
+        assert to_a is to_b
+
+    run(main)
+
+
+def test_an_event_alone_is_a_block_of_one_and_leaves_in_its_turn() -> None:
+    async def main(world: World) -> None:
+        for number in range(3):
+            world.outlet.add(pack_data(number))
+            await asyncio.sleep(0)
+            assert len(world.attachment.blocks_to(A)) == number + 1
+        assert [block.count for block in world.attachment.blocks_to(A)] == [1, 1, 1]
+        assert [block.first for block in world.attachment.blocks_to(A)] == [1, 2, 3]
+
+    run(main)
+
+
+def test_a_block_is_closed_when_it_is_full_and_numbers_go_on() -> None:
+    async def main(world: World) -> None:
+        for _ in range(3):
+            world.outlet.add(pack_data(bytes(9_000)))
+        for _ in range(2 * EVENTS_A_BLOCK):
+            world.outlet.add(pack_data(None))
+        world.outlet.add(pack_data(bytes(100_000)))
+        await asyncio.sleep(0)
+        blocks = world.attachment.blocks_to(B)
+        many = EVENTS_A_BLOCK
+        assert [block.count for block in blocks] == [2, many, many, 1, 1]
+        assert [len(block.encoded) <= 20_000 for block in blocks] == [True] * 4 + [False]
+        assert [block.first for block in blocks] == [1, 3, 3 + many, 3 + 2 * many, 4 + 2 * many]
+
+    run(main)
+
+
+def test_events_with_options_of_their_own_are_blocks_of_their_own() -> None:
+    async def main(world: World) -> None:
+        outlet = world.outlet
+        for head in (None, outlet.head(0.5, None), outlet.head(0.5, None), outlet.head(None, True)):
+            outlet.add(pack_data(0), head)
+        await asyncio.sleep(0)
+        said = [(b.count, b.upward, b.eager) for b in world.attachment.blocks_to(A)]
+        assert said == [(1, None, False), (2, 0.5, False), (1, None, True)]
+
+    run(main)
+
+
+def test_topics_are_numbered_apart_and_go_on_after_they_were_left() -> None:
+    async def main(world: World) -> None:
+        other = world.make_outlet("/b")
+        world.outlet.add(pack_data(1))
+        other.add(pack_data(2))
+        world.outlet.add(pack_data(3))
+        await asyncio.sleep(0)
+        blocks = world.attachment.blocks_to(A)
+        assert [(b.topic, b.first, b.count) for b in blocks] == [("/a", 1, 2), ("/b", 1, 1)]
+        assert blocks[0].source != blocks[1].source
+        world.outlet.end()
+        again = world.make_outlet("/a")
+        assert again.add(pack_data(4)).sequence == 3
+        assert again.source == blocks[0].source
+
+    run(main)
+
+
+def test_receipts_of_a_block_learn_together_what_became_of_each_copy() -> None:
+    async def main(world: World) -> None:
+        receipts = [world.outlet.add(pack_data(number)) for number in range(3)]
+        assert (receipts[1].copies, receipts[1].sent, receipts[1].targets) == (2, 2, 2)
+        assert len(world.attachment.sent) == 2, "to ask closes the block"
+        assert not any(receipt.is_settled for receipt in receipts)
+        world.attachment.answer(A, True)
+        assert [receipt.acknowledged for receipt in receipts] == [1, 1, 1]
+        assert not any(receipt.is_settled for receipt in receipts)
+        world.attachment.answer(B, False)
+        assert [(receipt.acknowledged, receipt.failed) for receipt in receipts] == [(1, 1)] * 3
+        assert all(receipt.is_settled for receipt in receipts)
+        assert not world.link._open
+
+    run(main)
+
+
+def test_who_waits_for_acknowledgements_of_a_block_that_is_being_filled_is_told() -> None:
+    async def main(world: World) -> None:
+        receipt = world.outlet.add(pack_data(0))
+        waiting = asyncio.create_task(receipt.wait_settled())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        world.attachment.answer(A, True)
+        world.attachment.answer(B, True)
+        await waiting
+
+    run(main)
+
+
+def test_copies_for_a_suspected_member_have_failed_and_late_answers_change_nothing() -> None:
+    async def main(world: World) -> None:
+        receipts = []
+        for number in range(2):
+            receipts.append(world.outlet.add(pack_data(number)))
+            await asyncio.sleep(0)
+        world.link.suspect(A.id)
+        assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
+        world.attachment.answer(A, True)
+        world.attachment.answer(A, False)
+        assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
+        world.attachment.answer(B, True)
+        assert [(r.acknowledged, r.failed) for r in receipts] == [(1, 1), (1, 1)]
+        world.link.suspect(B.id)
+        assert all(receipt.is_settled and receipt.failed == 1 for receipt in receipts)
+        assert not world.link._open
+
+    run(main)
+
+
+def test_much_makes_publishers_wait() -> None:
+    async def main(world: World) -> None:
+        foreign = make_block(bytes(28), 1, Head("/a"), [bytes(BYTES_A_TURN)])
+        world.link.send((A, B), Gossip(foreign, "/a", 1))
+        assert not world.link.is_pace_due, "what is forwarded holds nobody back"
+        world.outlet.add(pack_data(bytes(BYTES_A_TURN)))
+        world.outlet.close()
+        assert world.link.is_pace_due
+
+    run(main)
+
+
+def test_while_one_publisher_is_held_back_all_are() -> None:
+    async def main(world: World) -> None:
+        published = 0
+
+        async def publish() -> None:
+            nonlocal published
+            for number in range(1000):
+                world.outlet.add(pack_data(number))
+                published += 1
+                if number % 7 == 0:
+                    world.outlet.close()
+                if world.link.is_pace_due:
+                    await world.link.pace()
+
+        world.attachment.is_full = True
+        tasks = [asyncio.create_task(publish()) for _ in range(5)]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert published <= EVENTS_A_TURN + 5 * 8
+        assert A in world.attachment.waited_for
+        world.attachment.is_full = False
+        world.attachment.changed.set()
+        await asyncio.gather(*tasks)
+        assert published == 5000
+
+    run(main)
