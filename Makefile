@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: report test sweep check bench-micro clean
+.PHONY: report test sweep check ledger bench-micro clean
 
 report: $(READY)  ## the main job: the comparative benchmark, ending in a report
 	$(BIN)/camcast bench run quick --report
@@ -18,6 +18,10 @@ check: $(READY)  ## lint, format and types; the import direction is a test of th
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+SEEDS ?= 50
+ledger: $(READY)  ## schedules of faults against every promise, by the hundred; keeps docs/ledger.md
+	$(BIN)/python -m tests.promises --seeds $(SEEDS) --write docs/ledger.md
 
 bench-micro: $(READY)  ## speed of the layers, as ratios in one run
 	$(BIN)/python -m bench.micro

@@ -1,0 +1,95 @@
+"""Groups: what any member delivers, every correct member delivers, once, in the order asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from overlay.errors import CamcastError
+from pubsub import Group
+from tests.promises.storm import Outcome, Program, Storm, eventually
+
+NAME = "groups"
+KINDS = ("spike", "slow", "skew", "partition")
+MEMBERS = 5
+
+
+def run(seed: int, minutes: float = 4.0) -> Outcome:
+    """`iurb` with FIFO or causal order; two of five members crash for good at some moment."""
+    storm = Storm(seed, minutes, KINDS)
+    outcome = Outcome(NAME, seed)
+    order = storm.chance.choice(("none", "fifo", "causal"))
+    got: dict[str, list[tuple[int, int]]] = {}
+    sent: dict[tuple[int, int], None] = {}
+    is_over = False
+
+    async def member(program: Program) -> None:
+        rank = storm.programs.index(program)
+        addresses = [one.listen for one in storm.programs]
+        async with Group(addresses, rank, "iurb", order=order) as group:
+
+            async def broadcast() -> None:
+                number = 0
+                while not is_over:
+                    await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
+                    number += 1
+                    try:
+                        await group.broadcast([rank, number])
+                    except CamcastError:
+                        return
+                    sent[rank, number] = None
+
+            sending = asyncio.create_task(broadcast())
+            try:
+                async for message in group:
+                    got.setdefault(program.name, []).append(tuple(message.data))
+            finally:
+                sending.cancel()
+
+    async def main() -> None:
+        nonlocal is_over
+        for number in range(MEMBERS):
+            storm.add(f"member {number}", member, mortal=False)
+        for program in storm.programs:
+            storm.start(program)
+        await asyncio.sleep(5)
+
+        async def two_die() -> None:
+            for victim in storm.chance.sample(storm.programs, 2):
+                await asyncio.sleep(storm.chance.uniform(5, 60))
+                storm.faults["crash for good"] += 1
+                storm.net.crash(victim.host)
+                victim.make = _nothing
+                victim.mortal = False
+
+        dying = asyncio.create_task(two_die())
+        await storm.rage()
+        await dying
+        is_over = True
+        alive = [p for p in storm.programs if p.make is not _nothing]
+        ranks = [storm.programs.index(p) for p in alive]
+        wanted = {key for key in sent if key[0] in ranks}
+
+        def agree() -> bool:
+            sets = [set(got.get(p.name, [])) for p in alive]
+            everything = set().union(*(set(keys) for keys in got.values()))
+            return all(one == everything and wanted <= one for one in sets)
+
+        if not await eventually(storm.net, 600, agree):
+            sizes = {p.name: len(got.get(p.name, [])) for p in alive}
+            outcome.violations.append(f"the living do not agree: {sizes}, {len(wanted)} from them")
+
+    storm.run(main(), outcome)
+    outcome.checked = len(sent)
+    for name, keys in got.items():
+        if len(set(keys)) < len(keys):
+            outcome.violations.append(f"{name} delivered a message twice")
+        last: dict[int, int] = {}
+        for rank, number in keys:
+            if order != "none" and last.get(rank, 0) > number:
+                outcome.violations.append(f"{name} delivered {number} of {rank} out of order")
+            last[rank] = number
+    return outcome
+
+
+async def _nothing(program: Program) -> None:
+    """A member that has crashed stays away."""

@@ -1,0 +1,100 @@
+"""No gap: every message, once, in each publisher's order, though distributors crash; or an error."""
+
+from __future__ import annotations
+
+import asyncio
+
+from overlay.errors import CamcastError
+from pubsub.distributors import Distributor, GapError, Publisher, Subscriber
+from tests.promises.storm import Outcome, Program, Storm, eventually
+
+NAME = "no gap"
+KINDS = ("crash", "spike", "slow", "skew")
+DISTRIBUTORS, PUBLISHERS, SUBSCRIBERS = 3, 2, 3
+SERVICE = "ticker"
+
+
+def run(seed: int, minutes: float = 4.0) -> Outcome:
+    """Distributors crash, the first one excepted; publishers and subscribers live."""
+    storm = Storm(seed, minutes, KINDS)
+    outcome = Outcome(NAME, seed)
+    sent: dict[tuple[str, int], None] = {}
+    got: dict[str, list[tuple[str, int]]] = {}
+    told: dict[str, int] = {}
+    is_over = False
+
+    async def distributor(program: Program) -> None:
+        first = program is storm.programs[0]
+        async with Distributor(
+            [SERVICE],
+            listen=program.listen,
+            identity=program.identity,
+            bootstrap=[] if first else [storm.first_address],
+        ):
+            await asyncio.Event().wait()
+
+    async def publisher(program: Program) -> None:
+        async with Publisher(bootstrap=[storm.first_address], listen=program.listen) as client:
+            number = 0
+            while not is_over:
+                await asyncio.sleep(storm.chance.uniform(0.1, 0.8))
+                number += 1
+                try:
+                    await client.publish(SERVICE, [program.name, number])
+                except CamcastError:
+                    number -= 1
+                    continue
+                sent[program.name, number] = None
+            await asyncio.Event().wait()
+
+    async def subscriber(program: Program) -> None:
+        async with (
+            Subscriber(bootstrap=[storm.first_address], listen=program.listen) as client,
+            client.subscribe(SERVICE, semantics="no_gap") as messages,
+        ):
+            try:
+                async for message in messages:
+                    name, number = message.data  # type: ignore[union-attr]
+                    got.setdefault(program.name, []).append((name, number))
+            except GapError:
+                told[program.name] = told.get(program.name, 0) + 1
+                raise
+
+    async def main() -> None:
+        nonlocal is_over
+        for number in range(DISTRIBUTORS):
+            storm.add(f"distributor {number}", distributor, mortal=number > 0)
+        for number in range(SUBSCRIBERS):
+            storm.add(f"subscriber {number}", subscriber, mortal=False)
+        for number in range(PUBLISHERS):
+            storm.add(f"publisher {number}", publisher, mortal=False)
+        for program in storm.programs:
+            storm.start(program)
+            await asyncio.sleep(2.0)
+        await asyncio.sleep(10)
+        await storm.rage()
+        is_over = True
+        await asyncio.sleep(30)
+        for number in range(SUBSCRIBERS):
+            name = f"subscriber {number}"
+            if told.get(name):
+                continue
+            if not await eventually(
+                storm.net,
+                300,
+                lambda name=name: set(sent) <= set(got.get(name, [])),  # type: ignore[misc]
+            ):
+                lost = set(sent) - set(got.get(name, []))
+                outcome.violations.append(f"{name} never got {sorted(lost)[:5]} ({len(lost)})")
+
+    storm.run(main(), outcome)
+    outcome.checked = len(sent) * SUBSCRIBERS
+    for name, keys in got.items():
+        if len(set(keys)) < len(keys):
+            outcome.violations.append(f"{name} was given a message twice")
+        last: dict[str, int] = {}
+        for publisher_name, number in keys:
+            if last.get(publisher_name, 0) > number:
+                outcome.violations.append(f"{name} got {publisher_name}'s {number} out of order")
+            last[publisher_name] = number
+    return outcome

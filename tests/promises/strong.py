@@ -1,0 +1,103 @@
+"""Strong collections: a subscriber gets everything added after it joined, once, or is told its gap."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from overlay.errors import CamcastError
+from pubsub import Node
+from pubsub.collections import DAStrongSequence, DAStrongSet
+from tests.promises.storm import Outcome, Program, Storm, eventually
+
+NAME = "strong"
+KINDS = ("crash", "partition", "spike", "slow", "skew")
+MEMBERS = 5
+TOPIC = "/EPFL/DSC"
+
+Key = tuple[str, int, int]
+"""Who added it, in which of its lives, and which of its elements it is."""
+
+
+def run(seed: int, minutes: float = 4.0) -> Outcome:
+    """Members 1 to 4 add and subscribe; member 0 subscribes, and neither crashes nor leaves."""
+    storm = Storm(seed, minutes, KINDS)
+    outcome = Outcome(NAME, seed)
+    kind: Any = storm.chance.choice((DAStrongSet, DAStrongSequence))
+    got: dict[tuple[str, int], list[Key]] = {}
+    gaps: dict[tuple[str, int], int] = {}
+    added: dict[Key, None] = {}
+    is_over = False
+
+    async def member(program: Program) -> None:
+        here = (program.name, program.lives)
+        settings: dict[str, Any] = {"listen": program.listen, "identity": program.identity}
+        if program is not storm.programs[0]:
+            settings["bootstrap"] = [storm.first_address]
+
+        def note(element: Any) -> None:
+            got.setdefault(here, []).append(tuple(element.data))
+
+        def miss(gap: Any) -> None:
+            gaps[here] = gaps.get(here, 0) + 1
+
+        async with Node(**settings) as node:
+            collection = node.collection(kind, TOPIC, keep=0, on_gap=miss)
+            await collection.contains(note)
+            async with collection:
+                number = 0
+                while not is_over and program.mortal:
+                    await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
+                    number += 1
+                    try:
+                        await collection.add([program.name, program.lives, number])
+                    except CamcastError:
+                        continue
+                    added[program.name, program.lives, number] = None
+                await asyncio.Event().wait()
+
+    async def main() -> None:
+        nonlocal is_over
+        for number in range(MEMBERS):
+            storm.add(f"member {number}", member, mortal=number > 0)
+        for program in storm.programs:
+            storm.start(program)
+            await asyncio.sleep(2.0)
+        await asyncio.sleep(20)
+        await storm.rage()
+        await asyncio.sleep(60)
+        is_over = True
+        steadfast = ("member 0", 1)
+
+        def all_or_told() -> bool:
+            """What publishers that live added has come, to the one that was always there."""
+            alive = {(p.name, p.lives) for p in storm.programs}
+            wanted = {key for key in added if key[:2] in alive}
+            return wanted <= set(got.get(steadfast, []))
+
+        if not await eventually(storm.net, 600, all_or_told) and not gaps.get(steadfast):
+            alive = {(p.name, p.lives) for p in storm.programs}
+            missing = {k for k in added if k[:2] in alive} - set(got.get(steadfast, []))
+            outcome.violations.append(f"{sorted(missing)[:5]} ({len(missing)}) never came, no gap")
+        # What one live member was given, all that were there all the time are given, or told.
+        await asyncio.sleep(120)
+
+    storm.run(main(), outcome)
+    outcome.checked = len(added)
+    for (name, life), keys in got.items():
+        if len(set(keys)) < len(keys):
+            twice = sorted({key for key in keys if keys.count(key) > 1})
+            outcome.violations.append(f"{name} in life {life} was given {twice[:3]} twice")
+        if kind is DAStrongSequence:
+            outcome.violations += _order(name, life, keys)
+    return outcome
+
+
+def _order(name: str, life: int, keys: list[Key]) -> list[str]:
+    last: dict[tuple[str, int], int] = {}
+    wrong: list[str] = []
+    for publisher, run, number in keys:
+        if last.get((publisher, run), 0) > number:
+            wrong.append(f"{name} in life {life} was given {publisher}'s {number} out of order")
+        last[publisher, run] = number
+    return wrong

@@ -1,0 +1,44 @@
+"""A few schedules of each service; `make ledger` runs many more."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.promises.__main__ import SERVICES, lines
+from tests.promises.durable import check
+from tests.promises.storm import Outcome
+
+
+@pytest.mark.parametrize("service", list(SERVICES))
+def test_a_storm_breaks_no_promise(service: str) -> None:
+    outcome = SERVICES[service].run(seed=1, minutes=0.7)
+    assert outcome.violations == [], f"{service}, seed 1"
+    assert outcome.checked
+    assert sum(outcome.faults.values())
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize("service", list(SERVICES))
+def test_longer_storms_break_no_promise(service: str, seed: int) -> None:
+    outcome = SERVICES[service].run(seed, minutes=2.0)
+    assert outcome.violations == [], f"{service}, seed {seed}"
+
+
+def test_a_history_that_breaks_a_promise_is_noticed() -> None:
+    publisher = ("p", 1)
+
+    def seen(*numbers: tuple[int, bool, int]) -> list[str]:
+        return check("r", [(("p", n), marked, life, publisher) for n, marked, life in numbers])
+
+    assert seen((1, False, 1), (2, False, 1), (2, True, 2), (3, False, 2)) == []
+    assert "twice in one life" in seen((1, False, 1), (1, True, 1))[0]
+    assert "unmarked" in seen((1, False, 1), (1, False, 2))[0]
+    assert "after 2" in seen((2, False, 1), (1, False, 1))[0]
+
+
+def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:
+    outcomes = [Outcome("strong", 7, ["something was lost"]), Outcome("strong", 8, seconds=3600.0)]
+    text = "\n".join(lines(outcomes, 4.0, 7))
+    assert "| strong | 2 | 1.0 | 0 | 0 | 1 |" in text
+    assert "- strong, seed 7: something was lost" in text
