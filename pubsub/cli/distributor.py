@@ -115,7 +115,7 @@ async def serve(arguments: argparse.Namespace) -> int:
 
 def _say_view(arguments: argparse.Namespace, view: View | None) -> None:
     number = None if view is None else view.number
-    members = [] if view is None else [str(member) for member in view.members]
+    members = [] if view is None else [str(member.contact) for member in view.members]
     text = "no view" if view is None else f"view {number}: {', '.join(members)}"
     say(arguments, text, view=number, distributors=members)
 

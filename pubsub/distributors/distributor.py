@@ -241,7 +241,7 @@ class Distributor:
     def _view_changed(self, view: View | None) -> None:
         failure = self._runtime.failure
         members = view.members if view is not None else ()
-        now = {one.id: one for one in members if one.id != self._runtime.contact.id}
+        now = {one.id: one.contact for one in members if one.id != self._runtime.contact.id}
         for peer, contact in self._watched.items():
             if peer not in now:
                 failure.unwatch(contact)
@@ -292,7 +292,7 @@ class Distributor:
             "address": str(self.address),
             "group": self.group,
             "view": None if view is None else view.number,
-            "distributors": [] if view is None else [str(one) for one in view.members],
+            "distributors": [] if view is None else [str(one.contact) for one in view.members],
             "cut_off": self._core.membership.is_cut_off,
             "services": {
                 name: {

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from overlay.contact import Contact
 from overlay.wire import message
-from pubsub.distributors.protocol.view import Ballot, Group
+from pubsub.distributors.protocol.view import Ballot, Group, Member
 
 # What is published.
 
@@ -41,7 +40,9 @@ class Hello:
     group: Group
     number: int
     """Of the view in its group; 0 for a distributor without a view."""
-    members: tuple[Contact, ...]
+    members: tuple[Member, ...]
+    run: int
+    """Of the sender."""
     leaving: bool
     """The sender is about to stop, and is to be left out of the next view."""
 
@@ -64,7 +65,7 @@ class Propose:
     group: Group
     number: int
     ballot: Ballot
-    members: tuple[Contact, ...]
+    members: tuple[Member, ...]
 
 
 @message(0x84)
@@ -79,7 +80,7 @@ class Vote:
     promised: Ballot
     """The highest one that the voter has answered; it refuses when this is not `ballot`."""
     accepted: Ballot
-    members: tuple[Contact, ...]
+    members: tuple[Member, ...]
     """What the voter accepted last, and under which ballot; no members if nothing."""
 
 
@@ -91,6 +92,8 @@ class Vote:
 class Digest:
     """What the sender has, told periodically; also how new services are publicised."""
 
+    run: int
+    """Of the sender: what an earlier run had tells nothing of this one."""
     whole: bool
     """Whether all sources are in this one or those before it since the last whole one."""
     services: tuple[tuple[str, bool], ...]

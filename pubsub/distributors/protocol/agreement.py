@@ -6,9 +6,10 @@ everybody in either view (phase two). A coordinator that takes over from a suspe
 majority what they have accepted, and proposes that if there is anything: so a view that its predecessor may
 have told to some is the one that all install. Whoever answers a ballot refuses lower ones from then on.
 
-What holds whatever is lost, repeated, reordered, suspected or partitioned, as long as members that come
-back from a crash have another id: no two different views of a group have the same number, and each member
-installs them in their order. That a new view comes needs a majority that stays in touch.
+What holds whatever is lost, repeated, reordered, suspected or partitioned, and whoever crashes and comes
+back: no two different views of a group have the same number, and each member installs them in their order.
+A distributor that comes back is another member (see `Member`): it votes on nothing that its earlier run may
+have voted on. That a new view comes needs a majority that stays in touch.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.messages import Prepare, Propose, Vote
-from pubsub.distributors.protocol.view import NO_BALLOT, Ballot, View
+from pubsub.distributors.protocol.view import NO_BALLOT, Ballot, Member, View
 
-Members = tuple[Contact, ...]
+Members = tuple[Member, ...]
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ class Agreement:
         )
         for member in self.view.members:
             if member.id not in attempt.votes:
-                self._to(member, question)
+                self._to(member.contact, question)
 
     def receive_vote(self, sender: Contact, vote: Vote) -> None:
         attempt = self._attempt

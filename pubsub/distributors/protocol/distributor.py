@@ -78,7 +78,8 @@ class DistributorCore:
         self._datagram = datagram
         self._piece_bytes = datagram - HEAD_BYTES - PIECE_HEAD_BYTES
         self._stability = Stability(peers.contact.id, config.no_gap_patience)
-        self._exchange = Exchange(peers, self.services, self._stability)
+        run = self.membership.me.run
+        self._exchange = Exchange(peers, run, self.services, self._stability)
         self._history = history or NoHistory()
         self._recall = Recall(clients, self._history, datagram, self._piece_bytes)
         self._by_stream: dict[int, Service] = {}
@@ -318,7 +319,7 @@ class DistributorCore:
             self._clients.send(service.publishers[source], published)
 
     def receive_digest(self, sender: Contact, digest: Digest) -> None:
-        if self.view is None or sender.id not in self.view:
+        if self.view is None or not self.view.has(sender.id, digest.run):
             self.dropped.add("not_in_view")
             return
         named = [*(name for name, _ in digest.services), *(entry[0] for entry in digest.sources)]

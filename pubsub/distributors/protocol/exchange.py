@@ -35,9 +35,11 @@ class Exchange:
     """One distributor's part; `services` is shared with the rest of the distributor."""
 
     def __init__(
-        self, context: Context, services: dict[str, Service], stability: Stability
+        self, context: Context, run: int, services: dict[str, Service], stability: Stability
     ) -> None:
+        """`run`: this member's."""
         self._context = context
+        self._run = run
         self._services = services
         self._stability = stability
         self._others: list[Contact] = []
@@ -51,7 +53,7 @@ class Exchange:
         """Talk to the members of this view from now on, and tell them everything."""
         members = view.members if view is not None else ()
         me = self._context.contact.id
-        self._others = [member for member in members if member.id != me]
+        self._others = [member.contact for member in members if member.id != me]
         self.tell(whole=True)
 
     @property
@@ -96,13 +98,13 @@ class Exchange:
                     self._told[name, source] = numbers
                     entries.append((name, source, *numbers))
         for at in range(0, len(services) - ENTRIES, ENTRIES):
-            yield Digest(False, tuple(services[at : at + ENTRIES]), ())
+            yield Digest(self._run, False, tuple(services[at : at + ENTRIES]), ())
         rest = tuple(services[-ENTRIES:])
         for at in range(0, len(entries) - ENTRIES, ENTRIES):
-            yield Digest(False, rest, tuple(entries[at : at + ENTRIES]))
+            yield Digest(self._run, False, rest, tuple(entries[at : at + ENTRIES]))
             rest = ()
         if whole or rest or entries:
-            yield Digest(whole, rest, tuple(entries[-ENTRIES:]))
+            yield Digest(self._run, whole, rest, tuple(entries[-ENTRIES:]))
 
     def _catch_up(self, key: Key, before: int) -> None:
         """Ask for what is missing of a source, or give up on what nobody holds any more."""

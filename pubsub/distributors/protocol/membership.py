@@ -16,7 +16,7 @@ from overlay.context import Context
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Hello, Prepare, Propose, Vote
 from pubsub.distributors.protocol.agreement import Agreement
-from pubsub.distributors.protocol.view import NO_GROUP, Group, View
+from pubsub.distributors.protocol.view import NO_GROUP, Group, Member, View
 
 FRESH_TICKS = 5
 """A newcomer that has not asked for so many ticks is not taken in."""
@@ -30,8 +30,6 @@ MOST_MEMBERS = 256
 MOST_GROUPS = 64
 """Groups whose latest view is remembered; this one's is always among them."""
 
-NOBODY = Hello(NO_GROUP, 0, (), False)
-
 
 class DistributorMembership:
     """One distributor's part in keeping the view; `changed` is called with each new one, or with None."""
@@ -43,7 +41,7 @@ class DistributorMembership:
         changed: Callable[[View | None], None],
     ) -> None:
         self.view: View | None = None
-        self.me = context.contact
+        self.me = Member(context.contact, context.random.getrandbits(62))
         self._context = context
         self._config = config
         self._changed = changed
@@ -51,7 +49,7 @@ class DistributorMembership:
         self._known: dict[PeerId, Contact] = {}
         self._hosts: tuple[Contact, ...] = ()
         """The members of a group that is to take this one in."""
-        self._asked: dict[PeerId, tuple[Contact, float]] = {}
+        self._asked: dict[PeerId, tuple[Member, float]] = {}
         """Those without a view, and when they last said so."""
         self._suspected: dict[PeerId, None] = {}
         """Members of this view: the failure detector watches these, and begins anew with who comes back."""
@@ -86,7 +84,8 @@ class DistributorMembership:
         """Say goodbye: the others make a view without this one."""
         self._leaving = True
         if self.view is not None:
-            self._tell(self.view.members, Hello(self.view.group, self.view.number, (), True))
+            hello = Hello(self.view.group, self.view.number, (), self.me.run, True)
+            self._tell(_contacts(self.view), hello)
 
     def tick(self) -> None:
         """Ask, lead and greet again; called every `DistributorConfig.tick` seconds."""
@@ -95,7 +94,7 @@ class DistributorMembership:
         self._forget_old()
         if self.view is None:
             hosts = {host.id: host for host in (*self._known.values(), *self._hosts)}
-            self._tell(hosts.values(), NOBODY)
+            self._tell(hosts.values(), self._hello())
             self._found_if_due()
             return
         self._lead_if_due()
@@ -107,7 +106,7 @@ class DistributorMembership:
         view = self.view
         if view is None:
             return
-        others = [member for member in view.members if member.id != self.me.id]
+        others = [member for member in _contacts(view) if member.id != self.me.id]
         strangers = [one for one in self._known.values() if one.id not in view]
         for group in (others, strangers):
             if group:
@@ -115,10 +114,11 @@ class DistributorMembership:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether too few members of the view seem to be there to agree on another one."""
+        """Whether too few members of the view seem to be there to agree on another one: the others are
+        suspected, or have come back as new members."""
         view = self.view
         return view is not None and not view.has_majority(
-            [member.id for member in view.members if member.id not in self._suspected]
+            [member.id for member in view.members if not self._is_out(member.id)]
         )
 
     # What others say.
@@ -126,11 +126,13 @@ class DistributorMembership:
     def receive_hello(self, sender: Contact, hello: Hello) -> None:
         if hello.leaving:
             self._asked.pop(sender.id, None)
-            self._set_gone(sender)
+            if self.view is not None and self.view.has(sender.id, hello.run):
+                self._set_gone(sender)
         elif not hello.number:
             now = self._context.now()
-            self._asked[sender.id] = (sender, now)
-            if now - self._installed_at >= LATE_TICKS * self._config.tick:
+            self._asked[sender.id] = (Member(sender, hello.run), now)
+            is_back = self.view is not None and not self.view.has(sender.id, hello.run)
+            if is_back or now - self._installed_at >= LATE_TICKS * self._config.tick:
                 self._set_gone(sender)
             if self.view is not None:
                 self._context.send(sender, self._hello())
@@ -167,7 +169,7 @@ class DistributorMembership:
         """Tell a view to one that has an earlier one, though this distributor is not in it itself."""
         latest = self._latest.get(group)
         if latest is not None and latest.number > number:
-            self._context.send(sender, Hello(group, latest.number, latest.members, False))
+            self._context.send(sender, self._hello_of(latest))
 
     def _hear(self, sender: Contact, told: View) -> None:
         """Of a view that was agreed on, whoever tells it."""
@@ -177,16 +179,18 @@ class DistributorMembership:
         if newer:
             self._latest[told.group] = told
         if mine is None:
-            if newer and self.me.id in told:
+            if newer and self._is_in(told):
                 self._install(told)
             else:
-                self._hosts = told.members  # not asked at once: each of them answers with its view
+                self._hosts = _contacts(
+                    told
+                )  # not asked at once: each of them answers with its view
                 self._tell_if_missed(sender, told.group, told.number)
         elif told.group < mine.group:
             self._hear_of_stronger(sender, told, mine)
         elif told.group > mine.group or told.number < mine.number:
             self._context.send(sender, self._hello())
-        elif newer and self.me.id in told:
+        elif newer and self._is_in(told):
             self._install(told)
         elif newer:
             self._let_go()
@@ -195,15 +199,15 @@ class DistributorMembership:
     def _hear_of_stronger(self, sender: Contact, told: View, mine: View) -> None:
         """Another group takes this one in, if one of its own members says that it is there."""
         if sender.id not in told:
-            self._tell(told.members, self._hello())
+            self._tell(_contacts(told), self._hello())
             return
-        self._tell(mine.members, Hello(told.group, told.number, told.members, False))
+        self._tell(_contacts(mine), self._hello_of(told))
         self._let_go()
         self._join(told)
 
     def _join(self, view: View) -> None:
-        self._hosts = view.members
-        self._tell(view.members, NOBODY)
+        self._hosts = _contacts(view)
+        self._tell(self._hosts, self._hello())
 
     # The view.
 
@@ -216,7 +220,9 @@ class DistributorMembership:
             agreement.stop_leading()
             return
         newcomers = sorted((one for one, _ in self._asked.values()), key=lambda one: one.id)
-        wanted = (*staying, *(one for one in newcomers if one.id not in view))
+        newcomers = [one for one in newcomers if not view.has(one.id, one.run)]
+        back = [one.id for one in newcomers]
+        wanted = (*(one for one in staying if one.id not in back), *newcomers)
         if wanted != view.members:
             agreement.lead(wanted[:MOST_MEMBERS])
 
@@ -230,15 +236,14 @@ class DistributorMembership:
     def _is_out(self, peer: PeerId) -> bool:
         return peer in self._suspected or peer in self._gone
 
-    def _decided(self, members: tuple[Contact, ...]) -> None:
+    def _decided(self, members: tuple[Member, ...]) -> None:
         before = self.view
         assert before is not None
         view = View(before.group, before.number + 1, members)
-        told = Hello(view.group, view.number, view.members, False)
-        everyone = {member.id: member for member in (*before.members, *members)}
-        self._tell(everyone.values(), told)
+        everyone = {member.id: member for member in (*_contacts(before), *_contacts(view))}
+        self._tell(everyone.values(), self._hello_of(view))
         self._latest[view.group] = view
-        if self.me.id in view:
+        if self._is_in(view):
             self._install(view)
         else:
             self._let_go()
@@ -299,13 +304,24 @@ class DistributorMembership:
         view = self._latest[group] = View(group, 1, (self.me,))
         self._install(view)
 
+    def _is_in(self, view: View) -> bool:
+        """Whether this one is a member, and not an earlier run of it."""
+        return view.has(self.me.id, self.me.run)
+
     def _hello(self) -> Hello:
-        view = self.view
-        if view is None:
-            return NOBODY
-        return Hello(view.group, view.number, view.members, False)
+        """What this one says of its view, or that it has none."""
+        if self.view is None:
+            return Hello(NO_GROUP, 0, (), self.me.run, False)
+        return self._hello_of(self.view)
+
+    def _hello_of(self, view: View) -> Hello:
+        return Hello(view.group, view.number, view.members, self.me.run, False)
 
     def _tell(self, contacts: Iterable[Contact], hello: Hello) -> None:
         for contact in list(contacts):
             if contact.id != self.me.id:
                 self._context.send(contact, hello)
+
+
+def _contacts(view: View) -> tuple[Contact, ...]:
+    return tuple(member.contact for member in view.members)

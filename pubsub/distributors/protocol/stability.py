@@ -12,7 +12,7 @@ When there is no view, nothing is stable: whoever may be there has not said what
 
 from __future__ import annotations
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import PeerId
 from pubsub.distributors.protocol.view import View
 
 Key = tuple[str, bytes]
@@ -47,20 +47,22 @@ class Stability:
         self._joined_at: float | None = None
         """When this one came into a view of others, while it may not know of claims that still count."""
         self._others: list[PeerId] = []
+        self._runs: dict[PeerId, int] = {}
         self._claims: dict[PeerId, _Claims] = {}
         self._orphans: list[tuple[_Claims, float]] = []
         """The claims of departed distributors, and when they left."""
 
     def change_view(self, view: View | None, now: float) -> None:
         """Wait for the members of this view from now on."""
-        members: tuple[Contact, ...] = view.members if view is not None else ()
+        members = view.members if view is not None else ()
         if self._view is None and len(members) > 1:
             self._joined_at = now
         self._view = view
         self._others = [member.id for member in members if member.id != self._me]
-        staying = dict.fromkeys(self._others)
-        for peer in [peer for peer in self._claims if peer not in staying]:
+        runs = {member.id: member.run for member in members}
+        for peer in [one for one in self._claims if runs.get(one) != self._runs.get(one)]:
             self._orphans.append((self._claims.pop(peer), now))
+        self._runs = runs
 
     def told_service(self, peer: PeerId, service: str, no_gap: bool) -> None:
         """A distributor has a service, with or without subscribers without gaps."""

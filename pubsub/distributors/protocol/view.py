@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
+from overlay.wire import message
 
 Group = tuple[int, bytes]
 """Which group of distributors: its generation, and who founded it with a random ending. The smaller one of
@@ -23,16 +24,36 @@ NO_GROUP: Group = (0, b"")
 NO_BALLOT: Ballot = (-1, b"")
 
 
+@message(0xB0)
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One run of one distributor. One that comes back after a crash, under its identity, is another member:
+    it does not know what it promised before."""
+
+    contact: Contact
+    run: int
+
+    @property
+    def id(self) -> PeerId:
+        return self.contact.id
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The members, the most senior first; a member keeps its place for as long as it is one."""
 
     group: Group
     number: int
-    members: tuple[Contact, ...]
+    members: tuple[Member, ...]
+    """No two of them have one id."""
 
     def __contains__(self, peer: object) -> bool:
-        return any(member.id == peer for member in self.members)
+        """Whether a run of this distributor is a member."""
+        return any(member.contact.id == peer for member in self.members)
+
+    def has(self, peer: PeerId, run: int) -> bool:
+        """Whether this very run is a member."""
+        return any(member.contact.id == peer and member.run == run for member in self.members)
 
     @property
     def first_ballot(self) -> Ballot:

@@ -38,12 +38,13 @@ def _require(holds: bool, *what: object) -> None:
 def views_are_totally_ordered(theatre: Theatre) -> None:
     """No two views of a group have one number, and each distributor goes through them in order."""
     agreed: dict[tuple[object, int], object] = {}
-    for one in theatre.distributors:
+    for one in (*theatre.distributors, *theatre.former):
         latest: dict[object, int] = {}
         for _, view in one.views:
             if view is None:
                 continue
-            _require(one.contact.id in view, one.contact, "installed a view without itself", view)
+            me = one.core.membership.me
+            _require(view.has(me.id, me.run), me, "installed a view without itself", view)
             members = agreed.setdefault((view.group, view.number), view.members)
             _require(members == view.members, "two views", view.number, members, view.members)
             _require(view.number > latest.get(view.group, 0), one.contact, "went back to", view)
@@ -54,7 +55,7 @@ def failures_leave_the_view(theatre: Theatre) -> None:
     for one in theatre.up(theatre.distributors):
         view = one.core.view
         for member in view.members if view else ():
-            _require(theatre.is_up(member), one.contact, "still has in its view", member)
+            _require(theatre.is_up(member.contact), one.contact, "still has in its view", member)
 
 
 def joins_enter_the_view(theatre: Theatre) -> None:

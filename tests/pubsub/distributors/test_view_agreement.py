@@ -9,7 +9,7 @@ from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Hello, Propose
 from pubsub.distributors.protocol.agreement import Agreement
-from pubsub.distributors.protocol.view import View
+from pubsub.distributors.protocol.view import Member, View
 from tests.pubsub.distributors.properties import (
     failures_leave_the_view,
     joins_enter_the_view,
@@ -18,7 +18,7 @@ from tests.pubsub.distributors.properties import (
 from tests.pubsub.distributors.theatre import Theatre
 from tests.pubsub.distributors.unrest import Unrest
 
-MEMBERS = tuple(numbered_contact(number) for number in range(1, 6))
+MEMBERS = tuple(Member(numbered_contact(number), number) for number in range(1, 6))
 VIEW = View((0, b"group"), 7, MEMBERS)
 
 
@@ -40,13 +40,13 @@ class Round:
 
     def __init__(self) -> None:
         self.stage = Stage(1, StageConfig(latency=(0.01, 0.01)))
-        self.decided: list[tuple[Contact, ...]] = []
-        self.agreements: dict[Contact, Agreement] = {}
+        self.decided: list[tuple[Member, ...]] = []
+        self.agreements: dict[Member, Agreement] = {}
         for member in MEMBERS:
-            context = self.stage.context(member)
+            context = self.stage.context(member.contact)
             agreement = Agreement(VIEW, context, self.decided.append)
             self.agreements[member] = agreement
-            self.stage.attach(member, self._receiver(agreement))
+            self.stage.attach(member.contact, self._receiver(agreement))
 
     def _receiver(self, agreement: Agreement):  # type: ignore[no-untyped-def]
         handlers = {
@@ -72,7 +72,7 @@ def test_a_view_that_may_have_been_told_is_kept_by_the_next_coordinator() -> Non
     senior, second = MEMBERS[0], MEMBERS[1]
     around.agreements[senior].lead(MEMBERS[:4])
     around.stage.run(0.015)  # the others have accepted, and the senior is not told any more
-    around.stage.crash(senior)
+    around.stage.crash(senior.contact)
     assert around.decided == []
     around.agreements[second].lead(MEMBERS[1:])
     around.stage.run(1.0)
@@ -111,7 +111,7 @@ def test_the_coordinators_crash_after_telling_one_member_leaves_one_view() -> No
     assert theatre.settled()
     view = distributors[0].core.view
     assert view is not None
-    senior = next(one for one in distributors if one.contact == view.members[0])
+    senior = next(one for one in distributors if one.contact == view.members[0].contact)
     newcomer = theatre.distributor(may_found=False)
     told: list[Contact] = []
 
@@ -225,7 +225,7 @@ def test_those_who_are_cut_off_for_long_go_on_and_come_back() -> None:
     assert theatre.settled()
     view = distributors[0].core.view
     assert view is not None
-    senior, junior = sorted(distributors, key=lambda one: one.contact != view.members[0])
+    senior, junior = sorted(distributors, key=lambda one: one.contact != view.members[0].contact)
     theatre.crash(senior.contact)
     theatre.run(20.0)
     lone = junior.core.view
@@ -246,7 +246,63 @@ def test_proposals_of_strangers_and_for_other_views_are_not_voted_on() -> None:
     sent: list[object] = []
     theatre.stage.observe(lambda time, a, b, message: sent.append(message))
     for number in (view.number, view.number + 1, view.number + 2):
-        proposal = Propose(view.group, number, (9, b"x"), (stranger,))
+        proposal = Propose(view.group, number, (9, b"x"), (Member(stranger, 1),))
         one.core.membership.receive_propose(stranger, proposal)
     assert not any(type(message).__name__ == "Vote" for message in sent)
     assert one.core.view == view
+
+
+CAME_BACK_TO_ANOTHER_VIEW = (56, 100, 160, 379, 454, 644, 725, 960)
+"""Seeds in which a distributor that came back under its identity, as the same member, voted twice."""
+
+
+@pytest.mark.parametrize("seed", CAME_BACK_TO_ANOTHER_VIEW)
+def test_who_comes_back_under_its_identity_does_not_vote_again(seed: int) -> None:
+    theatre = Unrest(seed, restarts=True).play()
+    assert theatre.former
+    views_are_totally_ordered(theatre)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_though_the_majority_of_a_view_restarts_at_once_there_is_one_view_of_all_again(
+    count: int,
+) -> None:
+    theatre = Theatre(5, config=DistributorConfig(reform_after=5.0))
+    for _ in range(3):
+        theatre.distributor()
+    assert theatre.settled()
+    for one in list(theatre.distributors)[:count]:
+        theatre.restart(one)
+    assert theatre.settled(60.0)
+    views_are_totally_ordered(theatre)
+    joins_enter_the_view(theatre)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("first", range(0, 2000, 100))
+def test_restarts_under_one_identity(first: int) -> None:
+    for seed in range(first, first + 100):
+        theatre = Unrest(seed, restarts=True).play()
+        views_are_totally_ordered(theatre)
+
+
+def test_who_comes_back_is_a_new_member_and_gets_everything_again() -> None:
+    theatre = Theatre(3)
+    distributors = [theatre.distributor() for _ in range(3)]
+    assert theatre.settled()
+    publisher = theatre.publisher()
+    theatre.run(3.0)
+    for _ in range(5):
+        publisher.core.publish(b"before")
+    theatre.run(2.0)
+    old = distributors[1]
+    theatre.restart(old)
+    assert theatre.settled()
+    back = theatre.distributors[-1]
+    assert back.contact == old.contact
+    assert back.core.membership.me != old.core.membership.me
+    for _ in range(5):
+        publisher.core.publish(b"after")
+    theatre.run(5.0)
+    assert publisher.core.stable == 10
+    assert [number for _, number in back.taken] == list(range(1, 11))

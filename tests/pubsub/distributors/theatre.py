@@ -90,6 +90,8 @@ class Theatre:
         self.client = client or ClientConfig()
         self.history = history
         self.distributors: list[DistributorActor] = []
+        self.former: list[DistributorActor] = []
+        """The lives of distributors that have come back since."""
         self.subscribers: list[SubscriberActor] = []
         self.publishers: list[PublisherActor] = []
         self._numbers = iter(range(1, 10_000))
@@ -99,11 +101,22 @@ class Theatre:
 
     # The cast.
 
+    def restart(self, actor: DistributorActor, services: tuple[str, ...] = ("news",)) -> None:
+        """Crash a distributor; it comes back at once, under its identity and with nothing."""
+        self.stage.crash(actor.contact)
+        self.stage.restart(actor.contact)
+        self.distributors.remove(actor)
+        self.former.append(actor)
+        self.distributor(services, contact=actor.contact)
+
     def distributor(
-        self, services: tuple[str, ...] = ("news",), may_found: bool = True
+        self,
+        services: tuple[str, ...] = ("news",),
+        may_found: bool = True,
+        contact: Contact | None = None,
     ) -> DistributorActor:
         """One more; unless it may found a group, it waits for the others to take it in."""
-        contact = numbered_contact(next(self._numbers))
+        contact = contact or numbered_contact(next(self._numbers))
         stage = self.stage
 
         def pump() -> None:

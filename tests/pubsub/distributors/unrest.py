@@ -16,11 +16,13 @@ class Unrest:
     then it is not promised that there will be another view.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, restarts: bool = False) -> None:
+        """`restarts`: distributors crash and come back at once, under their identity."""
         network = StageConfig(latency=(0.01, 0.6), loss=0.15, duplicate=0.05)
         config = DistributorConfig(tick=0.3, reform_after=None)
         self.theatre = Theatre(seed, network, config)
         self.random = self.theatre.random
+        self._restarts = restarts
 
     def play(self) -> Theatre:
         """Play it, and leave the stage in peace; with even seeds until there is one view of all."""
@@ -28,13 +30,15 @@ class Unrest:
         for _ in range(5):
             theatre.distributor(services=())
         assert theatre.settled(60.0), "the distributors never met"
-        may_crash = theatre.stage.seed % 2
+        may_crash = theatre.stage.seed % 2 or self._restarts
         for step in range(STEPS):
             for _ in range(2):
                 self._suspect()
             theatre.run(self.random.uniform(0.1, 0.8))
-            if may_crash and step in (20, 40):
+            if may_crash and not self._restarts and step in (20, 40):
                 theatre.crash(self.random.choice(theatre.up(theatre.distributors)).contact)
+            if self._restarts and self.random.random() < 0.3:
+                theatre.restart(self.random.choice(theatre.up(theatre.distributors)), ())
             if step % 15 == 7:
                 side = [d.contact for d in theatre.distributors if self.random.random() < 0.4]
                 theatre.partition(side)

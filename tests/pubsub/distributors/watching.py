@@ -35,7 +35,7 @@ class Watching:
         me, before = self._core.membership.me, self._watches
         members = view.members if view is not None else ()
         self._watches = {
-            one.id: before.get(one.id, _Watch(one)) for one in members if one.id != me.id
+            one.id: before.get(one.id, _Watch(one.contact)) for one in members if one.id != me.id
         }
 
     def look(
