@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: report test sweep check ledger bench-micro clean
+.PHONY: report test sweep check ledger speed clean
 
 report: $(READY)  ## the main job: the comparative benchmark, ending in a report
 	$(BIN)/camcast bench run quick --report
@@ -23,8 +23,8 @@ SEEDS ?= 50
 ledger: $(READY)  ## schedules of faults against every promise, by the hundred; keeps docs/ledger.md
 	$(BIN)/python -m tests.promises --seeds $(SEEDS) --write docs/ledger.md
 
-bench-micro: $(READY)  ## speed of the layers, as ratios in one run
-	$(BIN)/python -m bench.micro
+speed: $(READY)  ## every other benchmark in a quick size: fan-out, durable delivery, layers...
+	$(BIN)/camcast bench run speed
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -9,7 +9,20 @@ from importlib import import_module
 
 from bench.workloads.workload import Workload
 
-MODULES = ("fanout", "durable", "distributors", "topics", "broadcasts")
+MODULES = (
+    "fanout",
+    "durable",
+    "distributors",
+    "topics",
+    "broadcasts",
+    "collections",
+    "channels",
+    "dht",
+    "stores",
+    "simulator",
+    "layers",
+    "harness",
+)
 """In the order in which `camcast bench run speed` runs them."""
 
 

@@ -7,37 +7,38 @@ rows of each kind, before the clock does.
 
 from __future__ import annotations
 
+import argparse
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from bench.experiment import Experiment
-from bench.micro.measurement import Measurement
-from bench.spark.execute import execute
-from bench.spark.executor import run_one
-from bench.spark.session import spark_session
-from bench.spark.watch import Progress
-from bench.store import ResultStore
 from bench.suites.grid import distinct, expand
 from bench.suites.settings import SIMULATED
+from bench.workloads.workload import Option, Row, Table, Workload, column
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def measure(networks: int = 12) -> list[Measurement]:
-    """Takes about four minutes of one core."""
-    rows = suite(networks)
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Takes about four minutes of one core with the usual number of networks."""
+    rows = suite(options.networks)
     with tempfile.TemporaryDirectory(prefix="camcast-harness-") as directory:
         java, python = _by_spark(rows, Path(directory))
     plain = _by_a_plain_loop(rows)
-    return [
-        Measurement("plain loop", plain, "s", f"{len(rows)} rows, processor time"),
-        Measurement("harness, Python", python, "s", "the same rows"),
-        Measurement("harness, Java", java, "s", "dealing them out, results to Parquet"),
-        Measurement("overhead", 100 * ((java + python) / plain - 1), "%", "goal: under 10"),
-    ]
+    settings = {"networks": options.networks}
+    for metric, value, unit in (
+        ("rows", float(len(rows)), "rows"),
+        ("plain loop", plain, "s"),
+        ("Python", python, "s"),
+        ("Java", java, "s"),
+        ("overhead", (java + python) / plain - 1, "share"),
+    ):
+        yield Row("harness", settings, metric, value, unit)
 
 
 def suite(networks: int) -> tuple[Experiment, ...]:
@@ -53,6 +54,8 @@ def suite(networks: int) -> tuple[Experiment, ...]:
 
 
 def _by_a_plain_loop(rows: tuple[Experiment, ...]) -> float:
+    from bench.spark.executor import run_one
+
     began = time.process_time()
     for experiment in rows:
         run_one(experiment)
@@ -61,6 +64,10 @@ def _by_a_plain_loop(rows: tuple[Experiment, ...]) -> float:
 
 def _by_spark(rows: tuple[Experiment, ...], directory: Path) -> tuple[float, float]:
     """Seconds of Java, and of Python."""
+    from bench.spark.execute import execute
+    from bench.spark.session import spark_session
+    from bench.store import ResultStore
+
     store = ResultStore(directory / "out").open()
     with store.writing(), spark_session(directory / "spark", "local[1]") as spark:
         first = [replace(row, suite="start", repetitions=1) for row in suite(networks=1)[-3:]]
@@ -72,7 +79,7 @@ def _by_spark(rows: tuple[Experiment, ...], directory: Path) -> tuple[float, flo
     return java, every - java
 
 
-def _unseen(progress: Progress) -> None:
+def _unseen(progress: Any) -> None:
     pass
 
 
@@ -105,3 +112,28 @@ def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
     while process != ancestor and process in parents:
         process = parents[process]
     return process == ancestor
+
+
+WORKLOAD = Workload(
+    "harness",
+    "Overhead of the harness",
+    "The same experiments on Spark and in a plain loop, in processor time of all processes together.",
+    (Option("networks", 12, "emulated networks among the experiments", quick=1),),
+    run,
+    (
+        Table(
+            "harness",
+            "The same rows on Spark and in a plain loop, seconds of processor time",
+            {"networks": "networks"},
+            (
+                column("rows", "{:,.0f}", "rows"),
+                column("plain loop", "{:.1f}", "plain loop"),
+                column("harness, Python", "{:.1f}", "Python"),
+                column("harness, Java", "{:.1f}", "Java"),
+                column("overhead", "{:.1%}", "overhead"),
+            ),
+            "The session's start is not counted. Goal: under 10 % with the usual number of networks.",
+        ),
+    ),
+    quick_seconds=60,
+)

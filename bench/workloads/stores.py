@@ -1,26 +1,27 @@
 """How many events a second an archive's store makes durable, against the batch and against who waits.
 
-An event of 256 bytes counts when a sync to the disk that covers it has returned. Batches: so many events for
-each sync. Publishers: so many at a time, each of which waits for its event before it writes the next; they
-share syncs (`GroupCommit`). Redis streams and JetStream get as many messages at a time over one connection.
-Redis with `appendfsync always` syncs before it answers, with `everysec` and in JetStream an answer promises
-nothing about the disk. They have a network to pass, our stores have not. What is not installed is left out.
+An event of 256 bytes counts when a sync to the disk that covers it has returned. Batches: this many events
+for each sync. Publishers: this many at a time, each of which waits for its event before it writes the next;
+they share syncs (`GroupCommit`). Redis streams and JetStream get as many messages at a time over one
+connection. Redis with `appendfsync always` syncs before it answers, with `everysec` and in JetStream an
+answer promises nothing about the disk. They have a network to pass, our stores have not. What is not
+installed is left out.
 
 All take turns, and the fastest of a few rounds counts: the others were disturbed.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.micro.measurement import Measurement
 from bench.servers import (
     JetStreamServer,
     NotInstalled,
@@ -29,15 +30,11 @@ from bench.servers import (
     TemporaryServer,
 )
 from bench.servers.windowed_client import JetStreamClient, RedisClient, WindowedClient
-from overlay.loops import run
+from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column
+from overlay import loops
 from pubsub.archive.store import Append, GroupCommit, Store, StoredEvent, open_store
 
 BODY = bytes(256)
-SECONDS = 0.4
-"""How long each round of a measurement runs."""
-ROUNDS = 3
-BATCHES = (1, 16, 256, 2048)
-PUBLISHERS = (1, 16, 256, 2048)
 _RUN = b"stores!!"
 _PUBLISHER = b"p" * 28
 
@@ -53,10 +50,6 @@ class Round:
     syncs: float | None = None
     """A second, where they are known."""
 
-    def shown(self, what: str) -> str:
-        syncs = "" if self.syncs is None else f", {self.syncs:,.0f} syncs/s"
-        return f"{what}{syncs}, {self.processor:.1f} us of processor each"
-
 
 class StoreContender:
     """One of our stores."""
@@ -65,28 +58,31 @@ class StoreContender:
         self._store = store
         self._count = 0
 
-    def batches(self, size: int) -> Round:
-        count, start, used = 0, time.perf_counter(), time.process_time()
-        while (elapsed := time.perf_counter() - start) < SECONDS:
+    def batches(self, size: int, seconds: float) -> Round:
+        count, start, used, elapsed = 0, time.perf_counter(), time.process_time(), 0.0
+        while elapsed < seconds:  # at least once
             self._store.write([self._next() for _ in range(size)])
             self._store.sync()
             count += size
+            elapsed = time.perf_counter() - start
         processor = 1e6 * (time.process_time() - used) / max(count, 1)
         return Round(count / elapsed, processor, count / size / elapsed)
 
-    def publishers(self, count: int) -> Round:
-        return run(self._publish(count))
+    def publishers(self, count: int, seconds: float) -> Round:
+        return loops.run(self._publish(count, seconds))
 
-    async def _publish(self, publishers: int) -> Round:
+    async def _publish(self, publishers: int, seconds: float) -> Round:
         count = 0
         async with GroupCommit(self._store) as writer:
             start, used = time.perf_counter(), time.process_time()
 
             async def publisher() -> None:
                 nonlocal count
-                while time.perf_counter() - start < SECONDS:
+                while True:
                     await writer.submit([self._next()])
                     count += 1
+                    if time.perf_counter() - start >= seconds:
+                        return
 
             await asyncio.gather(*(publisher() for _ in range(publishers)))
             elapsed = time.perf_counter() - start
@@ -108,46 +104,54 @@ class PeerContender:
         self._server = server
         self._client = client
 
-    def publishers(self, count: int) -> Round:
+    def publishers(self, count: int, seconds: float) -> Round:
         used = time.process_time() + self._server.processor_seconds()
-        rate = run(self._client.rate(count, SECONDS))
+        rate = loops.run(self._client.rate(count, seconds))
         used = time.process_time() + self._server.processor_seconds() - used
-        return Round(rate, 1e6 * used / max(rate * SECONDS, 1))
+        return Round(rate, 1e6 * used / max(rate * seconds, 1))
 
 
 Contender = StoreContender | PeerContender
 
 
-def measure() -> list[Measurement]:
+def run(options: argparse.Namespace) -> Iterator[Row]:
     """The disk itself, the stores by batches, and all of them by publishers."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="camcast-")))
-        measurements = [_measure_disk(directory)]
+        rate = _measure_disk(directory, options.seconds)
+        yield Row("stores", {"store": "the disk", "way": "syncs of 4 KiB"}, "syncs", rate, "1/s")
         contenders: dict[str, Contender] = {}
         for name, enter in _contenders(directory).items():
             try:
                 contenders[name] = enter(stack)
             except NotInstalled as missing:
-                measurements.append(Measurement(name, 0.0, "events/s", f"left out: {missing}"))
-        for size in BATCHES:
+                yield Row("stores", {"store": name}, LEFT_OUT, 0.0, note=str(missing))
+        for size in options.batches:
             stores = {n: c.batches for n, c in contenders.items() if isinstance(c, StoreContender)}
-            measurements += _take_turns(stores, size, f"batches of {size}")
-        for count in PUBLISHERS:
+            yield from _take_turns(stores, size, f"batches of {size:,}", options)
+        for count in options.publishers:
             rates = {name: contender.publishers for name, contender in contenders.items()}
-            measurements += _take_turns(rates, count, f"{count} publishers")
-    return measurements
+            yield from _take_turns(rates, count, f"{count:,} publishers", options)
 
 
 def _take_turns(
-    rates: Mapping[str, Callable[[int], Round]], size: int, what: str
-) -> Iterable[Measurement]:
+    rates: Mapping[str, Callable[[int, float], Round]],
+    size: int,
+    way: str,
+    options: argparse.Namespace,
+) -> Iterator[Row]:
+    """The fastest round of each: the others were disturbed."""
     rounds: dict[str, list[Round]] = {name: [] for name in rates}
-    for _ in range(ROUNDS):
+    for _ in range(options.rounds):
         for name, rate in rates.items():
-            rounds[name].append(rate(size))
+            rounds[name].append(rate(size, options.seconds))
     for name, taken in rounds.items():
         best = max(taken, key=lambda one: one.rate)
-        yield Measurement(name, best.rate, "events/s", best.shown(what))
+        settings = {"store": name, "way": way}
+        yield Row("stores", settings, "rate", best.rate, "events/s")
+        yield Row("stores", settings, "cpu", best.processor, "us/event")
+        if best.syncs is not None:
+            yield Row("stores", settings, "syncs", best.syncs, "1/s")
 
 
 def _contenders(directory: Path) -> dict[str, Callable[[ExitStack], Contender]]:
@@ -181,14 +185,42 @@ def _contenders(directory: Path) -> dict[str, Callable[[ExitStack], Contender]]:
     }
 
 
-def _measure_disk(directory: Path) -> Measurement:
-    """What every store has to live with: an append of 4 KiB and its sync."""
+def _measure_disk(directory: Path, seconds: float) -> float:
+    """What every store has to live with: appends of 4 KiB with a sync each, a second."""
     descriptor = os.open(directory / "disk", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     count, start = 0, time.perf_counter()
-    while time.perf_counter() - start < SECONDS:
+    while not count or time.perf_counter() - start < seconds:
         os.write(descriptor, bytes(4096))
         os.fdatasync(descriptor)
         count += 1
     os.close(descriptor)
-    rate = count / (time.perf_counter() - start)
-    return Measurement("the disk", rate, "syncs/s", f"each {1e6 / rate:.0f} us, after 4 KiB")
+    return count / (time.perf_counter() - start)
+
+
+WORKLOAD = Workload(
+    "stores",
+    "Stores of an archive",
+    "How many events a second an archive's store makes durable, by batches and by publishers that wait, "
+    "beside Redis "
+    "streams and JetStream.",
+    (
+        Option("seconds", 0.4, "how long each round runs"),
+        Option("rounds", 3, "rounds, of which the fastest counts", quick=1),
+        Option("batches", [1, 16, 256, 2048], "events for each sync", quick=[1, 256]),
+        Option("publishers", [1, 16, 256, 2048], "who wait for each event", quick=[1, 256]),
+    ),
+    run,
+    (
+        Table(
+            "stores",
+            "Durable events of 256 bytes; the fastest rounds",
+            {"way": "way", "store": "store"},
+            (
+                column("events/s", "{:,.0f}", "rate"),
+                column("syncs/s", "{:,.0f}", "syncs"),
+                column("CPU us an event", "{:.1f}", "cpu"),
+            ),
+        ),
+    ),
+    quick_seconds=25,
+)

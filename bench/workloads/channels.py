@@ -7,33 +7,28 @@ message a datagram and no acknowledgement; and channels, where everything arrive
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import multiprocessing
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 import asyncio_dgram
 
-from bench.micro.measurement import Measurement
+from bench.players import Players
+from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay import loops
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact
 from overlay.identity import Identity
-from overlay.loops import run
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 
 MESSAGE = bytes(256)
 END = b"end"
-SECONDS = 1.5
-"""How long each sender sends."""
-
-ROUNDS = 3
-"""The fastest of so many rounds counts: the others were disturbed."""
-
 PATH_DATAGRAM = 1400
 LOOPBACK_DATAGRAM = 32_768
 """Bytes of a datagram: the default, and what suits loopback, whose packets are that large."""
@@ -78,51 +73,44 @@ class Count:
 
 
 Receiver = Callable[[Connection, int], None]
-Sender = Callable[[Any, int], None]
+Sender = Callable[[Connection, Any, int, float], None]
 
 
-def measure() -> list[Measurement]:
+def run(options: argparse.Namespace) -> Iterator[Row]:
     """Takes about half a minute."""
-    blocking = _best(_receive_blocking, _send_blocking)
-    plain = _best(_receive_plain, _send_plain)
-    small = _best(_receive_by_channel, _send_by_channel, PATH_DATAGRAM)
-    large = _best(_receive_by_channel, _send_by_channel, LOOPBACK_DATAGRAM)
-    return [
-        _figure("blocking sockets, one a datagram", blocking),
-        _figure("asyncio-dgram, one a datagram", plain),
-        _figure(f"channel, datagrams of {PATH_DATAGRAM}", small),
-        _figure(f"channel, datagrams of {LOOPBACK_DATAGRAM}", large),
-        _ratio(f"channel of {PATH_DATAGRAM} against asyncio-dgram", small, plain, ""),
-        _ratio("channel against asyncio-dgram", large, plain, "goal: at least 3"),
-        _ratio("channel against blocking sockets", large, blocking, "the limit of one a datagram"),
-    ]
+    seconds, rounds = options.seconds, options.rounds
+    blocking = _best(_receive_blocking, _send_blocking, 0, seconds, rounds)
+    plain = _best(_receive_plain, _send_plain, 0, seconds, rounds)
+    small = _best(_receive_by_channel, _send_by_channel, PATH_DATAGRAM, seconds, rounds)
+    large = _best(_receive_by_channel, _send_by_channel, LOOPBACK_DATAGRAM, seconds, rounds)
+    for way, outcome in (
+        ("blocking sockets, one a datagram", blocking),
+        ("asyncio-dgram, one a datagram", plain),
+        (f"channel, datagrams of {PATH_DATAGRAM:,}", small),
+        (f"channel, datagrams of {LOOPBACK_DATAGRAM:,}", large),
+    ):
+        cost = outcome.processor / outcome.messages * 1e6
+        for metric, value, unit in (
+            ("rate", outcome.rate, "messages/s"),
+            ("cpu", cost, "us/message"),
+            ("against asyncio-dgram", outcome.rate / plain.rate, "x"),
+            ("against blocking sockets", outcome.rate / blocking.rate, "x"),
+        ):
+            yield Row("channels", {"way": way}, metric, value, unit)
 
 
-def _figure(name: str, outcome: Outcome) -> Measurement:
-    cost = outcome.processor / outcome.messages * 1e6
-    return Measurement(name, outcome.rate, "messages/s", f"receiver {cost:.2f} us/message")
+def _best(receive: Receiver, send: Sender, datagram: int, seconds: float, rounds: int) -> Outcome:
+    """The fastest round: the others were disturbed."""
+    races = [_race(receive, send, datagram, seconds) for _ in range(rounds)]
+    return max(races, key=lambda outcome: outcome.rate)
 
 
-def _ratio(name: str, one: Outcome, other: Outcome, note: str) -> Measurement:
-    return Measurement(name, one.rate / other.rate, "x", note)
-
-
-def _best(receive: Receiver, send: Sender, datagram: int = 0) -> Outcome:
-    return max((_race(receive, send, datagram) for _ in range(ROUNDS)), key=lambda o: o.rate)
-
-
-def _race(receive: Receiver, send: Sender, datagram: int) -> Outcome:
-    processes = multiprocessing.get_context("spawn")
-    here, there = processes.Pipe()
-    receiver = processes.Process(target=receive, args=(there, datagram), daemon=True)
-    receiver.start()
-    place = here.recv()
-    sender = processes.Process(target=send, args=(place, datagram), daemon=True)
-    sender.start()
-    outcome: Outcome = here.recv()
-    for process in (receiver, sender):
-        process.join()
-    return outcome
+def _race(receive: Receiver, send: Sender, datagram: int, seconds: float) -> Outcome:
+    with Players() as players:
+        receiver = players.start(receive, datagram)
+        players.start(send, receiver.answer(), datagram, seconds)
+        outcome: Outcome = receiver.answer()
+        return outcome
 
 
 # Blocking sockets.
@@ -138,9 +126,9 @@ def _receive_blocking(parent: Connection, _: int) -> None:
         parent.send(count.outcome())
 
 
-def _send_blocking(place: tuple[str, int], _: int) -> None:
+def _send_blocking(pipe: Connection, place: tuple[str, int], _: int, seconds: float) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        until = time.perf_counter() + SECONDS
+        until = time.perf_counter() + seconds
         while time.perf_counter() < until:
             for _turn in range(SENDS_A_TURN):
                 sock.sendto(MESSAGE, place)
@@ -168,20 +156,20 @@ def _receive_plain(parent: Connection, _: int) -> None:
         parent.send(count.outcome())
         stream.close()
 
-    run(main())
+    loops.run(main())
 
 
-def _send_plain(place: tuple[str, int], _: int) -> None:
+def _send_plain(pipe: Connection, place: tuple[str, int], _: int, seconds: float) -> None:
     async def main() -> None:
         stream = await asyncio_dgram.connect(place)
-        until = time.perf_counter() + SECONDS
+        until = time.perf_counter() + seconds
         while time.perf_counter() < until:
             for _turn in range(SENDS_A_TURN):
                 await stream.send(MESSAGE)
             await asyncio.sleep(0)
         stream.close()
 
-    run(main())
+    loops.run(main())
     _announce_end(place)
 
 
@@ -212,14 +200,14 @@ def _receive_by_channel(parent: Connection, datagram: int) -> None:
         await channels.close()
         await endpoint.close()
 
-    run(main())
+    loops.run(main())
 
 
-def _send_by_channel(place: Contact, datagram: int) -> None:
+def _send_by_channel(pipe: Connection, place: Contact, datagram: int, seconds: float) -> None:
     async def main() -> None:
         endpoint, channels = await _open_channels(datagram)
         channel = channels.to(place)
-        until = time.perf_counter() + SECONDS
+        until = time.perf_counter() + seconds
         while time.perf_counter() < until:
             for _turn in range(SENDS_A_TURN):
                 await channel.send(MESSAGE)
@@ -229,4 +217,30 @@ def _send_by_channel(place: Contact, datagram: int) -> None:
         await channels.close()
         await endpoint.close()
 
-    run(main())
+    loops.run(main())
+
+
+WORKLOAD = Workload(
+    "channels",
+    "Channels",
+    "Messages of 256 bytes between two processes on loopback: reliable channels against plain datagrams.",
+    (
+        Option("seconds", 1.5, "how long each sender sends", quick=0.7),
+        Option("rounds", 3, "rounds, of which the fastest counts", quick=1),
+    ),
+    run,
+    (
+        Table(
+            "channels",
+            "Messages of 256 bytes from one process to another",
+            {"way": "way"},
+            (
+                column("messages/s", "{:,.0f}", "rate"),
+                column("receiver's CPU us", "{:.2f}", "cpu"),
+                column("against asyncio-dgram", "{:.2f} x", "against asyncio-dgram"),
+                column("against blocking sockets", "{:.2f} x", "against blocking sockets"),
+            ),
+        ),
+    ),
+    quick_seconds=10,
+)

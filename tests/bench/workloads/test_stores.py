@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bench.micro import stores
 from bench.servers import NotInstalled
 from bench.servers.temporary import installed
+from bench.workloads import stores
+from bench.workloads.workload import LEFT_OUT
 
 
 def test_stores_take_turns_and_what_is_missing_is_left_out(
@@ -22,17 +23,18 @@ def test_stores_take_turns_and_what_is_missing_is_left_out(
         return {**kept, "another": missing}
 
     monkeypatch.setattr(stores, "_contenders", some)
-    monkeypatch.setattr(stores, "SECONDS", 0.01)
-    monkeypatch.setattr(stores, "ROUNDS", 1)
-    monkeypatch.setattr(stores, "BATCHES", (1, 8))
-    monkeypatch.setattr(stores, "PUBLISHERS", (3,))
-    measured = stores.measure()
-    names = [one.name for one in measured]
+    options = stores.WORKLOAD.defaults(quick=True)
+    options.seconds, options.rounds, options.batches, options.publishers = 0.01, 1, [1, 8], [3]
+    rows = list(stores.run(options))
+    rates = [row for row in rows if row.metric == "rate"]
+    names = [row.settings["store"] for row in rates]
     assert names.count("sqlite") == names.count("append files") == 3
-    assert [one.note for one in measured if one.name == "another"] == [
-        "left out: this one is not installed"
-    ]
-    assert all(one.value > 0 for one in measured if one.name != "another")
+    assert all(row.value > 0 for row in rates)
+    [left_out] = [row for row in rows if row.metric == LEFT_OUT]
+    assert (left_out.settings, left_out.note) == (
+        {"store": "another"},
+        "this one is not installed",
+    )
 
 
 def test_a_program_that_is_not_there_names_its_package() -> None:

@@ -9,13 +9,15 @@ for them a second time tells what any would; and as they mostly wait, they do it
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import hashlib
 import logging
 import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,11 +25,13 @@ from kademlia.crawling import NodeSpiderCrawl
 from kademlia.network import Server
 from kademlia.node import Node
 
-from bench.micro.measurement import Measurement
+from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay import Overlay
 from overlay.contact import Address, PeerId
 from overlay.dht import Dht, DhtConfig
+from overlay.directory import DirectoryConfig
 from overlay.identity import Identity
-from overlay.loops import run
+from overlay.loops import run as run_loop
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
@@ -191,18 +195,6 @@ def _quantiles(seconds: list[float]) -> tuple[float, float]:
     return statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
-def _compare(name: str, ours: list[float], stock: list[float]) -> list[Measurement]:
-    (p50, p99), (stock_p50, stock_p99) = _quantiles(ours), _quantiles(stock)
-    beside = f"stock p50 {1e3 * stock_p50:.1f} ms, p99 {1e3 * stock_p99:.1f} ms"
-    return [
-        Measurement(f"lookup {name}, p50", 1e3 * p50, "ms", beside),
-        Measurement(f"lookup {name}, p99", 1e3 * p99, "ms"),
-        Measurement(
-            f"lookup {name}, times faster than stock", stock_p50 / p50, "x", "ratio of p50"
-        ),
-    ]
-
-
 def _idle_bytes() -> float:
     """Bytes that a node of an idle network sends in a minute, all headers of this protocol included."""
     net = Network(seed=1, latency=Latency.constant(0.02))
@@ -221,28 +213,127 @@ def _idle_bytes() -> float:
     return net.run(main())
 
 
-def measure() -> list[Measurement]:
+def _lookups() -> Iterator[Row]:
     """Takes about a minute and a half, most of it stock kademlia waiting for the dead."""
     for noisy in ("kademlia", "rpcudp"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    ours, stock = run(_compare_networks())
-    rate, stock_rate = LOOKUPS / sum(ours.healthy), LOOKUPS / sum(stock.healthy)
-    return [
-        Measurement("lookups, healthy", rate, "1/s", f"stock {stock_rate:.0f}/s; {NODES} nodes"),
-        *_compare("healthy", ours.healthy, stock.healthy),
-        Measurement(
-            "lookup healthy, times less work than stock",
-            stock.work / ours.work,
-            "x",
-            "processor time for a lookup: "
-            f"{1e3 * ours.work / LOOKUPS:.1f} ms against {1e3 * stock.work / LOOKUPS:.1f} ms",
+    ours, stock = run_loop(_compare_networks())
+    for when, mine, theirs in (
+        ("all live", ours.healthy, stock.healthy),
+        ("30 % have just died", ours.just_after, stock.just_after),
+        ("the dead are known", ours.once_known, stock.once_known),
+    ):
+        (p50, p99), (stock_p50, stock_p99) = _quantiles(mine), _quantiles(theirs)
+        for metric, value, unit in (
+            ("p50", 1e3 * p50, "ms"),
+            ("p99", 1e3 * p99, "ms"),
+            ("stock p50", 1e3 * stock_p50, "ms"),
+            ("stock p99", 1e3 * stock_p99, "ms"),
+            ("faster than stock", stock_p50 / p50, "x"),
+        ):
+            yield Row("dht", {"when": when, "nodes": NODES}, metric, value, unit)
+    settings: dict[str, Any] = {"when": "all live", "nodes": NODES}
+    yield Row("dht", settings, "work", 1e3 * ours.work / LOOKUPS, "ms/lookup")
+    yield Row("dht", settings, "stock work", 1e3 * stock.work / LOOKUPS, "ms/lookup")
+
+
+# The topic directory: 40 nodes, all of them members of one topic; one that has sampled before draws
+# twelve members again and again. Once with the usual shards (the topic is one), once with shards so small
+# that the topic has many, as one of a few thousand members would.
+
+MEMBERS = 40
+SAMPLE = 12
+SAMPLES = 150
+TOPIC = "/soccer/italy"
+USUAL = DirectoryConfig(ttl=8.0)
+MANY_SHARDS = DirectoryConfig(ttl=8.0, split=4, merge=2, capacity=64)
+
+
+def _directory() -> Iterator[Row]:
+    """Samples a second and datagrams a drawn member, once warm."""
+    for config, kind in ((USUAL, "one shard"), (MANY_SHARDS, "many shards")):
+        rate, datagrams = run_loop(_sample(config))
+        yield Row("dht", {"shards": kind}, "samples", rate, "samples/s")
+        yield Row("dht", {"shards": kind}, "datagrams", datagrams, "datagrams/draw")
+
+
+async def _sample(config: DirectoryConfig) -> tuple[float, float]:
+    async with AsyncExitStack() as stack:
+        overlays: list[Overlay] = []
+        bootstrap: list[str] = []
+        for _ in range(MEMBERS):
+            overlay = await stack.enter_async_context(
+                Overlay(bootstrap=bootstrap, directory=config)
+            )
+            bootstrap = bootstrap or [str(overlay.contact.address)]
+            overlays.append(overlay)
+        await asyncio.gather(*(overlay.announce(TOPIC) for overlay in overlays))
+        await asyncio.sleep(config.ttl)  # until the shards have settled
+        reader = overlays[0]
+        for _ in range(SAMPLES // 10):
+            await reader.sample(TOPIC, SAMPLE)
+        datagrams, start = _datagrams(reader), time.perf_counter()
+        for _ in range(SAMPLES):
+            assert len(await reader.sample(TOPIC, SAMPLE)) == SAMPLE
+        seconds = time.perf_counter() - start
+        datagrams = _datagrams(reader) - datagrams
+    return SAMPLES / seconds, datagrams / SAMPLES / SAMPLE
+
+
+def _datagrams(overlay: Overlay) -> int:
+    counters = overlay.metrics.as_dict()
+    return int(counters["datagrams_sent"]) + int(counters["datagrams_received"])  # type: ignore[arg-type]
+
+
+PARTS: dict[str, Callable[[], Iterator[Row]]] = {
+    "lookups": _lookups,
+    "directory": _directory,
+    "idle": lambda: iter([Row("dht", {"network": "idle"}, "sent", _idle_bytes(), "bytes/min")]),
+}
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    for part in options.parts:
+        yield from PARTS[part]()
+
+
+WORKLOAD = Workload(
+    "dht",
+    "DHT and directory",
+    "Lookups of 64 real nodes on loopback, against stock kademlia in the same run; samples of the topic "
+    "directory; "
+    "what an idle node sends.",
+    (Option("parts", list(PARTS), "which of them", choices=tuple(PARTS)),),
+    run,
+    (
+        Table(
+            "lookups",
+            "Lookups, beside stock kademlia",
+            {"when": "when", "nodes": "nodes"},
+            (
+                column("p50 / p99 ms", "{:.1f} / {:.1f}", "p50", "p99"),
+                column("stock p50 / p99 ms", "{:.1f} / {:.1f}", "stock p50", "stock p99"),
+                column("times faster (p50)", "{:.1f}", "faster than stock"),
+                column("CPU ms a lookup", "{:.1f}", "work"),
+                column("stock CPU ms", "{:.1f}", "stock work"),
+            ),
         ),
-        *_compare("just after 30 % died", ours.just_after, stock.just_after),
-        *_compare("once the dead are known", ours.once_known, stock.once_known),
-        Measurement("sent by an idle node", _idle_bytes(), "bytes/min", "virtual network"),
-    ]
-
-
-if __name__ == "__main__":
-    for line in measure():
-        print(f"{line.name:55} {line.value:12.2f} {line.unit:10} {line.note}")
+        Table(
+            "directory",
+            f"Samples of {SAMPLE} of {MEMBERS} members on loopback, one after the other",
+            {"shards": "the topic is"},
+            (
+                column("samples/s", "{:,.0f}", "samples"),
+                column("datagrams a draw", "{:.2f}", "datagrams"),
+            ),
+            "Datagrams: requests and replies, upkeep included.",
+        ),
+        Table(
+            "idle",
+            f"An idle node among {IDLE_NODES} on the virtual network",
+            {"network": "network"},
+            (column("bytes sent a minute", "{:,.0f}", "sent"),),
+        ),
+    ),
+    quick_seconds=130,
+)

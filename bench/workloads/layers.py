@@ -1,0 +1,262 @@
+"""The speed of single layers, mostly in processor time of one core, so that other work on the machine
+counts little.
+
+Sealing: what it costs to seal a datagram and to open it, against leaving it plain, for datagrams of the
+default size and of the largest on loopback. Virtual network: datagrams a second of an echo, beside the same
+echo over real sockets as the measure of the machine, and a DHT's boot. Filters: how many events a second
+one evaluates, beside a Python function, and what the worst ones cost: those that spend all the steps that
+an evaluation may take."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import asyncio_dgram
+
+from bench.workloads.workload import Option, Row, Table, Workload
+from overlay.contact import PeerId
+from overlay.transport.frame import Envelope, Kind, PlainEnvelope, frame_head
+from overlay.transport.seal import SealedEnvelope, new_key
+from overlay.virtual import Latency, Network, nth_host
+from pubsub.filters import Filter
+
+BODY = 256
+"""Bytes of a frame's body."""
+
+
+def sealing() -> Iterator[Row]:
+    """The cost of wrapping and unwrapping, sealed and plain, a datagram and a frame."""
+    for frames, datagrams in ((5, 5000), (230, 250)):
+        yield from _seal_size(frames, datagrams)
+
+
+def _seal_size(frames: int, datagrams: int) -> Iterator[Row]:
+    key = new_key()
+    alice, bob = PeerId(b"A" * 20), PeerId(b"B" * 20)
+    parts = [frame_head(Kind.DATAGRAM, BODY), b"x" * BODY] * frames
+    what = f"{frames} frames of {BODY} bytes"
+    sealed = _costs(
+        SealedEnvelope([key], alice, 1), SealedEnvelope([key], bob, 1), parts, datagrams
+    )
+    plain = _costs(PlainEnvelope(alice), PlainEnvelope(bob), parts, datagrams)
+    for name, own, other in zip(("seal", "open"), sealed, plain, strict=True):
+        note = f"plain: {other * 1e6:.2f}"
+        yield _row("sealing", f"{name}, {what}", own * 1e6, "us/datagram", note)
+    added = (sum(sealed) - sum(plain)) / frames * 1e6
+    yield _row("sealing", f"sealing adds, {what}", added, "us/frame", "both sides together")
+
+
+def _costs(
+    sender: Envelope, receiver: Envelope, parts: list[bytes], datagrams: int
+) -> tuple[float, float]:
+    """Seconds of processor time to wrap one datagram, and to unwrap it."""
+    rounds = [_one_round(sender, receiver, parts, datagrams) for _ in range(ROUNDS)]
+    return min(wrap for wrap, _ in rounds), min(unwrap for _, unwrap in rounds)
+
+
+def _one_round(
+    sender: Envelope, receiver: Envelope, parts: list[bytes], datagrams: int
+) -> tuple[float, float]:
+    start = time.process_time()
+    wrapped = [sender.wrap(parts) for _ in range(datagrams)]
+    half = time.process_time()
+    for datagram in wrapped:
+        receiver.unwrap(datagram)
+    end = time.process_time()
+    return (half - start) / datagrams, (end - half) / datagrams
+
+
+DATAGRAMS = 60_000
+IN_FLIGHT = 10
+PAYLOAD = bytes(256)
+SERVERS = 500
+ROUNDS = 3
+"""The fastest round counts: the others were disturbed."""
+
+
+def virtual_network() -> Iterator[Row]:
+    """Takes about fifteen seconds."""
+    echo = _best_rate(_virtually, _echo)
+    streams = _best_rate(_virtually, _echo_streams)
+    real = _best_rate(asyncio.run, _echo)
+    yield _row("virtual network", "echo, protocols", echo, "datagrams/s", "goal: 150,000")
+    yield _row("virtual network", "echo, asyncio-dgram", streams, "datagrams/s", "goal: 60,000")
+    note = f"loopback {real:,.0f}/s, asyncio"
+    yield _row("virtual network", "against loopback", echo / real, "x", note)
+    name = f"boot of {SERVERS} kademlia servers"
+    yield _row("virtual network", name, _boot_seconds(), "s", "goal: under 10")
+
+
+def _virtually(main: Coroutine[Any, Any, Any]) -> None:
+    Network(seed=1, latency=Latency.uniform(0.005, 0.050)).run(main)
+
+
+def _best_rate(
+    run: Callable[[Coroutine[Any, Any, Any]], object],
+    program: Callable[[int], Coroutine[Any, Any, Any]],
+) -> float:
+    seconds = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        run(program(DATAGRAMS))
+        seconds.append(time.process_time() - began)
+    return DATAGRAMS / min(seconds)
+
+
+class _Echo(asyncio.DatagramProtocol):
+    """Sends back what it gets, until all its sisters together have had enough."""
+
+    left = 0
+    done: asyncio.Future[None]
+    transport: Any
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        _Echo.left -= 1
+        if _Echo.left > 0:
+            self.transport.sendto(data, addr)
+        elif not _Echo.done.done():
+            _Echo.done.set_result(None)
+
+
+async def _echo(datagrams: int) -> None:
+    loop = asyncio.get_running_loop()
+    _Echo.left, _Echo.done = datagrams, loop.create_future()
+    one, _ = await loop.create_datagram_endpoint(_Echo, local_addr=("127.0.0.1", 0))
+    other, _ = await loop.create_datagram_endpoint(_Echo, local_addr=("127.0.0.1", 0))
+    for _ in range(IN_FLIGHT):
+        one.sendto(PAYLOAD, other.get_extra_info("sockname"))
+    await _Echo.done
+    one.close()
+    other.close()
+
+
+async def _echo_streams(datagrams: int) -> None:
+    server = await asyncio_dgram.bind(("127.0.0.1", 0))
+    client = await asyncio_dgram.connect(server.sockname)
+
+    async def answer() -> None:
+        while True:
+            data, sender = await server.recv()
+            await server.send(data, sender)
+
+    answering = asyncio.create_task(answer())
+    for _ in range(IN_FLIGHT):
+        await client.send(PAYLOAD)
+    for _ in range(datagrams // 2 - IN_FLIGHT):
+        await client.recv()
+        await client.send(PAYLOAD)
+    answering.cancel()
+    client.close()
+    server.close()
+
+
+def _boot_seconds() -> float:
+    for noisy in ("kademlia", "rpcudp"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    began = time.process_time()
+    _virtually(_boot(SERVERS))
+    return time.process_time() - began
+
+
+async def _boot(servers: int) -> None:
+    """One server after another joins by the first, and at the end finds what another has stored."""
+    from kademlia.network import Server
+
+    booted: list[Any] = []
+    for number in range(servers):
+        server = Server()
+        await server.listen(4000, nth_host(number))
+        if booted:
+            await server.bootstrap([(nth_host(0), 4000)])
+        booted.append(server)
+    await booted[1].set("key", "value")
+    assert await booted[-1].get("key") == "value"
+    for server in booted:
+        server.stop()
+
+
+EVENT = {"price": 12, "symbol": "ACME", "order": {"lines": [{"qty": 3}, {"qty": 5}]}}
+
+FILTERS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "one comparison": ("price > 10", lambda data: data["price"] > 10),
+    "comparison and membership": (
+        "price > 10 AND symbol IN ('ACME', 'B', 'C')",
+        lambda data: data["price"] > 10 and data["symbol"] in {"ACME", "B", "C"},
+    ),
+    "paths, arithmetic and LIKE": (
+        "order.lines[0].qty + order.lines[1].qty * 2 = 13 AND symbol LIKE 'A%E'",
+        lambda data: (
+            data["order"]["lines"][0]["qty"] + data["order"]["lines"][1]["qty"] * 2 == 13
+            and data["symbol"].startswith("A")
+            and data["symbol"].endswith("E")
+        ),
+    ),
+}
+
+WORST: dict[str, tuple[str, Any]] = {
+    "LIKE over a long text": ("$ LIKE '%a_b%'", "a" * 249_000),
+    "membership in a long list": ("-1 IN $", list(range(250_000))),
+    "as much as can be written": (" OR ".join(["a + a * a > 9"] * 73), {"a": 1}),
+}
+
+SECONDS = 0.5
+
+
+def filters() -> Iterator[Row]:
+    """Evaluations a second, and the milliseconds of the worst ones."""
+    for name, (text, function) in FILTERS.items():
+        wanted = Filter.parse(text)
+        rate, plain = _rate(lambda w=wanted: w.matches(EVENT)), _rate(lambda f=function: f(EVENT))  # type: ignore[misc]
+        note = f"a Python function: {plain / rate:.1f} times as many"
+        yield _row("filters", name, rate, "events/s", note)
+    text = FILTERS["paths, arithmetic and LIKE"][0]
+    yield _row("filters", "parsing the last one", _rate(lambda: Filter.parse(text)), "filters/s")
+    for name, (text, data) in WORST.items():
+        wanted = Filter.parse(text)
+        milliseconds = 1000 / _rate(lambda w=wanted, d=data: w.evaluate(d))  # type: ignore[misc]
+        yield _row("filters", f"worst: {name}", milliseconds, "ms")
+
+
+def _rate(work: Callable[[], object]) -> float:
+    """How often a second of processor time."""
+    times, start = 0, time.process_time()
+    while time.process_time() - start < SECONDS:
+        for _ in range(10):
+            work()
+        times += 10
+    return times / (time.process_time() - start)
+
+
+LAYERS: dict[str, Callable[[], Iterator[Row]]] = {
+    "sealing": sealing,
+    "virtual network": virtual_network,
+    "filters": filters,
+}
+
+
+def _row(layer: str, metric: str, value: float, unit: str, note: str = "") -> Row:
+    return Row("layers", {"layer": layer}, metric, value, unit, note=note)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    for layer in options.layers:
+        yield from LAYERS[layer]()
+
+
+WORKLOAD = Workload(
+    "layers",
+    "Speed of single layers",
+    "Sealing, the virtual network and filters, in processor time of one core.",
+    (Option("layers", list(LAYERS), "which of them", choices=tuple(LAYERS)),),
+    run,
+    (Table("layers", "Single layers", {"layer": "layer"}),),
+    quick_seconds=25,
+)
