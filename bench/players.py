@@ -104,7 +104,7 @@ class Player:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """End the process at once, as a crash does."""
+        """End the process at once, as a crash does; nothing happens where it was ended before."""
         self._process.kill()
         self._process.join()
         self._pipe.close()
@@ -145,6 +145,11 @@ class Players:
         until = time.monotonic() + (0.0 if error is not None else END_SECONDS)
         for player in reversed(self._all):
             player.end(max(until - time.monotonic(), 0.2))
+
+    def kill(self) -> None:
+        """End all processes at once."""
+        for player in self._all:
+            player.kill()
 
     def start(self, role: Callable[..., None], *arguments: Any) -> Player:
         """Start a process; `answer` of what comes back is the role's first word."""

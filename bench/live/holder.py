@@ -8,9 +8,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.hierarchy import tables_of
-from bench.live.orders import Answer, Close, Count, Join, Look, Newcomer, Order, Publish
+from bench.live.orders import Close, Count, Join, Look, Newcomer, Order, Publish
 from overlay import loops
-from overlay.errors import CamcastError
 from pubsub import Node
 
 
@@ -29,21 +28,12 @@ class Holder:
         self._stacks: list[AsyncExitStack] = []
 
     async def serve(self) -> None:
-        self._pipe.send(Answer())
-        try:
-            while True:
-                order: Order = await asyncio.to_thread(self._pipe.recv)
-                self._pipe.send(await self._answer(order))
-                if isinstance(order, Close):
-                    return
-        except (EOFError, OSError):
-            return  # whoever conducts has gone: nobody waits for a goodbye
-
-    async def _answer(self, order: Order) -> Answer:
-        try:
-            return Answer(await self._obey(order))
-        except (CamcastError, OSError) as error:
-            return Answer(error=f"{type(error).__name__}: {error}")
+        self._pipe.send("ready")
+        while True:
+            order: Order = await asyncio.to_thread(self._pipe.recv)
+            self._pipe.send(await self._obey(order))
+            if isinstance(order, Close):
+                return
 
     async def _obey(self, order: Order) -> Any:
         match order:

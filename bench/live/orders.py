@@ -1,6 +1,6 @@
 """What the conductor of a live run asks of the processes that hold its nodes, over their pipes.
 
-Every order is answered by one `Answer`; the first answer comes unasked, when the process is up.
+Every order is answered once; the first answer comes unasked, when the process is up.
 """
 
 from __future__ import annotations
@@ -50,11 +50,3 @@ class Close:
 
 
 Order = Join | Publish | Look | Count | Close
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The outcome of an order, or why there is none."""
-
-    value: Any = None
-    error: str | None = None

@@ -15,8 +15,9 @@ from typing import Any
 
 from bench.experiment import Experiment
 from bench.hierarchy import Introductions, join_order, parameters, topics
+from bench.live.holder import hold
 from bench.live.orders import Close, Count, Join, Look, Newcomer, Publish
-from bench.live.process import HolderProcess
+from bench.players import Player, Players
 from bench.traces import CommunityMembers
 
 PROCESSES = 2
@@ -25,6 +26,8 @@ JOINS_AT_ONCE = 10
 """More of them would hold each other up, on a busy machine for minutes."""
 JOIN_SECONDS = 120.0
 """The most that one of them may take."""
+END_SECONDS = 30.0
+"""How long a process may take to end when its nodes are closed."""
 LOOK_SECONDS = 0.25
 """Between two looks at tables or counters."""
 
@@ -48,7 +51,8 @@ class LivePopulation:
         self.topics = topics(len(experiment.sizes))
         self._introductions = Introductions(experiment.mode)
         self._doomed = _doomed(experiment, chance)
-        self._processes: list[HolderProcess] = []
+        self._players = Players()
+        self._processes: list[Player] = []
         self._residents: dict[int, Resident] = {}
         self._ever: list[set[str]] = [set() for _ in experiment.sizes]
         self._dead: set[str] = set()
@@ -59,15 +63,14 @@ class LivePopulation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
-            process.kill()
+        self._players.kill()
 
     def start(self) -> None:
         """Start the processes and join everyone."""
         for _ in range(PROCESSES + bool(self._doomed)):
-            self._processes.append(HolderProcess())
+            self._processes.append(self._players.start(hold))
         for process in self._processes:
-            process.started()
+            process.answer()
         for level, count in join_order(self._experiment.sizes, JOINS_AT_ONCE):
             self._join(level, count)
 
@@ -163,7 +166,7 @@ class LivePopulation:
         """Close all nodes; the complete traces of those who lived to the end."""
         self._ask(Close())
         for process in self._processes:
-            process.ended()
+            process.end(END_SECONDS)
         return [self._trace(number) for number in self._residents]
 
     def _someone_knows_the_dead(self) -> bool:

@@ -21,6 +21,7 @@ MODULES = (
     "stores",
     "simulator",
     "layers",
+    "emulator",
     "harness",
 )
 """In the order in which `camcast bench run speed` runs them."""

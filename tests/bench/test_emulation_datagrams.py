@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bench.emulation.datagrams import DatagramCount, name_of
-from bench.micro.emulator import sizes_for
+from bench.workloads.emulator import sizes_for
 from overlay.virtual import Network, nth_host
 from pubsub import Node
 

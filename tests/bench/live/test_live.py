@@ -11,7 +11,7 @@ import pytest
 from bench import tiers
 from bench.experiment import Experiment, ExperimentError
 from bench.live.population import LivePopulation
-from bench.live.process import LiveError
+from bench.players import PlayerFailed
 from bench.tiers import live
 
 SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0, "a": 3.0}
@@ -64,7 +64,7 @@ def test_no_process_is_left_when_a_run_fails(tmp_path: Path) -> None:
     experiment = Experiment(**SMALL, mode="unstructured")  # type: ignore[arg-type]
     nowhere = tmp_path / "missing"
     with (
-        pytest.raises(LiveError, match="no trace can be written"),
+        pytest.raises(PlayerFailed, match="no trace can be written"),
         LivePopulation(experiment, nowhere, random.Random(1)) as population,
     ):
         population.start()

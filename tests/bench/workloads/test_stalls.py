@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.systems.nodes import NodeSetting
 from bench.workloads import fanout
 from bench.workloads.loss import LossyFanout, lossy_fanout
-from bench.workloads.stalls import TROUBLES, Plan, phases, summary, watch_one
+from bench.workloads.stalls import TROUBLES, Plan, Trouble, phases, summary, watch_one
 
 KILLED, GOES_ON, UNREAD = TROUBLES
 BRIEF = Plan(settle=0.3, trouble=0.8, end_of_trouble=1.2, end=1.6, drain=0.5)
@@ -27,16 +29,21 @@ def test_every_bin_of_a_phase_counts_against_the_median_before() -> None:
     assert found["killed"] == {"rate": 1000.0, "mean": 1.0, "least": 0.0}
 
 
-def test_a_stopped_subscriber_gets_the_rest_and_a_killed_one_reports_nothing() -> None:
-    setting = NodeSetting(settling=0.5)
-    course = watch_one(GOES_ON, setting, 3, 64, 200.0, BRIEF)
-    assert sum(course.published) > 0
+def test_everybody_but_a_killed_subscriber_reports_its_bins() -> None:
+    killed = watch_one(KILLED, NodeSetting(settling=0.5), 3, 64, 200.0, BRIEF)
+    assert sum(killed.published) > 0
+    assert len(killed.published) == 17
+    assert len(killed.others) == 22
+    assert killed.troubled is None
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("trouble", [GOES_ON, UNREAD], ids=lambda trouble: trouble.name)
+def test_a_subscriber_whose_trouble_ends_reports_too(trouble: Trouble) -> None:
+    course = watch_one(trouble, NodeSetting(), 3, 64, 200.0, replace(BRIEF, drain=5.0))
     assert sum(course.others) > 0
     assert course.troubled is not None
     assert sum(course.troubled) > 0
-    killed = watch_one(KILLED, setting, 3, 64, 200.0, BRIEF)
-    assert killed.troubled is None
-    assert sum(killed.others) > 0
 
 
 def test_a_lossy_fanout_is_counted_the_same_for_the_same_seed() -> None:
@@ -48,8 +55,8 @@ def test_a_lossy_fanout_is_counted_the_same_for_the_same_seed() -> None:
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.name)
-def test_every_trouble_has_two_phases(trouble: object) -> None:
-    assert len(list(phases(trouble, Plan()))) == 3  # type: ignore[arg-type]
+def test_every_trouble_has_two_phases(trouble: Trouble) -> None:
+    assert len(list(phases(trouble, Plan()))) == 3
 
 
 def test_losses_are_rows_of_the_fanout() -> None:

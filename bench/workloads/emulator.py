@@ -7,19 +7,22 @@ second of virtual time.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.emulation.datagrams import DatagramCount
 from bench.emulation.population import Population
 from bench.experiment import Experiment
-from bench.micro.measurement import Measurement
 from bench.suites.settings import IMPLEMENTED, MODES
+from bench.workloads.workload import Option, Row, Table, Workload, column
 from overlay.virtual import Latency, Network
 
 SETTLE_SECONDS = 60.0
@@ -43,9 +46,10 @@ class _Phase:
     processor: float
 
 
-def measure(nodes: int = sum(IMPLEMENTED["sizes"])) -> list[Measurement]:
-    """Takes about a minute for 118 nodes."""
-    return [measurement for mode in MODES for measurement in _measure(mode, nodes)]
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """Takes about a minute for 118 nodes in all modes."""
+    for mode in options.modes:
+        yield from _measure(mode, options.nodes)
 
 
 def sizes_for(nodes: int) -> tuple[int, ...]:
@@ -55,9 +59,9 @@ def sizes_for(nodes: int) -> tuple[int, ...]:
     return (nodes - sum(upper), *upper)
 
 
-def _measure(mode: str, nodes: int) -> list[Measurement]:
+def _measure(mode: str, nodes: int) -> Iterator[Row]:
     experiment = Experiment(
-        suite="micro",
+        suite="speed",
         figure="emulator",
         tier="emulate",
         mode=mode,
@@ -69,13 +73,17 @@ def _measure(mode: str, nodes: int) -> list[Measurement]:
     with tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory, network.rule(count):
         population = Population(experiment, network, Path(directory))
         phases = network.run(_live(network, population, count))
-    join, *later = phases
-    found = _listed(mode, join, join.nodes, "datagrams/node")
-    for phase in later:
-        found += _listed(mode, phase, phase.nodes * phase.virtual, "datagrams/node-s")
-        cost = 1e3 * phase.processor / (phase.nodes * phase.virtual)
-        found.append(Measurement(f"{mode}, {phase.name}", cost, "CPU ms/node-s"))
-    return found
+    for phase in phases:
+        joins = phase is phases[0]
+        share = phase.nodes if joins else phase.nodes * phase.virtual
+        unit = "datagrams/node" if joins else "datagrams/node-s"
+        settings: dict[str, Any] = {"mode": mode, "nodes": nodes, "phase": phase.name}
+        yield Row("emulator", settings, "datagrams", sum(phase.sent.values()) / share, unit)
+        if not joins:
+            yield Row("emulator", settings, "cpu", 1e3 * phase.processor / share, "ms/node-s")
+        for kind, number in _most(phase.sent):
+            own = settings | {"kind": kind}
+            yield Row("emulator", own, "datagrams of a kind", number / share, unit)
 
 
 async def _live(network: Network, population: Population, count: DatagramCount) -> list[_Phase]:
@@ -104,13 +112,38 @@ async def _live(network: Network, population: Population, count: DatagramCount) 
     return phases
 
 
-def _listed(mode: str, phase: _Phase, share: float, unit: str) -> list[Measurement]:
-    """The sum, and the kinds of datagrams that make most of it."""
-    name = f"{mode}, {phase.name}"
-    found = [Measurement(name, sum(phase.sent.values()) / share, unit)]
-    listed = phase.sent.most_common(SHOWN)
-    found += [Measurement(f"    {kind}", number / share, unit) for kind, number in listed]
-    others = sum(phase.sent.values()) - sum(number for _, number in listed)
-    if others:
-        found.append(Measurement("    others", others / share, unit))
-    return found
+def _most(sent: Counter[str]) -> list[tuple[str, int]]:
+    """The kinds of datagrams that make most of what was sent, and the sum of the others."""
+    listed = sent.most_common(SHOWN)
+    others = sum(sent.values()) - sum(number for _, number in listed)
+    return [*listed, ("others", others)] if others else listed
+
+
+WORKLOAD = Workload(
+    "emulator",
+    "Emulated nodes",
+    "What real nodes cost on the virtual network, in each mode: to join, at rest, and after a crash of 30 %.",
+    (
+        Option("nodes", sum(IMPLEMENTED["sizes"]), "how many, on three levels"),
+        Option("modes", list(MODES), "which modes", choices=tuple(MODES)),
+    ),
+    run,
+    (
+        Table(
+            "cost",
+            "Datagrams of a node: for joining, and then a second of its life",
+            {"mode": "mode", "nodes": "nodes", "phase": "phase"},
+            (
+                column("datagrams", "{:.1f}", "datagrams"),
+                column("CPU ms a node-second", "{:.2f}", "cpu"),
+            ),
+        ),
+        Table(
+            "kinds",
+            "The same by what the datagrams carry",
+            {"mode": "mode", "nodes": "nodes", "phase": "phase", "kind": "datagrams with"},
+            (column("datagrams", "{:.2f}", "datagrams of a kind"),),
+        ),
+    ),
+    quick_seconds=90,
+)

@@ -1,1 +1,0 @@
-"""Speed of the layers, as ratios in one run."""
