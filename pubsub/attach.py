@@ -16,7 +16,7 @@ from overlay.membership.interface import Membership, MembershipListener, TopicDi
 from overlay.membership.modes import MODES, make_membership
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
-from overlay.runtime import Runtime, RuntimeConfig
+from overlay.runtime import MessageHandler, Runtime, RuntimeConfig
 from overlay.topic_directory import CallbackTopicDirectory
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.camcast.bootstrap import FindContacts
@@ -126,6 +126,8 @@ class Attachment:
         self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
         """Bytes of a copy that travels to a member in one datagram, together with all that is around it."""
         self.control: Context = runtime.context("channel")
+        self.questions: Context = runtime.context("datagram")
+        """For what is asked again until it is answered."""
         self.find_contacts: FindContacts = (
             directory.sample if MODES[self._mode].samples else directory.contacts
         )
@@ -144,34 +146,40 @@ class Attachment:
         membership = make_membership(
             self._mode,
             topic,
-            self._runtime.context("channel"),
+            # What is lost the services ask for again; acknowledgements would cost as much as the messages.
+            self._runtime.context("datagram"),
             self._directory,
             listener,
             membership_config(parameters, self._membership),
             self._runtime.metrics,
         )
-        self._serve(membership.message_types)
+        self._serve(membership.message_types, self._receive_membership)
         return membership
 
     def serve(self, process: Process) -> None:
         """Hand the process its messages, and the failure detector's suspicions."""
         self._process = process
-        self._serve(process.message_types)
+        self._serve(process.message_types, process.receive)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
 
-    def _serve(self, kinds: Iterable[type]) -> None:
+    def _serve(self, kinds: Iterable[type], receive: MessageHandler) -> None:
         """Hand the process the messages of these types, from the first that needs them on."""
         assert self._process is not None, "a process is served before its communities are made"
         for kind in kinds:
             if not self._runtime.handles(kind):
-                handler = self._process.receive_copy if kind is Copy else self._process.receive
+                handler = self._process.receive_copy if kind is Copy else receive
                 self._runtime.on(kind, handler)
 
+    def _receive_membership(self, sender: Contact, message: object) -> None:
+        assert self._process is not None
+        self._runtime.failure.heard(sender.id)
+        self._process.receive(sender, message)
+
     def watch(self, contact: Contact) -> None:
-        self._runtime.failure.watch(contact)
+        self._runtime.failure.watch(contact, in_turn=True)
 
     def unwatch(self, contact: Contact) -> None:
-        self._runtime.failure.unwatch(contact)
+        self._runtime.failure.unwatch(contact, in_turn=True)
 
     def send_copy(self, to: Contact, data: bytes, on_ack: OnAck | None) -> bool:
         """Send a copy of a block, encoded; `on_ack` is called once over channels, and never otherwise.
@@ -179,7 +187,9 @@ class Attachment:
         False for what is larger than a datagram where events travel as datagrams: it never leaves."""
         if not self._over_channels:
             return self._runtime.send_encoded_datagram(to, data)
-        if not self._runtime.send_encoded(to, data, on_ack) and on_ack is not None:
+        if self._runtime.send_encoded(to, data, on_ack):
+            self._runtime.failure.expect(to.id)
+        elif on_ack is not None:
             on_ack(False)
         return True
 

@@ -111,6 +111,7 @@ class Node:
         )
         services = Services(
             control=attachment.control,
+            questions=attachment.questions,
             carrier=self._link,
             make_membership=attachment.make_membership,
             find_contacts=attachment.find_contacts,

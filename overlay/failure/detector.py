@@ -54,6 +54,7 @@ class _Watch:
         "asked_at",
         "contact",
         "count",
+        "count_in_turn",
         "due",
         "heard_at",
         "is_untold",
@@ -62,7 +63,8 @@ class _Watch:
 
     def __init__(self, contact: Contact, now: float) -> None:
         self.contact = contact
-        self.count = 1
+        self.count = 0
+        self.count_in_turn = 0
         self.answers = AnswerTime(EXPECTED_ANSWER)
         self.heard_at = now
         self.asked_at: float | None = None
@@ -71,6 +73,11 @@ class _Watch:
         self.is_untold = False
         """It was suspected already when somebody began to watch it."""
         self.due = now
+
+    @property
+    def is_in_turn(self) -> bool:
+        """Whether nobody asks for more than that the peer is looked at in turn."""
+        return self.count <= 0 < self.count_in_turn
 
 
 class Detector:
@@ -84,31 +91,62 @@ class Detector:
         self._config = config
         self._heard_at = heard_at
         self._watches: dict[PeerId, _Watch] = {}
+        self._in_turn = 0
+        """Peers that are watched in turn only."""
         self._queue: list[tuple[float, int, PeerId]] = []
         self._order = 0
 
-    def watch(self, contact: Contact, now: float) -> None:
+    def watch(self, contact: Contact, now: float, *, in_turn: bool = False) -> None:
         """Watch a peer; one that is watched already, once more (and at this address from now on).
 
-        One that is suspected, and is not heard again, is soon reported again."""
+        `in_turn`: it need not be asked as soon as it is silent, but in turn with others that are watched so,
+        and when an answer is expected of it (`expect`). One that is suspected, and is not heard again, is
+        soon reported again."""
         watch = self._watches.get(contact.id)
-        if watch is not None:
+        is_new = watch is None
+        if watch is None:
+            watch = self._watches[contact.id] = _Watch(contact, now)
+        watch.contact = contact
+        self._in_turn -= watch.is_in_turn
+        if in_turn:
+            watch.count_in_turn += 1
+        else:
             watch.count += 1
-            watch.contact = contact
-            if watch.suspected:
-                watch.is_untold = True
-                self._schedule(watch, now)
-            return
-        watch = self._watches[contact.id] = _Watch(contact, now)
-        self._schedule(watch, now)
+        self._in_turn += watch.is_in_turn
+        if watch.suspected:
+            watch.is_untold = True
+        if is_new or watch.suspected or not in_turn:
+            self._schedule(watch, now)
 
-    def unwatch(self, peer: PeerId) -> None:
+    def unwatch(self, peer: PeerId, *, in_turn: bool = False) -> None:
         """Take back one `watch`; after the last one the peer is left alone and forgotten."""
         watch = self._watches.get(peer)
-        if watch is not None:
+        if watch is None:
+            return
+        self._in_turn -= watch.is_in_turn
+        if in_turn:
+            watch.count_in_turn -= 1
+        else:
             watch.count -= 1
-            if not watch.count:
-                del self._watches[peer]
+        if watch.count <= 0 and watch.count_in_turn <= 0:
+            del self._watches[peer]
+        else:
+            self._in_turn += watch.is_in_turn
+
+    def heard(self, peer: PeerId, now: float) -> None:
+        """A watched peer gave a sign of life in another way than `heard_at` knows."""
+        watch = self._watches.get(peer)
+        if watch is not None:
+            watch.heard_at = now
+            if watch.suspected:
+                self._schedule(watch, now)
+
+    def expect(self, peer: PeerId, now: float) -> None:
+        """Something was sent to a watched peer that it acknowledges: its silence from now on counts."""
+        watch = self._watches.get(peer)
+        if watch is not None and watch.asked_at is None and watch.is_in_turn:
+            watch.asked_at = now
+            self._schedule(watch, now + max(self._retry(watch), EXPECTED_ANSWER))
 
     def is_watched(self, peer: PeerId) -> bool:
         return peer in self._watches
@@ -175,7 +213,10 @@ class Detector:
         watch.answers.sample(min(seconds, self._timeout(watch)))
 
     def _listen(self, watch: _Watch, now: float, actions: list[Action]) -> None:
-        patience = self._config.interval * (1 if self._me > watch.contact.id else SECOND_TO_ASK)
+        interval = self._config.interval
+        if watch.is_in_turn:
+            interval = max(interval, self._config.turn * self._in_turn)
+        patience = interval * (1 if self._me > watch.contact.id else SECOND_TO_ASK)
         quiet_until = watch.heard_at + patience
         if now < quiet_until:
             self._schedule(watch, quiet_until)

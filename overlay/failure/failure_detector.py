@@ -61,17 +61,30 @@ class FailureDetector:
         channels.on_restart(self._restarted)
         channels.on_state(lambda peer, state: self._news(peer))
 
-    def watch(self, contact: Contact) -> None:
-        """Watch a peer until `unwatch` was called as often as this.
+    def watch(self, contact: Contact, *, in_turn: bool = False) -> None:
+        """Watch a peer until `unwatch` was called as often as this, with the same `in_turn`.
 
-        Of one that is suspected already, subscribers are told again: some began to care for it just now.
+        `in_turn`: of all peers that are watched so one is asked every `turn` seconds, which costs the same
+        however many they are; and one that owes an answer (`expect`) is asked as soon as any other. Of one
+        that is suspected already, subscribers are told again: some began to care for it just now.
         """
         if not self._closed:
-            self._detector.watch(contact, self._loop.time())
+            self._detector.watch(contact, self._loop.time(), in_turn=in_turn)
             self._arm()
 
-    def unwatch(self, contact: Contact) -> None:
-        self._detector.unwatch(contact.id)
+    def unwatch(self, contact: Contact, *, in_turn: bool = False) -> None:
+        self._detector.unwatch(contact.id, in_turn=in_turn)
+        self._arm()
+
+    def heard(self, peer: PeerId) -> None:
+        """A peer gave a sign of life by a message that came over no channel."""
+        self._detector.heard(peer, self._loop.time())
+        if self._detector.is_suspected(peer):
+            self._arm()
+
+    def expect(self, peer: PeerId) -> None:
+        """Something was sent to a peer over its channel: if it is watched, its silence counts from now on."""
+        self._detector.expect(peer, self._loop.time())
         self._arm()
 
     def subscribe(

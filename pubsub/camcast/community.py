@@ -61,7 +61,9 @@ class Services:
     """What a process's communities use of the world around them."""
 
     control: Context
-    """For everything but events; what is sent should arrive (an acknowledged channel)."""
+    """For everything but events and leases; what is sent should arrive (an acknowledged channel)."""
+    questions: Context
+    """For leases, which are asked for again until they are answered; what is sent may be lost."""
     carrier: Carrier
     """For events."""
     make_membership: MakeMembership

@@ -52,7 +52,7 @@ class Process:
             "membership_strays", "Messages for a membership service of a topic that was left."
         )
         self.leases = Leases(
-            services.control,
+            services.questions,
             services.carrier,
             self._promise,
             self._gone,

@@ -162,3 +162,60 @@ def test_a_suspected_peer_that_was_heard_is_restored_and_not_reported_to_a_later
     driver.answer = 0.05
     driver.run(60)
     assert len(driver.times(Suspect)) == len(driver.times(Restore)) == 1
+
+
+OTHERS = [Contact(PeerId(bytes([number]) * 20), "127.0.0.3", 4000) for number in range(1, 11)]
+
+
+def test_of_peers_that_are_watched_in_turn_one_is_asked_each_turn() -> None:
+    driver = Driver()
+    heard: dict[PeerId, float] = {}
+    driver.detector = Detector(ME, CONFIG, heard.get)
+    for peer in OTHERS:
+        driver.detector.watch(peer, 0.0, in_turn=True)
+    asked: list[PeerId] = []
+    while (due := driver.detector.next_timer()) is not None and due <= 400:
+        for action in driver.detector.poll(due):
+            assert isinstance(action, Ask)
+            asked.append(action.peer.id)
+            heard[action.peer.id] = due
+    assert len(asked) == pytest.approx(400 / CONFIG.turn, rel=0.15)
+    assert {asked.count(peer.id) for peer in OTHERS} <= {8, 9, 10, 11}
+
+
+def test_one_in_turn_that_owes_an_answer_is_suspected_as_fast_as_any_other() -> None:
+    driver = Driver(answer=None)
+    for peer in OTHERS:
+        driver.detector.watch(peer, 0.0, in_turn=True)
+    driver.detector.expect(OTHERS[0].id, 1.0)
+    driver.run(1.0 + CONFIG.least_timeout + 0.3)
+    assert [action.peer for _, action in driver.actions if isinstance(action, Suspect)] == OTHERS[
+        :1
+    ]
+
+
+def test_one_in_turn_that_was_heard_by_other_ways_is_left_alone() -> None:
+    driver = Driver(answer=None)
+    driver.detector.watch(PEER, 0.0, in_turn=True)
+    for second in range(100):
+        driver.detector.heard(PEER.id, float(second))
+        driver.detector.expect(PEER.id, float(second))
+        driver.detector.heard(PEER.id, second + 0.1)
+        driver.run(second + 0.9)
+    assert driver.actions == []
+
+
+def test_who_watches_a_peer_closely_is_not_put_off_by_those_who_watch_it_in_turn() -> None:
+    driver = Driver()
+    for peer in [PEER, *OTHERS]:
+        driver.detector.watch(peer, 0.0, in_turn=True)
+    driver.detector.watch(PEER, 0.0)
+    driver.run(30)
+    close = [time for time, a in driver.actions if isinstance(a, Ask) and a.peer == PEER]
+    assert len(close) >= 0.8 * 30 / CONFIG.interval
+    driver.detector.unwatch(PEER.id)
+    driver.run(60)
+    later = [time for time, a in driver.actions if isinstance(a, Ask) and a.peer == PEER]
+    assert len(later) - len(close) <= 3
+    driver.detector.unwatch(PEER.id, in_turn=True)
+    assert not driver.detector.is_watched(PEER.id)

@@ -182,6 +182,7 @@ class Actor:
         directory = troupe.directory.of(self.context)
         services = Services(
             self.context,
+            self.context,
             StageCarrier(self.context, troupe.event_loss),
             self._membership,
             directory.contacts,
