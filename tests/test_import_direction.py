@@ -11,7 +11,14 @@ ROOT = Path(__file__).parent.parent
 FORBIDDEN = {"overlay": {"pubsub", "bench"}, "pubsub": {"bench"}, "bench": set()}
 IMPURE = {"asyncio", "socket", "time", "random", "asyncio_dgram", "uvloop", "secrets", "os"}
 CORES = [
-    "overlay/channel/protocol",
+    "overlay/channel/config.py",
+    "overlay/channel/core.py",
+    "overlay/channel/machine.py",
+    "overlay/channel/packet.py",
+    "overlay/channel/receiving.py",
+    "overlay/channel/recovery.py",
+    "overlay/channel/sending.py",
+    "overlay/channel/table.py",
     "overlay/context.py",
     "overlay/dht/address_tokens.py",
     "overlay/dht/bucket.py",

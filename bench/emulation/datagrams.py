@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from overlay.channel.protocol.packet import PROGRESS, PacketType, Refused
-from overlay.channel.protocol.segment import decode_bundle
+from overlay.channel.packet import BUNDLE, PacketType, Refused, decode_bundle
 from overlay.dht.letter import unpack_letter
 from overlay.transport.frame import HEADER_BYTES, Dropped, Kind, split_frames
 from overlay.virtual.rules import Packet
@@ -41,8 +40,7 @@ def _name_of_packet(packet: bytes) -> str:
     kind = PacketType(packet[0])
     if kind is not PacketType.BUNDLE:
         return f"channel {kind.name.lower()}"
-    selective = PROGRESS.unpack_from(packet)[-1]
-    messages = decode_bundle(packet[PROGRESS.size + selective :])
+    messages = decode_bundle(packet[BUNDLE.size :])
     return type(decode(messages[0])).__name__ if messages else "channel bundle"
 
 

@@ -4,15 +4,16 @@
     channels.on_message(lambda sender, message: ...)
     await channels.to(contact).send(b"hello")
 
-`protocol` is the whole protocol as pure objects; `channels` and `channel` run it on the event loop.
+`core` is one end of a channel as a pure object, made of `sending`, `receiving` and `recovery`. Its states are
+the tables of `machine`, its bytes those of `packet`. `table` holds the channels of a node; `driver` runs them
+on the event loop.
 """
 
-from overlay.channel.channel import Channel
-from overlay.channel.channels import Channels
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.send_buffer import MessageTooLarge
-from overlay.channel.protocol.state import ChannelState, OnAck, PeerRestarted
-from overlay.channel.protocol.table import TooManyChannels
+from overlay.channel.config import ChannelConfig
+from overlay.channel.driver import Channel, Channels
+from overlay.channel.machine import ChannelState, PeerRestarted
+from overlay.channel.sending import MessageTooLarge, OnAck
+from overlay.channel.table import TooManyChannels
 
 __all__ = [
     "Channel",

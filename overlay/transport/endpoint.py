@@ -22,7 +22,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -283,12 +283,20 @@ class Endpoint:
         """
         if len(body) > self.max_body:
             raise UsageError(f"a body of {len(body)} bytes exceeds max_body, {self.max_body}")
+        self.send_all(to, kind, ((body,),))
+
+    def send_all(
+        self, to: Address, kind: Kind, bodies: Sequence[Sequence[bytes | memoryview]]
+    ) -> None:
+        """As `send`, for frames to one address whose bodies are in pieces, each at most `max_body` in all."""
         if self._closed:
-            self._dropped_out.add("closed")
-        elif not self._outbox.put(to, kind, body):
-            self._dropped_out.add("queue_full")
-        else:
-            self.turn.schedule()
+            self._dropped_out.add("closed", len(bodies))
+            return
+        put = self._outbox.put
+        for body in bodies:
+            if not put(to, kind, body):
+                self._dropped_out.add("queue_full")
+        self.turn.schedule()
 
     async def drained(self) -> None:
         """Wait while more than half of `outgoing_limit` waits to leave; a closed endpoint holds nobody up."""

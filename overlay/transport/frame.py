@@ -57,7 +57,7 @@ class Envelope(Protocol):
     overhead: int
     """Bytes that wrapping adds."""
 
-    def wrap(self, frames: Sequence[bytes]) -> bytes:
+    def wrap(self, frames: Sequence[bytes | memoryview]) -> bytes:
         """The datagram that carries `frames`."""
         ...
 
@@ -73,7 +73,7 @@ class PlainEnvelope:
         self.overhead = HEADER_BYTES
         self._sender = bytes(sender)
 
-    def wrap(self, frames: Sequence[bytes]) -> bytes:
+    def wrap(self, frames: Sequence[bytes | memoryview]) -> bytes:
         length = HEADER_BYTES + sum(map(len, frames))
         return b"".join((header(PLAIN, length, self._sender), *frames))
 
@@ -137,7 +137,10 @@ def split_frames(buffer: bytes, start: int) -> list[tuple[int, bytes]]:
     end = len(buffer)
     if start == end:
         raise Dropped("empty")
-    frames = []
+    body = start + FRAME_HEAD_BYTES
+    if body <= end and buffer[start + 1] << 8 | buffer[start + 2] == end - body:
+        return [(buffer[start], buffer[body:])]
+    frames: list[tuple[int, bytes]] = []
     while start < end:
         body = start + FRAME_HEAD_BYTES
         if body > end:
@@ -153,17 +156,14 @@ def split_frames(buffer: bytes, start: int) -> list[tuple[int, bytes]]:
 
 
 class Batch:
-    """The frames of one datagram to be: heads and bodies in turn."""
+    """The frames of one datagram to be, in pieces."""
 
-    __slots__ = ("parts", "size")
+    __slots__ = ("frames", "parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
         self.size = 0
-
-    @property
-    def frames(self) -> int:
-        return len(self.parts) // 2
+        self.frames = 0
 
 
 class Outbox:
@@ -182,21 +182,26 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._by_address)
 
-    def put(self, to: Address, kind: int, body: bytes) -> bool:
-        """Queue a frame that fits a datagram; False, and nothing queued, when there is no space."""
-        size = FRAME_HEAD_BYTES + len(body)
+    def put(self, to: Address, kind: int, body: Sequence[bytes | memoryview]) -> bool:
+        """Queue a frame, whose body is in pieces and fits a datagram.
+
+        False, and nothing queued, when there is no space.
+        """
+        length = sum(map(len, body))
+        size = FRAME_HEAD_BYTES + length
         if self.size + size > self._limit:
             return False
         batches = self._by_address.get(to)
         if batches is None:
             batches = self._by_address[to] = deque((Batch(),))
         batch = batches[-1]
-        if batch.size + size > self._room or len(batch.parts) >= 2 * MAX_FRAMES:
+        if batch.size + size > self._room or batch.frames >= MAX_FRAMES:
             batch = Batch()
             batches.append(batch)
         parts = batch.parts
-        parts.append(frame_head(kind, len(body)))
-        parts.append(body)
+        parts.append(frame_head(kind, length))
+        parts += body
+        batch.frames += 1
         batch.size += size
         self.size += size
         return True

@@ -133,7 +133,7 @@ class SealedEnvelope:
         for peer in self._peers.values():
             peer.cipher = None
 
-    def wrap(self, frames: Sequence[bytes]) -> bytes:
+    def wrap(self, frames: Sequence[bytes | memoryview]) -> bytes:
         counter = self._counter.to_bytes(8, "big")
         self._counter += 1
         clear = b"".join(frames)

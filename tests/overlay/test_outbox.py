@@ -41,7 +41,7 @@ def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
             continue
         to, kind, body = step
         fits = outbox.size + FRAME_HEAD_BYTES + len(body) <= LIMIT
-        assert outbox.put(to, kind, body) is fits
+        assert outbox.put(to, kind, (body,)) is fits
         if fits:
             queued[to].append((kind, body))
         assert outbox.size <= LIMIT
@@ -54,8 +54,8 @@ def test_every_frame_leaves_once_in_order_within_the_room_and_the_limit(
 def test_small_frames_to_one_address_share_a_datagram() -> None:
     outbox = Outbox(ROOM, LIMIT)
     for number in range(5):
-        outbox.put(HERE, 1, bytes([number]))
-        outbox.put(THERE, 1, bytes([number]))
+        outbox.put(HERE, 1, (bytes([number]),))
+        outbox.put(THERE, 1, (bytes([number]),))
     taken = [outbox.take(9), outbox.take(9)]
     assert [(to, [batch.frames for batch in batches]) for to, batches in taken] == [
         (HERE, [5]),
@@ -68,8 +68,8 @@ def test_full_datagrams_to_one_address_leave_in_trains_and_addresses_take_turns(
     outbox = Outbox(ROOM, 20 * ROOM)
     for to in (HERE, THERE):
         for _ in range(5):
-            outbox.put(to, 1, bytes(ROOM - FRAME_HEAD_BYTES))
-        outbox.put(to, 1, b"rest")
+            outbox.put(to, 1, (bytes(9), bytes(ROOM - FRAME_HEAD_BYTES - 9)))
+        outbox.put(to, 1, (b"rest",))
     order = []
     while outbox:
         to, batches = outbox.take(4)
@@ -81,15 +81,15 @@ def test_full_datagrams_to_one_address_leave_in_trains_and_addresses_take_turns(
 def test_a_datagram_takes_a_bounded_number_of_frames() -> None:
     outbox = Outbox(10_000, 10_000)
     for _ in range(MAX_FRAMES + 1):
-        outbox.put(HERE, 1, b"")
+        outbox.put(HERE, 1, ())
     assert [outbox.take(1)[1][0].frames for _ in range(2)] == [MAX_FRAMES, 1]
 
 
 def test_a_datagram_that_left_takes_no_more_frames() -> None:
     outbox = Outbox(ROOM, LIMIT)
-    outbox.put(HERE, 1, b"first")
+    outbox.put(HERE, 1, (b"first",))
     _, (batch,) = outbox.take(1)
-    outbox.put(HERE, 1, b"second")
+    outbox.put(HERE, 1, (b"second",))
     assert batch.frames == 1
     assert outbox
 
@@ -97,7 +97,7 @@ def test_a_datagram_that_left_takes_no_more_frames() -> None:
 def test_a_full_outbox_says_so_until_something_leaves() -> None:
     outbox = Outbox(ROOM, LIMIT)
     body = bytes(ROOM - FRAME_HEAD_BYTES)
-    assert [outbox.put(HERE, 1, body) for _ in range(5)] == [True, True, True, False, False]
+    assert [outbox.put(HERE, 1, (body,)) for _ in range(5)] == [True, True, True, False, False]
     assert outbox.size == 3 * ROOM
     outbox.take(1)
-    assert outbox.put(HERE, 1, body)
+    assert outbox.put(HERE, 1, (body,))

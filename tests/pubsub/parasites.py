@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from overlay.channel.protocol.packet import PROGRESS, PacketType
-from overlay.channel.protocol.segment import decode_bundle
+from overlay.channel.packet import BUNDLE, PacketType, decode_bundle
 from overlay.contact import Address
 from overlay.transport.frame import HEADER_BYTES, Kind, split_frames
 from overlay.virtual import Packet
@@ -44,8 +43,7 @@ class ParasiteWatch:
         if kind == Kind.DATAGRAM:
             return [decode(body)]
         if kind == Kind.CHANNEL and body[0] == PacketType.BUNDLE:
-            selective = PROGRESS.unpack_from(body)[-1]
-            return [decode(message) for message in decode_bundle(body[PROGRESS.size + selective :])]
+            return [decode(message) for message in decode_bundle(body[BUNDLE.size :])]
         return []
 
     def _check(self, packet: Packet, copy: Copy) -> None:

@@ -8,11 +8,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.core import ChannelCore
-from overlay.channel.protocol.packet import Refused
-from overlay.channel.protocol.state import ChannelEvent
-from overlay.channel.protocol.table import ChannelTable
+from overlay.channel.config import ChannelConfig
+from overlay.channel.core import ChannelCore
+from overlay.channel.machine import ChannelEvent
+from overlay.channel.packet import Refused
+from overlay.channel.table import ChannelTable
 from overlay.contact import Contact, PeerId
 
 SMALL = ChannelConfig(
@@ -104,7 +104,7 @@ class Node:
 
     def flush(self, core: ChannelCore) -> None:
         now = self.wire.now
-        for packet in core.packets(now):
+        for packet in map(b"".join, core.packets(now)):
             assert len(packet) <= self.wire.max_body
             self.wire.carry(self, core.contact, packet)
         self.events += core.events

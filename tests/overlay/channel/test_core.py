@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.core import Phase
-from overlay.channel.protocol.packet import PACKET_HEAD, PROGRESS, PacketType, Refused
-from overlay.channel.protocol.segment import encode_fragment
-from overlay.channel.protocol.send_buffer import MessageTooLarge
-from overlay.channel.protocol.state import ChannelState, PeerRestarted
-from overlay.channel.protocol.table import ChannelTable, TooManyChannels
+from overlay.channel.config import ChannelConfig
+from overlay.channel.machine import ChannelState, PeerRestarted, Phase
+from overlay.channel.packet import FRAGMENT, PACKET_HEAD, PROGRESS, PacketType, Refused
+from overlay.channel.sending import MessageTooLarge
+from overlay.channel.table import ChannelTable, TooManyChannels
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from tests.overlay.channel.faulty_wire import SMALL, Faults, Node, Wire
@@ -282,9 +280,8 @@ def test_a_peer_that_begins_many_messages_and_finishes_none_takes_bounded_memory
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
     for number in range(1, 200):
-        head = (PacketType.FRAGMENT, core._peer, core.session, number, 1, 1_000_000, 0)
-        fragment = encode_fragment(number, bytes(SMALL.max_message), 0, 1)
-        a.receive(b.contact, PROGRESS.pack(*head) + fragment)
+        head = (PacketType.FRAGMENT, core._peer, core.session, 1, 1_000_000, number)
+        a.receive(b.contact, FRAGMENT.pack(*head, number, SMALL.max_message, 0) + b"x")
     assert a.table.budget.used <= SMALL.receive_buffer + SMALL.max_message
     assert a.refused["receive_memory_full"] > 150
     core.abandon()
@@ -296,7 +293,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
     a.write(b, b"hello")
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
-    forged = PROGRESS.pack(PacketType.ACK, core._peer, core.session, 0, 77, 1_000_000, 0)
+    forged = PROGRESS.pack(PacketType.ACK, core._peer, core.session, 77, 1_000_000)
     with pytest.raises(Refused, match="malformed"):
         a.table.receive(b.contact, forged, wire.now)
 

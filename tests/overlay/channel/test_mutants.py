@@ -7,13 +7,11 @@ from itertools import chain
 
 import pytest
 
-from overlay.channel.protocol.core import ChannelCore, Phase
-from overlay.channel.protocol.flight import Flight
-from overlay.channel.protocol.inbox import Inbox
-from overlay.channel.protocol.packet import Refused
-from overlay.channel.protocol.reassembly import Reassembly
-from overlay.channel.protocol.segment import decode_bundle
-from overlay.channel.protocol.transmitter import Transmitter
+from overlay.channel.core import ChannelCore
+from overlay.channel.machine import Phase
+from overlay.channel.packet import Refused, decode_bundle
+from overlay.channel.receiving import Inbox, Reassembly
+from overlay.channel.sending import Flight, Transmitter
 from tests.overlay.channel.faulty_wire import Faults
 from tests.overlay.channel.scenario import Crash, Pause, Run, Scenario, Write, random_scenario
 
@@ -29,7 +27,7 @@ def no_duplicate_detection(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_retransmission(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Flight, "_lose", lambda self, segment: None)
+    patch.setattr(Flight, "_lose", lambda self, number: None)
 
 
 def acknowledged_before_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -50,7 +48,8 @@ def lost_messages_sent_to_the_next_session(patch: pytest.MonkeyPatch) -> None:
     restart = Transmitter.restart
 
     def resend(self: Transmitter) -> int:
-        bundles = [segment.payload for segment in self.flight.segments if segment.count]
+        runs = [*self.flight._flying.values(), *self.flight._lost.values()]
+        bundles = [run.payload for run in runs if run.messages]
         lost = restart(self)
         for message in chain.from_iterable(map(decode_bundle, bundles)):
             self.buffer.add(message, None)
@@ -68,13 +67,13 @@ def any_session_taken_for_the_current_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def reset_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ChannelCore, "_lose_peer", lambda self: None)
+    patch.setattr(ChannelCore, "_receive_reset", lambda self, rejected, mine: None)
 
 
 def idle_channel_forgotten_without_agreement(patch: pytest.MonkeyPatch) -> None:
     def forget(self: ChannelCore, now: float) -> None:
         if not self.transmitter.flight:
-            self._end()
+            self.phase = Phase.GONE
 
     patch.setattr(ChannelCore, "_idle", forget)
 

@@ -337,3 +337,41 @@ def test_a_tiny_node_is_not_filled_by_many_peers() -> None:
         assert len(hub.received) == 6, "the others got their turn when the first were idle"
 
     net.run(main())
+
+
+def test_those_who_ask_are_told_when_a_full_channel_is_writable_again() -> None:
+    net = Network(seed=6)
+
+    async def main() -> None:
+        one, other = await open_node(net, 0), await open_node(net, 1)
+        told: list[tuple[Contact, bool]] = []
+        channels = one.channels
+        peer = other.contact
+        channels.on_writable(
+            lambda contact: told.append((contact, channels.is_writable(contact.id)))
+        )
+        channel = channels.to(peer)
+        assert channels.is_writable(peer.id)
+        channel.try_send(b"small")
+        await channel.drained()
+        assert told == []
+        other.channels.pause()
+        accepted = 0
+        while channel.try_send(bytes(10_000)):
+            accepted += 1
+        assert not channels.is_writable(peer.id)
+        await asyncio.sleep(1)
+        assert told == [(peer, True)], "the paused peer's receive buffer takes one half"
+        while channel.try_send(bytes(10_000)):
+            accepted += 1
+        await asyncio.sleep(1)
+        assert not channels.is_writable(peer.id)
+        assert len(told) == 1
+        other.channels.resume()
+        await channel.drained()
+        assert told == [(peer, True)] * 2
+        assert len(other.received) == accepted + 1
+        await one.close()
+        await other.close()
+
+    net.run(main())

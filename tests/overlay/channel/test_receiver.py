@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.channel.protocol.budget import Budget
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.packet import PacketType, Refused
-from overlay.channel.protocol.receiver import SEGMENTS_AN_ACK, Receiver
-from overlay.channel.protocol.segment import encode_bundle
+from overlay.channel.config import ChannelConfig
+from overlay.channel.packet import Refused, encode_bundle
+from overlay.channel.receiving import SEGMENTS_AN_ACK, Budget, Receiver
 
 FULL = 1000
 
@@ -19,7 +17,13 @@ def receiver() -> Receiver:
 
 
 def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
-    taker.take(PacketType.BUNDLE, number, encode_bundle([bytes(size)]), now)
+    segment = encode_bundle([bytes(size)])
+    try:
+        taker.inbox.take_bundle(number, segment)
+    except Refused:
+        taker.ack_due = True
+        raise
+    taker.taken(len(segment), now)
 
 
 def test_every_second_full_segment_is_acknowledged_at_once() -> None:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.channel.protocol.congestion import LEAST_SEGMENTS, CongestionWindow
-from overlay.channel.protocol.rtt import RoundTrip
+from overlay.channel.recovery import LEAST_SEGMENTS, CongestionWindow, RoundTrip
 
 
 def test_the_first_sample_sets_the_estimate_as_in_rfc_6298_2_2() -> None:

@@ -9,17 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.channel.protocol.budget import Budget
-from overlay.channel.protocol.packet import PacketType, Refused
-from overlay.channel.protocol.reassembly import Reassembly
-from overlay.channel.protocol.segment import (
-    FRAGMENT_HEAD,
+from overlay.channel.packet import (
+    BUNDLE,
+    FRAGMENT,
+    PART_HEAD_BYTES,
+    PacketType,
+    Refused,
+    bundle_room,
     decode_bundle,
-    decode_fragment,
     encode_bundle,
-    encode_fragment,
+    segment_room,
 )
-from overlay.channel.protocol.send_buffer import Segment, SendBuffer
+from overlay.channel.receiving import Budget, Reassembly
+from overlay.channel.sending import Flight, Run, SendBuffer
 
 ROOM = 200
 
@@ -35,36 +37,39 @@ def test_any_bytes_are_a_bundle_or_refused(data: bytes) -> None:
         assert encode_bundle(decode_bundle(data)) == data
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_a_fragment_within_its_message_or_refused(data: bytes) -> None:
-    with contextlib.suppress(Refused):
-        _, length, offset = decode_fragment(data, max_message=1_000)
-        assert offset + len(data) - FRAGMENT_HEAD.size <= length <= 1_000
+def all_runs(buffer: SendBuffer, rng: random.Random) -> list[Run]:
+    flight, runs = Flight(), []
+    while (run := buffer.next_run(rng.randint(1, 9))) is not None:
+        flight.launch(run, 0.0)
+        runs.append(run)
+    return runs
 
 
-def all_segments(buffer: SendBuffer) -> list[Segment]:
-    return list(iter(buffer.next_segment, None))
+def packets_of(runs: list[Run]) -> list[bytes]:
+    return [b"".join(packet) for run in runs for packet in run.packets((1, 2), (3, 4))]
 
 
 @given(st.lists(st.binary(max_size=900), max_size=20), st.integers(0, 1_000))
 def test_what_is_cut_in_segments_comes_together_in_any_order(
     messages: list[bytes], seed: int
 ) -> None:
-    buffer = SendBuffer(1_000, limit=100_000, segment_room=ROOM)
+    rng = random.Random(seed)
+    buffer = SendBuffer(1_000, limit=100_000, room=ROOM)
     for message in messages:
         assert buffer.add(message, None)
-    segments = all_segments(buffer)
-    assert all(segment.size <= ROOM for segment in segments)
-    random.Random(seed).shuffle(segments)
+    runs = all_runs(buffer, rng)
+    packets = packets_of(runs)
+    assert sum(run.size for run in runs) == sum(len(packet) - BUNDLE.size for packet in packets)
+    assert all(len(packet) <= ROOM + BUNDLE.size for packet in packets)
+    rng.shuffle(packets)
     reassembly = Reassembly(100_000, Budget(100_000))
     received: list[bytes] = []
-    for segment in segments:
-        if segment.kind == PacketType.BUNDLE:
-            received += decode_bundle(segment.payload)
+    for packet in packets:
+        if packet[0] == PacketType.BUNDLE:
+            received += decode_bundle(packet[BUNDLE.size :])
             continue
-        place = decode_fragment(segment.payload, 1_000)
-        part = memoryview(segment.payload)[FRAGMENT_HEAD.size :]
-        complete = reassembly.add(*place, part, segment.size)
+        *_, message, length, offset = FRAGMENT.unpack_from(packet)
+        complete = reassembly.add(message, length, offset, packet[FRAGMENT.size :])
         received += [] if complete is None else [complete[0]]
     assert sorted(received) == sorted(messages)
     assert len(reassembly) == 0
@@ -74,27 +79,90 @@ def test_what_is_cut_in_segments_comes_together_in_any_order(
 def test_every_charged_byte_is_given_back_and_every_callback_called_once(
     messages: list[bytes], data: st.DataObject
 ) -> None:
-    buffer = SendBuffer(1_000, limit=100_000, segment_room=ROOM)
+    buffer, flight = SendBuffer(1_000, limit=100_000, room=ROOM), Flight()
     called: list[tuple[int, bool]] = []
     for number, message in enumerate(messages):
         buffer.add(message, lambda arrived, number=number: called.append((number, arrived)))  # type: ignore[misc]
-    segments: list[Segment] = []
     for _ in range(data.draw(st.integers(0, 30))):
-        segment = buffer.next_segment()
-        segments += [] if segment is None else [segment]
-    acknowledged = data.draw(st.integers(0, len(segments)))
-    for segment in segments[:acknowledged]:
-        buffer.acknowledged(segment)
-    lost = buffer.lose(segments[acknowledged:]) + buffer.lose_waiting()
+        run = buffer.next_run(data.draw(st.integers(1, 9)))
+        if run is not None:
+            flight.launch(run, 0.0)
+    if data.draw(st.booleans()):
+        flight.lose_all()
+        for _ in range(data.draw(st.integers(0, 5))):
+            if flight.has_lost:
+                flight.relaunch(data.draw(st.integers(1, 9)), 1.0)
+    sent = flight.next_number
+    for _ in range(data.draw(st.integers(0, 5))):
+        upto = data.draw(st.integers(0, sent))
+        bits = data.draw(st.integers(0, (1 << sent - upto) - 1)) & ~1
+        for landed in flight.acknowledge(upto, bits):
+            buffer.acknowledged(*landed)
+    lost = buffer.lose(flight.give_up()) + buffer.lose_waiting()
     for callback, arrived in buffer.outcomes:
         callback(arrived)
     assert buffer.used == 0
+    assert flight.size == 0
     assert sorted(number for number, _ in called) == list(range(len(messages)))
     assert sum(not arrived for _, arrived in called) == lost
 
 
+@given(st.integers(1, 5_000), st.integers(1, 40), st.data())
+def test_what_is_sent_again_is_what_was_sent(size: int, most: int, data: st.DataObject) -> None:
+    buffer, flight = SendBuffer(5_000, limit=100_000, room=ROOM), Flight()
+    buffer.add(random.Random(size).randbytes(size), None)
+    sent: dict[int, bytes] = {}
+    while (run := buffer.next_run(most)) is not None:
+        flight.launch(run, 0.0)
+        sent |= dict(enumerate(packets_of([run]), run.first))
+    arrived = data.draw(st.sets(st.integers(0, flight.next_number - 1)))
+    flight.acknowledge(0, sum(1 << number for number in arrived))
+    flight.lose_all()
+    assert flight.size == 0
+    again: dict[int, bytes] = {}
+    while flight.has_lost:
+        run = flight.relaunch(data.draw(st.integers(1, 9)), 1.0)
+        assert run.resent
+        again |= dict(enumerate(packets_of([run]), run.first))
+    assert again == {number: sent[number] for number in sent if number not in arrived}
+    assert flight.size == sum(len(packet) - BUNDLE.size for packet in again.values())
+
+
+def test_a_segment_that_later_ones_of_its_run_overtook_is_found_lost() -> None:
+    buffer, flight = SendBuffer(5_000, limit=100_000, room=ROOM), Flight()
+    buffer.add(bytes(2_000), None)
+    run = buffer.next_run(99)
+    assert run is not None
+    flight.launch(run, 0.0)
+    flight.acknowledge(2, 0b1111_0000)
+    assert flight.find_lost(0.05, patience=0.1) == (0, 0.1)
+    latest, look_again = flight.find_lost(0.1, patience=0.1)
+    assert (latest, look_again) == (run.transmission + 5, None)
+    again = flight.relaunch(99, 0.2)
+    assert (again.first, again.segments) == (2, 4)
+
+
+def test_a_full_part_fills_its_datagram() -> None:
+    max_body = 1_373
+    buffer, flight = SendBuffer(100_000, limit=100_000, room=segment_room(max_body)), Flight()
+    assert buffer.add(bytes(50_000), None)
+    run = buffer.next_run(99)
+    assert run is not None
+    flight.launch(run, 0.0)
+    assert [len(packet) for packet in packets_of([run])[:-1]] == [max_body] * (run.segments - 1)
+
+
+@given(st.integers(0, 2 * ROOM))
+def test_a_message_that_fits_a_segment_is_not_cut(size: int) -> None:
+    buffer = SendBuffer(1_000, limit=100_000, room=ROOM)
+    buffer.add(bytes(size), None)
+    run = buffer.next_run(9)
+    assert run is not None
+    assert bool(run.messages) == (size <= bundle_room(ROOM))
+
+
 def test_a_full_buffer_says_no_and_keeps_nothing() -> None:
-    buffer = SendBuffer(1_000, limit=1_000, segment_room=ROOM)
+    buffer = SendBuffer(1_000, limit=1_000, room=ROOM)
     assert buffer.add(bytes(900), None)
     assert not buffer.add(bytes(100), None)
     assert len(buffer.waiting) == 1
@@ -103,23 +171,16 @@ def test_a_full_buffer_says_no_and_keeps_nothing() -> None:
 def test_a_message_that_was_begun_can_be_completed_whatever_memory_is_left() -> None:
     budget = Budget(1_500)
     reassembly = Reassembly(10_000, budget)
-    assert reassembly.add(0, 1_000, 0, memoryview(bytes(500)), 516) is None
+    assert reassembly.add(0, 1_000, 0, bytes(500)) is None
     with pytest.raises(Refused, match="receive_memory_full"):
-        reassembly.add(1, 1_000, 0, memoryview(bytes(500)), 516)
-    complete = reassembly.add(0, 1_000, 500, memoryview(bytes(500)), 516)
-    assert complete == (bytes(1_000), 1_032)
+        reassembly.add(1, 1_000, 0, bytes(500))
+    complete = reassembly.add(0, 1_000, 500, bytes(500))
+    assert complete == (bytes(1_000), 1_000 + 2 * PART_HEAD_BYTES)
     assert budget.used == 0
 
 
 def test_fragments_that_disagree_on_the_length_are_refused() -> None:
     reassembly = Reassembly(10_000, Budget(10_000))
-    reassembly.add(0, 1_000, 0, memoryview(bytes(500)), 516)
+    reassembly.add(0, 1_000, 0, bytes(500))
     with pytest.raises(Refused, match="malformed"):
-        reassembly.add(0, 999, 500, memoryview(bytes(499)), 515)
-
-
-def test_a_fragment_of_the_middle_has_its_offset() -> None:
-    message = bytes(range(250))
-    segment = encode_fragment(7, message, 100, 50)
-    assert decode_fragment(segment, 1_000) == (7, 250, 100)
-    assert segment[FRAGMENT_HEAD.size :] == message[100:150]
+        reassembly.add(0, 999, 500, bytes(499))

@@ -6,16 +6,17 @@ import asyncio
 import contextvars
 import logging
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from overlay.channel.channel import Channel
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.core import ChannelCore
-from overlay.channel.protocol.packet import Refused
-from overlay.channel.protocol.state import ChannelState, PeerRestarted
-from overlay.channel.protocol.table import ChannelTable
-from overlay.contact import Contact, PeerId
+from overlay.channel.config import ChannelConfig
+from overlay.channel.core import ChannelCore
+from overlay.channel.machine import ChannelState, PeerRestarted
+from overlay.channel.packet import Refused
+from overlay.channel.sending import OnAck
+from overlay.channel.table import ChannelTable
+from overlay.contact import Address, Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.transport.endpoint import Endpoint
@@ -25,8 +26,113 @@ E = TypeVar("E")
 MessageHandler = Callable[[Contact, bytes], None]
 StateHandler = Callable[[Contact, ChannelState], None]
 RestartHandler = Callable[[Contact, PeerRestarted], None]
+WritableHandler = Callable[[Contact], None]
 
 _log = logging.getLogger(__name__)
+
+SENDS_A_TURN = 256
+"""Messages that `send` may buffer, one after another, before other tasks get a turn."""
+
+
+class Channel:
+    """Sends to one peer. Stays good when the channel becomes idle: the next message opens it again."""
+
+    __slots__ = (
+        "__weakref__",
+        "_channels",
+        "_half_full",
+        "_sends",
+        "address",
+        "contact",
+        "core",
+        "timer",
+        "timer_at",
+        "waiters",
+        "was_full",
+    )
+
+    def __init__(self, channels: Channels, contact: Contact, half_full: int) -> None:
+        self.contact = contact
+        """The peer, at the address that it was last heard from."""
+        self.address: Address = contact.address
+        self.core: ChannelCore | None = None
+        """The state machine, or None while idle; the concern of `Channels` alone, as all below."""
+        self.timer: asyncio.TimerHandle | None = None
+        self.timer_at = 0.0
+        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.was_full = False
+        """Whether the send buffer was more than half full, and nobody has been told that it no longer is."""
+        self._channels = channels
+        self._half_full = half_full
+        self._sends = 0
+
+    @property
+    def state(self) -> ChannelState:
+        return ChannelState.IDLE if self.core is None else self.core.state
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of messages that are not acknowledged, each charged its size + 64."""
+        return 0 if self.core is None else self.core.transmitter.buffer.used
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the send buffer is at most half full; `Channels.on_writable` tells when it is so again."""
+        core = self.core
+        return core is None or core.transmitter.buffer.used <= self._half_full
+
+    @property
+    def heard_at(self) -> float | None:
+        """When the peer last gave proof of life, on the loop's clock; None if that is not known."""
+        return None if self.core is None else self.core.patience.heard_at
+
+    def try_send(self, message: bytes, on_ack: OnAck | None = None) -> bool:
+        """Buffer a message, or say False when the send buffer is full.
+
+        `on_ack` is called exactly once if the message is taken, with whether the peer has it (see `OnAck`).
+        Raises `MessageTooLarge` over `max_message`, `TooManyChannels`, and `ClosedError`.
+        """
+        core = self.core or self._channels.open(self)
+        if not core.write(message, on_ack):
+            self.was_full = True
+            return False
+        if core.transmitter.buffer.used > self._half_full:
+            self.was_full = True
+        self._channels.touch(self)
+        return True
+
+    async def send(self, message: bytes, on_ack: OnAck | None = None) -> None:
+        """Buffer a message, after waiting for space where there is none; raises like `try_send`."""
+        while not self.try_send(message, on_ack):
+            await self.change()
+        self._sends += 1
+        if self._sends >= SENDS_A_TURN:
+            self._sends = 0
+            await asyncio.sleep(0)
+
+    async def writable(self) -> None:
+        """Wait until the send buffer is at most half full; `ClosedError` when that never happens."""
+        while not self.is_writable:
+            await self.change()
+
+    async def drained(self) -> None:
+        """Wait until every message is acknowledged or lost."""
+        while self.buffered:
+            await self.change()
+
+    def ping(self) -> None:
+        """Ask the peer for a sign of life; `heard_at` tells when it came."""
+        core = self.core or self._channels.open(self)
+        core.ping(asyncio.get_running_loop().time())
+        self._channels.touch(self)
+
+    async def change(self) -> None:
+        """Wait until space may have become free, or the state has changed."""
+        if self._channels.is_closed:
+            raise ClosedError("the channels were closed while a message waited for space")
+        change: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters.append(change)
+        await change
 
 
 class Channels:
@@ -54,6 +160,7 @@ class Channels:
         self._message_handler: MessageHandler = lambda contact, message: None
         self._state_handlers: list[StateHandler] = []
         self._restart_handlers: list[RestartHandler] = []
+        self._writable_handlers: list[WritableHandler] = []
         self._make_counters()
         endpoint.on(Kind.CHANNEL, self._receive)
 
@@ -117,6 +224,15 @@ class Channels:
     def on_restart(self, handler: RestartHandler) -> None:
         """Call `handler(peer, event)` when a peer turns out to have lost its side of the channel."""
         self._restart_handlers.append(handler)
+
+    def on_writable(self, handler: WritableHandler) -> None:
+        """Call `handler(peer)` when a send buffer that was more than half full no longer is."""
+        self._writable_handlers.append(handler)
+
+    def is_writable(self, peer: PeerId) -> bool:
+        """Whether the channel to a peer, if there is one, is at most half full; cheap to ask."""
+        channel = self._live.get(peer)
+        return channel is None or channel.is_writable
 
     def pause(self) -> None:
         """Hand up no message until `resume`; senders are held back once the receive buffers are full."""
@@ -229,13 +345,14 @@ class Channels:
         if core.contact is not channel.contact:
             self._move(channel, core.contact)
         packets = core.packets(now)
-        send, address = self._endpoint.send, channel.address
-        for packet in packets:
-            send(address, Kind.CHANNEL, packet)
+        if packets:
+            self._endpoint.send_all(channel.address, Kind.CHANNEL, packets)
         if core.gone:
             self._release(channel, core)
         else:
             self._arm(channel, core.next_timer())
+        if channel.was_full and channel.is_writable:
+            self._tell_writable(channel)
         if channel.waiters and (channel.is_writable or core.events):
             self._wake(channel)
         if core.events or core.transmitter.buffer.outcomes:
@@ -281,6 +398,14 @@ class Channels:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _tell_writable(self, channel: Channel) -> None:
+        channel.was_full = False
+        for handler in list(self._writable_handlers):
+            try:
+                handler(channel.contact)
+            except Exception:
+                self._handler_failed("writable")
 
     def _report(self, peer: Contact, core: ChannelCore) -> None:
         outcomes = list(core.transmitter.buffer.outcomes)

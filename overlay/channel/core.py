@@ -1,11 +1,11 @@
-"""One channel as a pure state machine: told the time and what arrived, asked what to send and when to wake.
+"""One channel as a pure object: told the time and what arrived, asked what to send and when to wake.
 
 A channel is a pair of sessions, one random number a side. Data flows only between two ends that have each
 heard the other's number (OPEN, ACCEPT), so a segment always names the session it is meant for, and an end
 that lost its session, or never had it, answers RESET instead of taking it. Hence a message is handed up at
 most once, whatever the network repeats and whoever restarts; what was sent to a session that ended is
 reported lost, and what was not sent yet goes to the next one. An unused channel is dissolved by agreement
-(CLOSE), so that neither side forgets what the other may still repeat.
+(CLOSE), so that neither side forgets what the other may still repeat. The states are tables in `machine`.
 
 The channel of DACE section 4.3: not FIFO; what is sent over it arrives unless a side crashes or they stay
 partitioned longer than `forget_after`.
@@ -14,35 +14,35 @@ partitioned longer than `forget_after`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 
-from overlay.channel.protocol.budget import Budget
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.packet import (
+from overlay.channel.config import ChannelConfig
+from overlay.channel.machine import (
+    PHASES,
+    VOICES,
+    ChannelEvent,
+    Event,
+    PeerRestarted,
+    Phase,
+    Voice,
+    public_state,
+)
+from overlay.channel.packet import (
     ACCEPTANCE,
+    BUNDLE,
+    FRAGMENT,
     PACKET_HEAD,
+    PART_HEAD_BYTES,
     PROGRESS,
     PacketType,
+    Parts,
     Refused,
 )
-from overlay.channel.protocol.patience import Patience
-from overlay.channel.protocol.receiver import Receiver
-from overlay.channel.protocol.state import ChannelEvent, ChannelState, OnAck, PeerRestarted
-from overlay.channel.protocol.transmitter import Transmitter
+from overlay.channel.receiving import NOTHING, Budget, Receiver
+from overlay.channel.recovery import Patience
+from overlay.channel.sending import OnAck, Transmitter
 from overlay.contact import Contact
 
 NO_SESSION = 0
-NOTHING: list[bytes] = []
-
-
-class Phase(Enum):
-    OPENING = 0
-    """The peer's session is not known to be current; no segment is sent."""
-    ESTABLISHED = 1
-    DRAINING = 2
-    """The peer wants to dissolve: no new message, until all that were begun are acknowledged."""
-    CLOSING = 3
-    """This side wants to dissolve: no new segment is ever sent in this session."""
 
 
 class ChannelCore:
@@ -60,38 +60,40 @@ class ChannelCore:
         self.contact = contact
         """The peer, at the address that it was last heard from."""
         self.config = config
-        self.state = ChannelState.OPENING
+        self.phase = Phase.OPENING
+        self.voice = Voice.HEARD
+        self.state = public_state(self.phase, self.voice)
         self.events: list[ChannelEvent] = []
         """What happened, oldest first, for the owner to take and report."""
-        self.gone = False
-        """Nothing is kept any more; the owner should let go of this object."""
         self.patience = Patience(config, now)
         self.transmitter = Transmitter(config, max_body)
         self.receiver = Receiver(config, budget, self.transmitter.room)
         self.write: Callable[[bytes, OnAck | None], bool] = self.transmitter.buffer.add
         """Accept a message, or say False when the send buffer is full; see `SendBuffer.add`."""
-        self._max_body = max_body
         self._new_session = new_session
         self.session = NO_SESSION
         """This end's number, which only those know who were sent a packet of this channel."""
         self._suitor = NO_SESSION
         """The session of a peer that asked to open, and may be long gone."""
-        self._silent_retries = 0
-        """Times that something was sent again since the peer was last heard."""
         self._resets: dict[tuple[int, int], None] = {}
         """RESETs to be sent: the session that was addressed, and the sender's."""
         self._begin_session()
 
     def _begin_session(self) -> None:
-        self.phase = Phase.OPENING
         self.session = self._new_session(self)
-        self._silent_retries = 0
         self._peer = NO_SESSION
         self._ask_due = self._accept_due = False
         self._asked_at: float | None = None
         """When the one OPEN was sent; None when there was none, or more than one."""
+        self._silent_retries = 0
+        """Times that something was sent again since the peer was last heard."""
         self.patience.restart()
         self.transmitter.rtt.answered()
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing is kept any more; the owner should let go of this object."""
+        return self.phase is Phase.GONE
 
     @property
     def is_half_open(self) -> bool:
@@ -122,8 +124,8 @@ class ChannelCore:
 
     def challenge(self) -> bytes:
         """A packet that only the session's other end can answer; anyone else says that it is over."""
-        heard = (0, self.receiver.inbox.next, self.receiver.inbox.limit, 0)
-        return PROGRESS.pack(PacketType.PING, self.session, self._peer, *heard)
+        inbox = self.receiver.inbox
+        return PROGRESS.pack(PacketType.PING, self.session, self._peer, inbox.next, inbox.limit)
 
     def is_answered_by_another(self, packet: bytes) -> bool:
         """Whether a packet, which came from the peer's address under another id, names this session.
@@ -131,26 +133,18 @@ class ChannelCore:
         Then another process is there now: it was sent what was meant for the peer, and does not know it.
         """
         kind, theirs, mine = PACKET_HEAD.unpack_from(packet)
-        if mine != self.session:
+        if mine != self.session or self.gone:
             return False
         return self.phase is Phase.OPENING or (kind == PacketType.RESET and theirs == self._peer)
 
     def lose_address(self) -> None:
         """Give the peer up: it is no longer where it was, and everything meant for it is lost."""
-        state = len(self.events)
-        lost = self.transmitter.buffer.lose_waiting()
-        self._suitor = NO_SESSION
-        lost += self._leave_session()
-        self.events.insert(state, PeerRestarted(lost))
+        self._on(Event.ADDRESS_TAKEN)
 
     def abandon(self) -> None:
         """End at once, telling the peer: what is not acknowledged is lost, all memory is given back."""
-        if self._peer:
-            self._reset(self.session, self._peer)
-        self.transmitter.restart()
-        self.transmitter.buffer.lose_waiting()
-        self.receiver.inbox.discard()
-        self._end()
+        if not self.gone:
+            self._on(Event.ABANDONED)
 
     # What arrives.
 
@@ -160,37 +154,52 @@ class ChannelCore:
         if kind < PacketType.ACK:
             self._receive_control(packet, now)
             return NOTHING
-        start = PROGRESS.size
-        if len(packet) < start:
+        if len(packet) < PROGRESS.size:
             raise Refused("malformed")
-        _, theirs, mine, number, upto, limit, selective_bytes = PROGRESS.unpack_from(packet)
+        _, theirs, mine, upto, limit = PROGRESS.unpack_from(packet)
         if theirs != self._peer or mine != self.session:
             self._meet(theirs, mine)
-        selective = 0
-        if selective_bytes:
-            start += selective_bytes
-            selective = int.from_bytes(packet[PROGRESS.size : start], "little")
+        patience, transmitter = self.patience, self.transmitter
         self._silent_retries = 0
-        if self.patience.heard(now) and self.state is ChannelState.CLOSED:
+        if patience.heard(now) and self.voice is Voice.SILENT:
             self._try_again()  # only when a silence ends: two ends could drive each other
-        transmitter = self.transmitter
         transmitter.allow(limit)
-        if (selective or upto > transmitter.flight.oldest) and transmitter.acknowledge(
-            upto, selective, now
-        ):
-            self.patience.retry_at = None
+        is_ack = kind == PacketType.ACK
+        has_bits = kind <= PacketType.PING and len(packet) > PROGRESS.size
+        if has_bits or upto > transmitter.flight.oldest:
+            selective = int.from_bytes(packet[PROGRESS.size :], "little") if has_bits else 0
+            if transmitter.acknowledge(upto, selective, now):
+                patience.retry_at = None
+                self._answered()
+                if self.phase is Phase.DRAINING and self._finish_draining():
+                    return NOTHING
+        if is_ack:
             self._answered()
-            if self.phase is Phase.DRAINING and self._finish_draining():
-                return NOTHING
-        elif kind == PacketType.ACK:
-            self._answered()
-        if kind == PacketType.ACK:
             return NOTHING
-        self.patience.active_at = now
+        patience.active_at = now
         if kind == PacketType.PING:
             self.receiver.ack_due = True
             return NOTHING
-        return self.receiver.take(kind, number, packet[start:], now)
+        return self._take(kind, packet, now)
+
+    def _take(self, kind: int, packet: bytes, now: float) -> list[bytes]:
+        receiver = self.receiver
+        size = len(packet) - BUNDLE.size
+        try:
+            if kind == PacketType.FRAGMENT and size > PART_HEAD_BYTES:
+                _, _, _, _, _, number, message, length, offset = FRAGMENT.unpack_from(packet)
+                part = packet[FRAGMENT.size :]
+                messages = receiver.inbox.take_part(number, message, length, offset, part)
+            elif kind == PacketType.BUNDLE and size > 0:
+                number = BUNDLE.unpack_from(packet)[5]
+                messages = receiver.inbox.take_bundle(number, packet[BUNDLE.size :])
+            else:
+                raise Refused("malformed")
+        except Refused:
+            receiver.ack_due = True  # the sender learns what has arrived, and how much may come
+            raise
+        receiver.taken(size, now)
+        return messages
 
     def _receive_control(self, packet: bytes, now: float) -> None:
         kind = packet[0]
@@ -210,7 +219,7 @@ class ChannelCore:
             self.patience.heard(now)
             self._answered()
             if kind == PacketType.CLOSE:
-                self._receive_close()
+                self._on(Event.PEER_CLOSES)
             else:
                 self.receiver.ack_due = True
                 self.transmitter.allow(limit[0])
@@ -234,27 +243,12 @@ class ChannelCore:
         if mine != self.session or rejected == NO_SESSION:
             raise Refused("stale_session")
         if rejected == self._peer:
-            self._lose_peer()
+            self._on(Event.PEER_LOST)
         elif rejected == self._suitor:
             self._suitor = NO_SESSION
             self._accept_due = False
             if self.is_half_open:
-                self._end()
-
-    def _receive_close(self) -> None:
-        if self.phase is Phase.CLOSING:
-            self._reset(self.session, self._peer)
-            self._leave_session()
-        else:
-            self.phase = Phase.DRAINING
-            self._finish_draining()
-
-    def _finish_draining(self) -> bool:
-        if not self.transmitter.is_finished:
-            return False
-        self._reset(self.session, self._peer)
-        self._leave_session()
-        return True
+                self._on(Event.REFUSED)
 
     def _meet(self, theirs: int, mine: int) -> None:
         """Take a packet that names this session as the proof that its sender hears us, or refuse it."""
@@ -266,65 +260,114 @@ class ChannelCore:
             raise Refused("unknown_session")
         if self.phase is not Phase.OPENING or theirs == NO_SESSION:
             raise Refused("stale_session")
-        self.phase = Phase.ESTABLISHED
         self._peer = theirs
-        self._suitor = NO_SESSION
-        self._accept_due = self._ask_due = False
-        self.patience.restart()
-        self.transmitter.rtt.answered()
-        self._set_state(ChannelState.OPEN)
+        self._on(Event.MET)
 
     def _answered(self) -> None:
         self.patience.unanswered_since = None
         self._suitor = NO_SESSION  # the session we know is alive, so the other one is not
-        if self.state is ChannelState.CLOSED:
+        if self.voice is Voice.SILENT:
             self.transmitter.rtt.answered()
             self.patience.retry_at = None
-            self._set_state(ChannelState.OPEN)
+            self._hear(Event.ANSWERED)
+            self._tell_state()
 
-    # How a session ends.
+    # The machine: events, and the actions of its tables.
 
-    def _lose_peer(self) -> None:
-        if self.phase is Phase.CLOSING:
-            self._leave_session()
-            return
-        state = len(self.events)
-        lost = self._leave_session()
-        self.events.insert(state, PeerRestarted(lost))
+    def _on(self, event: Event) -> None:
+        """Go to the phase that the tables give for an event, and perform the action."""
+        self.phase, action = PHASES[self.phase][event]
+        self._hear(event)
+        getattr(self, f"_do_{action}")()
+        self._tell_state()
 
-    def _leave_session(self) -> int:
-        """Go on in a new session, or end when nothing is left to do; how many messages were lost."""
-        self._ask_due = False
-        self.receiver.restart()
-        lost = self.transmitter.restart()
-        if not self._is_needed and not self._suitor:
-            self._end()
-            return lost
-        suitor = self._suitor
-        self._begin_session()
-        self._accept_due = suitor != NO_SESSION
-        self._ask_due = self.transmitter.buffer.has_unsent
-        self._set_state(ChannelState.OPENING)
-        return lost
+    def _hear(self, event: Event) -> None:
+        self.voice = VOICES[self.voice].get(event, self.voice)
 
-    def _end(self) -> None:
-        self.gone = True
-        self._set_state(ChannelState.IDLE)
-
-    def _reset(self, rejected: int, theirs: int) -> None:
-        self._resets[rejected, theirs] = None
-
-    def _set_state(self, state: ChannelState) -> None:
+    def _tell_state(self) -> None:
+        state = public_state(self.phase, self.voice)
         if state is not self.state:
             self.state = state
             self.events.append(state)
 
+    def _do_establish(self) -> None:
+        self._suitor = NO_SESSION
+        self._accept_due = self._ask_due = False
+        self.patience.restart()
+        self.transmitter.rtt.answered()
+
+    def _do_ask(self) -> None:
+        self._ask_due = True
+
+    def _do_finish(self) -> None:
+        self._finish_draining()
+
+    def _finish_draining(self) -> bool:
+        if not self.transmitter.is_finished:
+            return False
+        self._on(Event.FINISHED)
+        return True
+
+    def _do_leave(self) -> None:
+        self._leave(report=False)
+
+    def _do_leave_and_report(self) -> None:
+        self._leave(report=True)
+
+    def _do_refuse_and_leave(self) -> None:
+        self._reset(self.session, self._peer)
+        self._leave(report=False)
+
+    def _do_refuse_and_report(self) -> None:
+        self._reset(self.session, self._peer)
+        self._leave(report=True)
+
+    def _do_give_up(self) -> None:
+        self.transmitter.buffer.lose_waiting()
+        self._suitor = NO_SESSION
+        self._leave(report=False)
+
+    def _do_give_up_and_report(self) -> None:
+        lost = self.transmitter.buffer.lose_waiting()
+        self._suitor = NO_SESSION
+        self._leave(report=True, lost=lost)
+
+    def _leave(self, report: bool, lost: int = 0) -> None:
+        """End the session: what was sent and not acknowledged is lost; go on in the next one, or end."""
+        self._ask_due = False
+        self.receiver.restart()
+        lost += self.transmitter.restart()
+        if report:
+            self.events.append(PeerRestarted(lost))
+        is_needed = self._is_needed or self._suitor != NO_SESSION
+        self._on(Event.NEEDED if is_needed else Event.NOT_NEEDED)
+
+    def _do_begin(self) -> None:
+        self._begin_session()
+        self._accept_due = self._suitor != NO_SESSION
+        self._ask_due = self.transmitter.buffer.has_unsent
+
+    def _do_discard(self) -> None:
+        if self._peer:
+            self._reset(self.session, self._peer)
+        self.transmitter.restart()
+        self.transmitter.buffer.lose_waiting()
+        self.receiver.inbox.discard()
+
+    def _do_end(self) -> None:
+        """Nothing is left to do."""
+
+    def _reset(self, rejected: int, theirs: int) -> None:
+        self._resets[rejected, theirs] = None
+
     # What to send.
 
-    def packets(self, now: float) -> list[bytes]:
+    def packets(self, now: float) -> list[Parts]:
         """Everything that may leave now."""
-        out = [PACKET_HEAD.pack(PacketType.RESET, *pair) for pair in self._resets]
-        self._resets.clear()
+        out: list[Parts] = []
+        if self._resets:
+            out += [(PACKET_HEAD.pack(PacketType.RESET, *pair),) for pair in self._resets]
+            self._resets.clear()
         if self.gone:
             return out
         if self.phase is Phase.OPENING:
@@ -340,55 +383,45 @@ class ChannelCore:
             patience.retry_at = now + self.transmitter.rtt.timeout
         return out
 
-    def _send_handshake(self, out: list[bytes], now: float) -> bool:
+    def _send_handshake(self, out: list[Parts], now: float) -> bool:
         if self._accept_due:
             self._accept_due = False
             head = (PacketType.ACCEPT, self.session, self._suitor)
-            out.append(ACCEPTANCE.pack(*head, self.receiver.inbox.limit))
+            out.append((ACCEPTANCE.pack(*head, self.receiver.inbox.limit),))
             return self.transmitter.buffer.has_unsent
         has_begun = self.patience.retry_at is not None
         if not self._ask_due and (has_begun or not self.transmitter.buffer.has_unsent):
             return False
         self._ask_due = False
         self._asked_at = now if self.patience.unanswered_since is None else None
-        out.append(PACKET_HEAD.pack(PacketType.OPEN, self.session, NO_SESSION))
+        out.append((PACKET_HEAD.pack(PacketType.OPEN, self.session, NO_SESSION),))
         return True
 
-    def _send_progress(self, out: list[bytes], now: float) -> bool:
-        receiver = self.receiver
-        if not self._ask_due and not receiver.ack_due and self.transmitter.is_idle:
+    def _send_progress(self, out: list[Parts], now: float) -> bool:
+        receiver, transmitter = self.receiver, self.transmitter
+        if not self._ask_due and not receiver.ack_due and transmitter.is_idle:
             return False
-        selective = receiver.selective_bits()
         ends = (self.session, self._peer)
         heard = (receiver.inbox.next, receiver.inbox.limit)
-        transmitter = self.transmitter
         only_finish = self.phase is not Phase.ESTABLISHED
         asks = False
-        while (
-            not self._is_silent
-            and (segment := transmitter.next_segment(now, only_finish)) is not None
-        ):
+        while not self._only_asks and (run := transmitter.next_run(now, only_finish)) is not None:
             asks = True
-            bits = selective and selective[: self._max_body - PROGRESS.size - segment.size]
-            head = PROGRESS.pack(segment.kind, *ends, segment.number, *heard, len(bits))
-            out.append(b"".join((head, bits, segment.payload)))
+            out += run.packets(ends, heard)
         if asks:
             self.patience.active_at = now
-            receiver.acknowledged()
-        if self._ask_due:
-            asks = True
-            self._ask_due = False
-            if self.phase is Phase.CLOSING:
-                out.append(PACKET_HEAD.pack(PacketType.CLOSE, *ends))
-            else:
-                out.append(
-                    PROGRESS.pack(PacketType.PING, *ends, 0, *heard, len(selective)) + selective
-                )
+            if not receiver.inbox.above:  # else it takes an ACK to say what is missing
                 receiver.acknowledged()
-        if receiver.ack_due:
-            out.append(PROGRESS.pack(PacketType.ACK, *ends, 0, *heard, len(selective)) + selective)
+        closes = self._ask_due and self.phase is Phase.CLOSING
+        pings = self._ask_due and not closes
+        if closes:
+            out.append((PACKET_HEAD.pack(PacketType.CLOSE, *ends),))
+        if pings or receiver.ack_due:
+            kind = PacketType.PING if pings else PacketType.ACK
+            out.append((PROGRESS.pack(kind, *ends, *heard), receiver.selective_bits()))
             receiver.acknowledged()
-        return asks
+        self._ask_due = False
+        return asks or closes or pings
 
     @property
     def _awaits_answer(self) -> bool:
@@ -398,11 +431,17 @@ class ChannelCore:
             return transmitter.buffer.has_unsent
         return bool(transmitter.flight) or self.phase is Phase.CLOSING or transmitter.is_limited
 
+    @property
+    def _only_asks(self) -> bool:
+        """Whether the peer is only asked for a sign of life, until it gives one: it may have crashed, and
+        somebody else may be at its address by now, who is not to be sent what is meant for the peer."""
+        return self._silent_retries > 1
+
     # Time.
 
     def next_timer(self) -> float:
         """When to call `handle_timer` next."""
-        due = self.patience.next_timer(self.state is ChannelState.CLOSED)
+        due = self.patience.next_timer(self.voice is Voice.SILENT)
         ack_at, look_again_at = self.receiver.ack_at, self.transmitter.look_again_at
         if ack_at is not None and ack_at < due:
             due = ack_at
@@ -420,12 +459,12 @@ class ChannelCore:
             self._silent_retries += 1
             self._try_again()
         if patience.is_unanswered_for(self.config.forget_after, now):
-            self._forget()
+            self._on(Event.FORGOTTEN)
         elif patience.is_unanswered_for(self.config.close_after, now):
-            self._set_state(ChannelState.CLOSED)
+            self._hear(Event.UNANSWERED)
+            self._tell_state()
         elif self.transmitter.is_stuck_for(self.config.forget_after, now):
-            self._reset(self.session, self._peer)  # it answers, but the two ends no longer agree
-            self._lose_peer()
+            self._on(Event.STUCK)  # it answers, but the two ends no longer agree
         if patience.idle_is_due(now):
             self._idle(now)
 
@@ -433,26 +472,13 @@ class ChannelCore:
         self.patience.retry_at = None
         if self.transmitter.flight:
             self.transmitter.time_out()
-            self._ask_due = self._is_silent
+            self._ask_due = self._only_asks
         elif self._awaits_answer:
             self._ask_due = True
-
-    @property
-    def _is_silent(self) -> bool:
-        """Whether the peer is only asked for a sign of life, until it gives one: it may have crashed, and
-        somebody else may be at its address by now, who is not to be sent what is meant for the peer."""
-        return self._silent_retries > 1
-
-    def _forget(self) -> None:
-        """Give the peer up: everything meant for it is lost."""
-        self.transmitter.buffer.lose_waiting()
-        self._suitor = NO_SESSION
-        self._leave_session()
 
     def _idle(self, now: float) -> None:
         busy = self.transmitter.flight or self._is_needed
         if self.phase is Phase.ESTABLISHED and not busy:
-            self.phase = Phase.CLOSING
-            self._ask_due = True
+            self._on(Event.IDLE)
         elif self.is_half_open and self.patience.is_unused_for(self.config.forget_after, now):
-            self._end()
+            self._on(Event.UNUSED)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from overlay.channel.protocol.budget import Budget
-from overlay.channel.protocol.config import ChannelConfig
-from overlay.channel.protocol.core import ChannelCore, Phase
-from overlay.channel.protocol.packet import PACKET_HEAD, PacketType, Refused
-from overlay.channel.protocol.state import ChannelState
+from overlay.channel.config import ChannelConfig
+from overlay.channel.core import ChannelCore
+from overlay.channel.machine import Phase, Voice
+from overlay.channel.packet import PACKET_HEAD, PacketType, Refused
+from overlay.channel.receiving import Budget
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from overlay.errors import NetworkError
@@ -51,7 +51,7 @@ class ChannelTable:
         core = self._cores.get(contact.id)
         if core is None:
             return self._add(contact, now)
-        if core.phase is Phase.OPENING or core.state is ChannelState.CLOSED:
+        if core.phase is Phase.OPENING or core.voice is Voice.SILENT:
             core.contact = contact
         return core
 

@@ -1,0 +1,113 @@
+"""The bytes of a channel's packets, and of the segments in them.
+
+    OPEN, CLOSE, RESET   type, my session, your session (0 in OPEN)
+    ACCEPT               type, my session, your session, my limit
+    ACK, PING            type, my session, your session, acknowledgement, limit, selective bits to the end
+    BUNDLE               type, my session, your session, acknowledgement, limit, segment's number, bundle
+    FRAGMENT             the same up to the number; message's number and length, offset in it, part to the end
+
+*Acknowledgement* is the number of the first segment that has not arrived; bit i of the *selective bits*
+(little endian) says that segment acknowledgement + i has. The *limit* is how many bytes of segments the
+receiver takes over the whole session.
+
+A *segment* is what is numbered, acknowledged and sent again: a bundle of messages, or a part of a large one.
+A bundle is a count (2 bytes), as many lengths (2 each), and the messages. A full fragment fills its datagram
+exactly, so that a run of fragments can leave in one train (see `overlay.transport.udp`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+
+PACKET_HEAD = struct.Struct("!BQQ")
+"""Type, sender's session, receiver's session: the beginning of every packet."""
+
+ACCEPTANCE = struct.Struct("!BQQQ")
+"""A packet head and the sender's limit."""
+
+PROGRESS = struct.Struct("!BQQQQ")
+"""A packet head, acknowledgement and limit: ACK and PING, before the selective bits."""
+
+BUNDLE = struct.Struct("!BQQQQQ")
+"""The same and the segment's number."""
+
+FRAGMENT = struct.Struct("!BQQQQQQII")
+"""The same, the number and the length of the message, and the part's offset in it."""
+
+PART_HEAD_BYTES = FRAGMENT.size - BUNDLE.size
+"""Bytes of a fragment before its part, which count as bytes of the segment."""
+
+MAX_SELECTIVE_BYTES = 128
+"""Bytes of selective bits: enough for every segment that may be in flight."""
+
+BUNDLE_HEAD_BYTES = 2
+LENGTH_BYTES = 2
+
+Parts = tuple[bytes | memoryview, ...]
+"""A packet in pieces, which are copied together only when its datagram is made."""
+
+
+class PacketType(IntEnum):
+    OPEN = 1
+    """I have this session; do you hear me?"""
+    ACCEPT = 2
+    """I hear you, and this is my session."""
+    CLOSE = 3
+    """I am done and everything of mine has arrived; finish yours and let us dissolve the channel."""
+    RESET = 4
+    """I know nothing of the session that you address."""
+    ACK = 5
+    PING = 6
+    """An ACK that asks for an ACK."""
+    BUNDLE = 7
+    FRAGMENT = 8
+
+
+class Refused(Exception):
+    """A peer's packet is not taken; `reason` is a short constant for the drop counter."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def segment_room(max_body: int) -> int:
+    """Bytes of the largest segment that fits a packet of `max_body` bytes."""
+    return max_body - BUNDLE.size
+
+
+def bundle_room(segment: int) -> int:
+    """Bytes of the largest message that travels whole in a segment of this size."""
+    return segment - BUNDLE_HEAD_BYTES - LENGTH_BYTES
+
+
+def encode_bundle(messages: Sequence[bytes]) -> bytes:
+    count = len(messages)
+    return b"".join((_layout(count).pack(count, *map(len, messages)), *messages))
+
+
+def decode_bundle(segment: bytes) -> list[bytes]:
+    """The messages of a bundle; `Refused` unless they fill it exactly."""
+    if len(segment) < BUNDLE_HEAD_BYTES:
+        raise Refused("malformed")
+    layout = _layout(segment[0] << 8 | segment[1])
+    start = layout.size
+    if start > len(segment):
+        raise Refused("malformed")
+    messages = []
+    for length in layout.unpack_from(segment)[1:]:
+        end = start + length
+        messages.append(segment[start:end])
+        start = end
+    if start != len(segment):
+        raise Refused("malformed")
+    return messages
+
+
+@lru_cache(maxsize=1024)
+def _layout(count: int) -> struct.Struct:
+    """The count and this many lengths."""
+    return struct.Struct(f"!{count + 1}H")

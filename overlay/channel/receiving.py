@@ -1,0 +1,272 @@
+"""The receiving side of a channel: duplicates, large messages, how much may come, and what to acknowledge."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from overlay.channel.config import MAX_FLIGHT, ChannelConfig
+from overlay.channel.packet import MAX_SELECTIVE_BYTES, PART_HEAD_BYTES, Refused, decode_bundle
+
+SEGMENTS_AN_ACK = 8
+"""Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
+
+NOTHING: list[bytes] = []
+
+
+class Budget:
+    """Memory that all channels of a node share: a number of bytes, reserved and released."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def reserve(self, size: int) -> bool:
+        """False, and nothing reserved, when less than `size` is left."""
+        if self.used + size > self.limit:
+            return False
+        self.used += size
+        return True
+
+    def release(self, size: int) -> None:
+        self.used -= size
+
+
+class _Partial:
+    __slots__ = ("buffer", "missing", "segment_bytes")
+
+    def __init__(self, length: int) -> None:
+        self.buffer = bytearray(length)
+        self.missing = length
+        self.segment_bytes = 0
+
+
+class Reassembly:
+    """The incomplete messages of one session.
+
+    A message's whole length is reserved when its first part comes, so that one that was begun can always be
+    completed: parts are refused only of messages that were not.
+    """
+
+    def __init__(self, limit: int, budget: Budget) -> None:
+        """`limit`: bytes of incomplete messages of this session; `budget`: those of the node."""
+        self._limit = limit
+        self._budget = budget
+        self._reserved = 0
+        self._partials: dict[int, _Partial] = {}
+
+    def __len__(self) -> int:
+        return len(self._partials)
+
+    def add(self, number: int, length: int, offset: int, part: bytes) -> tuple[bytes, int] | None:
+        """The message that this part completes, with the bytes of all its segments, or None.
+
+        `Refused`, and nothing changed, when there is no memory for another message.
+        """
+        partial = self._partials.get(number)
+        if partial is None:
+            partial = self._begin(number, length)
+        elif len(partial.buffer) != length:
+            raise Refused("malformed")
+        size = len(part)
+        partial.buffer[offset : offset + size] = part
+        partial.missing -= size
+        partial.segment_bytes += size + PART_HEAD_BYTES
+        if partial.missing > 0:
+            return None
+        self._end(number)
+        return bytes(partial.buffer), partial.segment_bytes
+
+    def _begin(self, number: int, length: int) -> _Partial:
+        if self._reserved + length > self._limit or not self._budget.reserve(length):
+            raise Refused("receive_memory_full")
+        self._reserved += length
+        partial = self._partials[number] = _Partial(length)
+        return partial
+
+    def _end(self, number: int) -> None:
+        length = len(self._partials.pop(number).buffer)
+        self._reserved -= length
+        self._budget.release(length)
+
+    def clear(self) -> int:
+        """Drop every incomplete message; the bytes of their segments."""
+        dropped = sum(partial.segment_bytes for partial in self._partials.values())
+        for number in list(self._partials):
+            self._end(number)
+        return dropped
+
+
+class Inbox:
+    """Takes each segment once, and hands its messages up at once unless paused.
+
+    A segment counts as received only when everything it holds is handed up or kept. What is kept (while
+    paused, or until a large message is complete) stays within the channel's `receive_buffer` and the node's
+    `Budget`; `limit` tells the sender to stop before that.
+    """
+
+    def __init__(self, config: ChannelConfig, budget: Budget) -> None:
+        self.next = 0
+        """The first number that has not been received."""
+        self.above = 0
+        """Bit i: segment `next` + i has been received; bit 0 never is."""
+        self.paused = False
+        self.held = 0
+        """Bytes kept: paused, or parts of incomplete messages."""
+        self._buffer = config.receive_buffer
+        self._max_message = config.max_message
+        self._budget = budget
+        self._received = 0
+        self._backlog: deque[tuple[bytes, bool]] = deque()
+        """While paused: segments, and messages put together from parts (marked True)."""
+        self._reassembly = Reassembly(config.receive_buffer + config.max_message, budget)
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether whole messages wait to be handed up."""
+        return bool(self._backlog)
+
+    @property
+    def limit(self) -> int:
+        """Bytes of segments that the sender may send in the whole session; it only grows."""
+        return self._received - self.held + self._buffer
+
+    def take_bundle(self, number: int, segment: bytes) -> list[bytes]:
+        """The messages to hand up now; `Refused` when the segment is not taken."""
+        if number != self.next or self.above:
+            self._check_new(number)
+        messages = decode_bundle(segment)
+        size = len(segment)
+        if self.paused:
+            self._check_room(size)
+            if not self._budget.reserve(size):
+                raise Refused("receive_memory_full")
+            self._keep(segment, False)
+            messages = []
+        self._received += size
+        self._mark(number)
+        return messages
+
+    def take_part(
+        self, number: int, message_number: int, length: int, offset: int, part: bytes
+    ) -> list[bytes]:
+        """The message that a part completes, if it does; `Refused` when the part is not taken."""
+        if number != self.next or self.above:
+            self._check_new(number)
+        if not part or length > self._max_message or offset + len(part) > length:
+            raise Refused("malformed")
+        size = len(part) + PART_HEAD_BYTES
+        if self.held + size > self._buffer:
+            raise Refused("receive_buffer_full")
+        complete = self._reassembly.add(message_number, length, offset, part)
+        self._received += size
+        self.held += size
+        self._mark(number)
+        if complete is None:
+            return NOTHING
+        message, segment_bytes = complete
+        self.held -= segment_bytes
+        if not self.paused:
+            return [message]
+        self._budget.reserve(length)
+        self._keep(message, True)
+        return NOTHING
+
+    def resume(self) -> list[bytes]:
+        """Hand up what was kept while paused, and whatever comes from now on at once."""
+        self.paused = False
+        messages: list[bytes] = []
+        for data, is_message in self._backlog:
+            messages += [data] if is_message else decode_bundle(data)
+            self._budget.release(len(data))
+            self.held -= len(data)
+        self._backlog.clear()
+        return messages
+
+    def restart(self) -> None:
+        """Begin a new session: numbers from 0, incomplete messages dropped, complete ones kept."""
+        self.next = self.above = self._received = 0
+        self.held -= self._reassembly.clear()
+
+    def discard(self) -> None:
+        """Give all memory back."""
+        self.restart()
+        for data, _ in self._backlog:
+            self._budget.release(len(data))
+        self._backlog.clear()
+        self.held = 0
+
+    def _keep(self, data: bytes, is_message: bool) -> None:
+        self.held += len(data)
+        self._backlog.append((data, is_message))
+
+    def _check_room(self, size: int) -> None:
+        if self.held + size > self._buffer:
+            raise Refused("receive_buffer_full")
+
+    def _check_new(self, number: int) -> None:
+        ahead = number - self.next
+        if ahead >= MAX_FLIGHT:
+            raise Refused("beyond_window")
+        if ahead < 0 or self.above >> ahead & 1:
+            raise Refused("duplicate")
+
+    def _mark(self, number: int) -> None:
+        if number == self.next and not self.above:
+            self.next += 1
+            return
+        above = self.above | 1 << (number - self.next)
+        run = (~above & (above + 1)).bit_length() - 1
+        self.next += run
+        self.above = above >> run
+
+
+class Receiver:
+    """Says when and what to acknowledge: every second full segment, every eighth small one and every
+    irregular one at once, and whatever is left after `ack_delay`."""
+
+    def __init__(self, config: ChannelConfig, budget: Budget, full_segment: int) -> None:
+        """`full_segment`: bytes of a full one, if the peer's datagrams are as large as ours."""
+        self.inbox = Inbox(config, budget)
+        self.ack_due = False
+        """An acknowledgement is to leave now."""
+        self.ack_at: float | None = None
+        """When one is to leave at the latest."""
+        self._delay = config.ack_delay
+        self._full = full_segment
+        self._segments = self._bytes = 0
+        """Not acknowledged yet."""
+
+    def restart(self) -> None:
+        """Begin a new session."""
+        self.inbox.restart()
+        self.acknowledged()
+
+    def acknowledged(self) -> None:
+        """A packet left with the acknowledgement of everything that has arrived."""
+        self.ack_due = False
+        self.ack_at = None
+        self._segments = self._bytes = 0
+
+    def taken(self, size: int, now: float) -> None:
+        """A segment of `size` bytes was taken: decide when to acknowledge it."""
+        self._segments += 1
+        self._bytes += size
+        if self._bytes > self._full or self._segments >= SEGMENTS_AN_ACK or self.inbox.above:
+            self.ack_due = True
+        elif self.ack_at is None:
+            self.ack_at = now + self._delay
+
+    def handle_timer(self, now: float) -> None:
+        if self.ack_at is not None and now >= self.ack_at:
+            self.ack_at = None
+            self.ack_due = True
+
+    def selective_bits(self) -> bytes:
+        """Which segments after the first missing one have arrived; empty when none is missing."""
+        above = self.inbox.above
+        if not above:
+            return b""
+        size = min((above.bit_length() + 7) // 8, MAX_SELECTIVE_BYTES)
+        return (above & (1 << 8 * size) - 1).to_bytes(size, "little")

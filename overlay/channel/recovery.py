@@ -1,0 +1,163 @@
+"""When to send again, how much may be on its way, and how long to wait: time-out, window, patience."""
+
+from __future__ import annotations
+
+from overlay.channel.config import ChannelConfig
+
+GRANULARITY = 0.001
+"""Seconds: the least variation that the time-out allows for (the RFC's G)."""
+
+INITIAL_SEGMENTS = 10
+LEAST_SEGMENTS = 4
+
+
+class RoundTrip:
+    """The round trip's estimate and the retransmission time-out drawn from it (RFC 6298).
+
+    Samples come from what was sent once only (Karn's rule); the back-off doubles at each time-out and
+    ends with the next acknowledgement.
+    """
+
+    __slots__ = ("_base", "_max", "_min", "backoff", "smoothed", "variation")
+
+    def __init__(self, initial: float, least: float, most: float) -> None:
+        self.smoothed: float | None = None
+        self.variation = 0.0
+        self.backoff = 1
+        self._base = initial
+        self._min = least
+        self._max = most
+
+    def sample(self, rtt: float) -> None:
+        if self.smoothed is None:
+            self.smoothed = rtt
+            self.variation = rtt / 2
+        else:
+            self.variation += (abs(self.smoothed - rtt) - self.variation) / 4
+            self.smoothed += (rtt - self.smoothed) / 8
+        self._base = max(self.smoothed + max(GRANULARITY, 4 * self.variation), self._min)
+
+    @property
+    def timeout(self) -> float:
+        return min(self._base * self.backoff, self._max)
+
+    def timed_out(self) -> None:
+        if self._base * self.backoff < self._max:
+            self.backoff *= 2
+
+    def answered(self) -> None:
+        self.backoff = 1
+
+    @property
+    def patience(self) -> float:
+        """How long an overtaken segment still counts as on its way: the time-out, but for its floor."""
+        return (self.smoothed or self._base) + max(GRANULARITY, 4 * self.variation)
+
+
+class CongestionWindow:
+    """How many bytes may be on their way (NewReno: RFC 5681, RFC 6582, and RFC 9002's bookkeeping).
+
+    Doubles every round trip until the first loss, then adds one segment every round trip.
+
+    Losses of what was sent before the window was last halved say nothing new and change nothing.
+    """
+
+    __slots__ = ("_least", "_most", "_recovery", "_segment", "_threshold", "size")
+
+    def __init__(self, segment: int, most_segments: int) -> None:
+        """`segment`: bytes of a full one."""
+        self._segment = segment
+        self._least = LEAST_SEGMENTS * segment
+        self._most = most_segments * segment
+        self._threshold = self._most
+        self._recovery = 0
+        self.size = INITIAL_SEGMENTS * segment
+
+    def acknowledged(self, size: int, number: int, was_full: bool) -> None:
+        """`size` bytes arrived, the newest as transmission `number`; `was_full`: the window was in use."""
+        if not was_full or number < self._recovery:
+            return
+        if self.size < self._threshold:
+            grown = self.size + size
+        else:
+            grown = self.size + max(1, self._segment * size // self.size)
+        self.size = min(grown, self._most)
+
+    def lost(self, number: int, next_number: int) -> None:
+        """Transmission `number` was lost, noticed when `next_number` was the next to be sent."""
+        if number < self._recovery:
+            return
+        self._recovery = next_number
+        self._threshold = max(self.size // 2, self._least)
+        self.size = self._threshold
+
+    def timed_out(self, in_flight: int, next_number: int) -> None:
+        """Nothing is heard: begin again from the smallest window."""
+        self._recovery = next_number
+        self._threshold = max(in_flight // 2, self._least)
+        self.size = self._least
+
+
+class Patience:
+    """How long one end of a channel waits: for an answer, for a silent peer, for being used at all.
+
+    The owner decides what follows when one of these times is over.
+    """
+
+    __slots__ = ("_config", "_idle_at", "active_at", "heard_at", "retry_at", "unanswered_since")
+
+    def __init__(self, config: ChannelConfig, now: float) -> None:
+        self.heard_at: float | None = None
+        """When the peer last gave proof of life."""
+        self.active_at = now
+        """When the channel was last used: messages or pings, either way."""
+        self.retry_at: float | None = None
+        """When what was sent is to be sent again; None when nothing is to be answered."""
+        self.unanswered_since: float | None = None
+        """When the peer was first asked something that it has not answered yet."""
+        self._config = config
+        self._idle_at = now + config.idle_after
+
+    def restart(self) -> None:
+        """Begin a new session: nothing has been asked."""
+        self.retry_at = self.unanswered_since = None
+
+    def asked(self, now: float) -> None:
+        if self.unanswered_since is None:
+            self.unanswered_since = now
+
+    def heard(self, now: float) -> bool:
+        """Whether this proof of life ends a silence."""
+        before, self.heard_at = self.heard_at, now
+        return before is None or now >= before + self._config.initial_rto
+
+    def next_timer(self, is_closed: bool) -> float:
+        """The first of these times to come."""
+        due = self._idle_at
+        if self.retry_at is not None and self.retry_at < due:
+            due = self.retry_at
+        since = self.unanswered_since
+        if since is not None:
+            config = self._config
+            due = min(due, since + (config.forget_after if is_closed else config.close_after))
+        return due
+
+    def retry_is_due(self, now: float) -> bool:
+        return self.retry_at is not None and now >= self.retry_at
+
+    def is_unanswered_for(self, seconds: float, now: float) -> bool:
+        return self.unanswered_since is not None and now >= self.unanswered_since + seconds
+
+    def is_unused_for(self, seconds: float, now: float) -> bool:
+        return now >= self.active_at + seconds
+
+    def idle_is_due(self, now: float) -> bool:
+        """Whether the channel has been unused for `idle_after`; said once in that time."""
+        if now < self._idle_at:
+            return False
+        quiet_until = self.active_at + self._config.idle_after
+        if now < quiet_until:
+            self._idle_at = quiet_until
+            return False
+        self._idle_at = now + self._config.idle_after
+        return True

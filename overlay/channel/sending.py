@@ -1,0 +1,517 @@
+"""The sending side of a channel: messages that wait, segments on their way, and which segments leave next.
+
+Messages are numbered as they come and cut into segments as they leave. Segments that leave together and hold
+parts of one message are one `Run`: a message of many parts is cut, sent and acknowledged in few steps. A
+segment counts as lost when one sent after it has arrived and it had time enough to arrive itself (the idea
+of RFC 8985: time, not a number of duplicates, tells loss from reordering), or when nothing is heard at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from overlay.channel.config import MAX_FLIGHT, MESSAGE_OVERHEAD, ChannelConfig
+from overlay.channel.packet import (
+    BUNDLE,
+    BUNDLE_HEAD_BYTES,
+    FRAGMENT,
+    LENGTH_BYTES,
+    PART_HEAD_BYTES,
+    PacketType,
+    Parts,
+    Refused,
+    bundle_room,
+    encode_bundle,
+    segment_room,
+)
+from overlay.channel.recovery import CongestionWindow, RoundTrip
+from overlay.errors import UsageError
+
+OnAck = Callable[[bool], None]
+"""Called exactly once: True when the peer has the message, False when that will never be known."""
+
+
+class MessageTooLarge(UsageError):
+    """The message exceeds the channel's `max_message`."""
+
+
+class Run:
+    """Segments with consecutive numbers that left together: one bundle, or parts of one message."""
+
+    __slots__ = (
+        "charge",
+        "first",
+        "full",
+        "last_size",
+        "message",
+        "messages",
+        "offset",
+        "payload",
+        "resent",
+        "segments",
+        "sent_at",
+        "transmission",
+    )
+
+    def __init__(
+        self, payload: bytes, message: int, messages: int, charge: int, offset: int = 0
+    ) -> None:
+        self.payload = payload
+        """The bundle, or the whole message that is cut."""
+        self.message = message
+        """The number of the message, or of the first one in the bundle."""
+        self.messages = messages
+        """Messages in the bundle; 0 for parts of one."""
+        self.charge = charge
+        """Bytes that an acknowledged bundle gives back to the send buffer."""
+        self.offset = offset
+        """Where in the message the first segment begins."""
+        self.segments = 1
+        self.full = self.last_size = len(payload)
+        """Bytes of each segment but the last, and of the last one."""
+        self.first = 0
+        """The number of the first segment."""
+        self.transmission = 0
+        """The place of the first segment in the order of everything sent."""
+        self.sent_at = 0.0
+        self.resent = False
+
+    @property
+    def size(self) -> int:
+        return (self.segments - 1) * self.full + self.last_size
+
+    def again(self, first: int, segments: int) -> Run:
+        """A run of some of these segments, to be sent once more."""
+        run = Run(self.payload, self.message, self.messages, self.charge)
+        run.first = first
+        run.segments = segments
+        run.full = self.full
+        is_last = first + segments == self.first + self.segments
+        run.last_size = self.last_size if is_last else self.full
+        if not self.messages:
+            run.offset = self.offset + (first - self.first) * (self.full - PART_HEAD_BYTES)
+        run.resent = True
+        return run
+
+    def packets(self, ends: tuple[int, int], heard: tuple[int, int]) -> list[Parts]:
+        """The packets between two sessions, with the acknowledgement and the limit of this end."""
+        if self.messages:
+            return [(BUNDLE.pack(PacketType.BUNDLE, *ends, *heard, self.first), self.payload)]
+        kind, pack = int(PacketType.FRAGMENT), FRAGMENT.pack
+        mine, theirs = ends
+        upto, limit = heard
+        message, length, payload = self.message, len(self.payload), memoryview(self.payload)
+        part, offset = self.full - PART_HEAD_BYTES, self.offset
+        out: list[Parts] = []
+        for number in range(self.first, self.first + self.segments):
+            head = pack(kind, mine, theirs, upto, limit, number, message, length, offset)
+            out.append((head, payload[offset : offset + part]))
+            offset += part
+        return out
+
+
+class SendBuffer:
+    """Bounded: each message is charged its size + 64 until it is acknowledged or lost.
+
+    `outcomes` collects the callbacks of messages that are acknowledged or lost, for the owner to call.
+    """
+
+    def __init__(self, max_message: int, limit: int, room: int) -> None:
+        """`room`: bytes of the largest segment."""
+        self.used = 0
+        self.waiting: deque[bytes] = deque()
+        self.outcomes: list[tuple[OnAck, bool]] = []
+        self._max_message = max_message
+        self._limit = limit
+        self._room = room
+        self._whole = bundle_room(room)
+        self._part = room - PART_HEAD_BYTES
+        self._accepted = 0
+        self._callbacks: dict[int, OnAck] = {}
+        self._cutting: tuple[int, bytes, int] | None = None
+        self._parts: dict[int, int] = {}
+        """Parts of each large message that are not acknowledged, and one more while it is being cut."""
+
+    def add(self, message: bytes, on_ack: OnAck | None) -> bool:
+        """False, and nothing kept, when the buffer is full; `MessageTooLarge` when it never fits."""
+        size = len(message)
+        if size > self._max_message:
+            raise MessageTooLarge(
+                f"a message of {size} bytes exceeds max_message, {self._max_message}: "
+                "send less, or configure both ends for more"
+            )
+        used = self.used + size + MESSAGE_OVERHEAD
+        if used > self._limit:
+            return False
+        self.used = used
+        self.waiting.append(message)
+        if on_ack is not None:
+            self._callbacks[self._accepted] = on_ack
+        self._accepted += 1
+        return True
+
+    @property
+    def is_cutting(self) -> bool:
+        """Whether a message was sent in part."""
+        return self._cutting is not None
+
+    @property
+    def has_unsent(self) -> bool:
+        return bool(self.waiting) or self._cutting is not None
+
+    def next_run(self, most: int) -> Run | None:
+        """As many waiting messages as fit one segment, or at most `most` parts of a large message."""
+        if self._cutting is not None:
+            return self._cut(*self._cutting, most)
+        waiting = self.waiting
+        if not waiting:
+            return None
+        first = self._accepted - len(waiting)
+        if len(waiting[0]) > self._whole:
+            self._parts[first] = 1
+            return self._cut(first, waiting.popleft(), 0, most)
+        room = self._room - BUNDLE_HEAD_BYTES
+        take = waiting.popleft
+        bundle: list[bytes] = []
+        while waiting:
+            size = len(waiting[0]) + LENGTH_BYTES
+            if size > room:
+                break
+            room -= size
+            bundle.append(take())
+        payload = encode_bundle(bundle)
+        count = len(bundle)
+        overhead = count * (MESSAGE_OVERHEAD - LENGTH_BYTES) - BUNDLE_HEAD_BYTES
+        return Run(payload, first, count, len(payload) + overhead)
+
+    def _cut(self, number: int, message: bytes, offset: int, most: int) -> Run:
+        part, rest = self._part, len(message) - offset
+        segments = min(-(-rest // part), most)
+        run = Run(message, number, 0, 0, offset)
+        run.segments = segments
+        run.full = self._room
+        taken = min(segments * part, rest)
+        run.last_size = taken - (segments - 1) * part + PART_HEAD_BYTES
+        self._parts[number] += segments
+        if taken == rest:
+            self._parts[number] -= 1
+            self._cutting = None
+        else:
+            self._cutting = (number, message, offset + taken)
+        return run
+
+    def acknowledged(self, run: Run, segments: int, size: int) -> None:
+        """Some segments of a run arrived, `size` bytes of them."""
+        number = run.message
+        if run.messages:
+            self.used -= run.charge
+            if self._callbacks:
+                for one in range(number, number + run.messages):
+                    self._settle(one, True)
+            return
+        self.used -= size - segments * PART_HEAD_BYTES
+        left = self._parts[number] - segments
+        if left:
+            self._parts[number] = left
+        else:
+            del self._parts[number]
+            self.used -= MESSAGE_OVERHEAD
+            self._settle(number, True)
+
+    def lose(self, runs: list[tuple[Run, int, int]]) -> int:
+        """Give up everything that was sent: runs, and the segments and bytes of each that did not arrive.
+
+        Returns how many messages were lost.
+        """
+        lost = 0
+        for run, segments, size in runs:
+            self.used -= run.charge if run.messages else size - segments * PART_HEAD_BYTES
+            lost += run.messages
+            for number in range(run.message, run.message + run.messages):
+                self._settle(number, False)
+        for number in self._parts:
+            lost += 1
+            self.used -= MESSAGE_OVERHEAD
+            self._settle(number, False)
+        self._parts.clear()
+        if self._cutting is not None:
+            _, message, offset = self._cutting
+            self.used -= len(message) - offset
+            self._cutting = None
+        return lost
+
+    def lose_waiting(self) -> int:
+        """Give up the messages that were never sent; how many they were."""
+        lost = len(self.waiting)
+        for message in self.waiting:
+            self.used -= len(message) + MESSAGE_OVERHEAD
+        self.waiting.clear()
+        for number in range(self._accepted - lost, self._accepted):
+            self._settle(number, False)
+        return lost
+
+    def _settle(self, number: int, arrived: bool) -> None:
+        callback = self._callbacks.pop(number, None)
+        if callback is not None:
+            self.outcomes.append((callback, arrived))
+
+
+class Flight:
+    """The numbered segments of one session that were sent and not acknowledged: on their way, or lost."""
+
+    def __init__(self) -> None:
+        self.oldest = 0
+        """The first number that is not acknowledged; all below are."""
+        self.next_number = 0
+        self.next_transmission = 1
+        self.size = 0
+        """Bytes on their way; what counts as lost is not."""
+        self._flying: dict[int, Run] = {}
+        """The run of each segment by number, in the order of their latest transmission."""
+        self._lost: dict[int, Run] = {}
+        self._selective = 0
+        """Bit i: segment `oldest` + i is acknowledged."""
+        self._newest_arrived = 0
+        """The latest transmission that is known to have arrived."""
+
+    def __bool__(self) -> bool:
+        return bool(self._flying) or bool(self._lost)
+
+    @property
+    def has_flying(self) -> bool:
+        return bool(self._flying)
+
+    @property
+    def has_lost(self) -> bool:
+        return bool(self._lost)
+
+    def launch(self, run: Run, now: float) -> None:
+        """Number the segments of a new run and count them as sent."""
+        run.first = self.next_number
+        self.next_number += run.segments
+        self._send(run, now)
+
+    def relaunch(self, most: int, now: float) -> Run:
+        """Take the lost segments with the lowest numbers, at most `most`, and count them as sent again."""
+        lost = self._lost
+        first = end = min(lost)
+        whole = lost[first]
+        while end - first < most and lost.get(end) is whole:
+            del lost[end]
+            end += 1
+        run = whole.again(first, end - first)
+        self._send(run, now)
+        return run
+
+    def _send(self, run: Run, now: float) -> None:
+        run.sent_at = now
+        run.transmission = self.next_transmission
+        self.next_transmission += run.segments
+        self._flying.update(dict.fromkeys(range(run.first, run.first + run.segments), run))
+        self.size += run.size
+
+    def acknowledge(self, upto: int, selective: int) -> list[tuple[Run, int, int]]:
+        """The runs of which segments are acknowledged for the first time, with their number and bytes.
+
+        `Refused` when something is acknowledged that was never sent.
+        """
+        if upto + selective.bit_length() > self.next_number:
+            raise Refused("malformed")
+        arrived: list[tuple[Run, int, int]] = []
+        oldest = self.oldest
+        if upto > oldest:
+            self._land(oldest, upto, arrived)
+            self._selective >>= upto - oldest
+            self.oldest = upto
+        elif upto < oldest:
+            selective >>= oldest - upto
+        fresh = selective & ~self._selective
+        if fresh:
+            self._selective |= fresh
+            place = self.oldest
+            while fresh:
+                gap = (fresh & -fresh).bit_length() - 1
+                fresh >>= gap
+                ones = (~fresh & (fresh + 1)).bit_length() - 1
+                fresh >>= ones
+                self._land(place + gap, place + gap + ones, arrived)
+                place += gap + ones
+        return arrived
+
+    def _land(self, start: int, end: int, arrived: list[tuple[Run, int, int]]) -> None:
+        """Take the segments from `start` to before `end` out, those of a run together."""
+        flying, lost = self._flying, self._lost
+        run: Run | None = None
+        segments = size = 0
+        for number in range(start, end):
+            found = flying.pop(number, None)
+            if found is None:
+                found = lost.pop(number, None)
+                if found is None:
+                    continue
+                in_flight = False
+            else:
+                in_flight = True
+            if found is not run:
+                if run is not None:
+                    arrived.append((run, segments, size))
+                run, segments, size = found, 0, 0
+            is_last = number - found.first == found.segments - 1
+            bytes_ = found.last_size if is_last else found.full
+            segments += 1
+            size += bytes_
+            if in_flight:
+                self.size -= bytes_
+            transmission = found.transmission + number - found.first
+            if transmission > self._newest_arrived:
+                self._newest_arrived = transmission
+        if run is not None:
+            arrived.append((run, segments, size))
+
+    def find_lost(self, now: float, patience: float) -> tuple[int, float | None]:
+        """Take overtaken segments for lost: their latest transmission or 0, and when to look again."""
+        newest, lost, look_again = self._newest_arrived, [], None
+        latest = 0
+        for number, run in self._flying.items():
+            transmission = run.transmission + number - run.first
+            if transmission >= newest:
+                break
+            if run.sent_at + patience > now:
+                look_again = run.sent_at + patience
+                break
+            latest = transmission
+            lost.append(number)
+        for number in lost:
+            self._lose(number)
+        return latest, look_again
+
+    def lose_all(self) -> None:
+        for number in list(self._flying):
+            self._lose(number)
+
+    def _lose(self, number: int) -> None:
+        run = self._flying.pop(number)
+        self._lost[number] = run
+        is_last = number - run.first == run.segments - 1
+        self.size -= run.last_size if is_last else run.full
+
+    def give_up(self) -> list[tuple[Run, int, int]]:
+        """Everything that is not acknowledged, as `acknowledge` gives it; nothing is kept."""
+        left: list[tuple[Run, int, int]] = []
+        self._land(self.oldest, self.next_number, left)
+        return left
+
+
+class Transmitter:
+    """Sends what is buffered as fast as the congestion window and the receiver's limit allow."""
+
+    def __init__(self, config: ChannelConfig, max_body: int) -> None:
+        self.room = segment_room(max_body)
+        self.buffer = SendBuffer(config.max_message, config.send_buffer, self.room)
+        self.rtt = RoundTrip(config.initial_rto, config.min_rto, config.max_rto)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.flight = Flight()
+        self.window = CongestionWindow(self.room, MAX_FLIGHT)
+        self.look_again_at: float | None = None
+        """When segments that were overtaken had their time to arrive."""
+        self._progress_at = 0.0
+        """When something was last acknowledged, or sent with nothing before it on its way."""
+        self._limit = 0
+        self._sent = 0
+        """Bytes of segments sent in this session, each counted once; the receiver bounds it by its limit."""
+
+    def restart(self) -> int:
+        """Begin a new session; how many messages were sent, not acknowledged, and are lost therefore."""
+        lost = self.buffer.lose(self.flight.give_up())
+        self._begin()
+        return lost
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the receiver's limit, and nothing else, keeps messages back."""
+        return not self.flight and self.buffer.has_unsent and self._sent + self.room > self._limit
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to send, whatever were allowed."""
+        return not self.flight.has_lost and not self.buffer.has_unsent
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every message of which anything was sent is acknowledged."""
+        return not self.flight and not self.buffer.is_cutting
+
+    def next_run(self, now: float, only_finish: bool) -> Run | None:
+        """The segments to send now, counted as sent; `only_finish`: no message is begun."""
+        flight, room = self.flight, self.room
+        free = self.window.size - flight.size
+        if free <= 0:
+            return None
+        most = -(-free // room)
+        if flight.has_lost:
+            return flight.relaunch(most, now)
+        if only_finish and not self.buffer.is_cutting:
+            return None
+        ahead = flight.next_number - flight.oldest
+        most = min(most, (self._limit - self._sent) // room, MAX_FLIGHT - ahead)
+        if most <= 0:
+            return None
+        run = self.buffer.next_run(most)
+        if run is not None:
+            if not flight:
+                self._progress_at = now
+            self._sent += run.size
+            flight.launch(run, now)
+        return run
+
+    def allow(self, limit: int) -> None:
+        """The receiver takes `limit` bytes of segments over the whole session."""
+        if limit > self._limit:
+            self._limit = limit
+
+    def acknowledge(self, upto: int, selective: int, now: float) -> bool:
+        """Whether anything new was acknowledged; `Refused` when it was never sent."""
+        flight = self.flight
+        was_full = flight.size + self.room >= self.window.size
+        arrived = flight.acknowledge(upto, selective)
+        if not arrived:
+            return False
+        self._progress_at = now
+        total = 0
+        newest = arrived[0][0]
+        for run, segments, size in arrived:
+            self.buffer.acknowledged(run, segments, size)
+            total += size
+            if run.transmission > newest.transmission:
+                newest = run
+        if not newest.resent:
+            self.rtt.sample(now - newest.sent_at)
+        self.rtt.answered()
+        self.window.acknowledged(total, newest.transmission, was_full)
+        self._find_lost(now)
+        return True
+
+    def is_stuck_for(self, seconds: float, now: float) -> bool:
+        """Whether segments have been on their way for this long and none of them was acknowledged."""
+        return bool(self.flight) and now >= self._progress_at + seconds
+
+    def handle_timer(self, now: float) -> None:
+        if self.look_again_at is not None and now >= self.look_again_at:
+            self._find_lost(now)
+
+    def _find_lost(self, now: float) -> None:
+        """Have overtaken segments sent again, or set `look_again_at`."""
+        latest, self.look_again_at = self.flight.find_lost(now, self.rtt.patience)
+        if latest:
+            self.window.lost(latest, self.flight.next_transmission)
+
+    def time_out(self) -> None:
+        """Nothing was heard for the retransmission time-out: take everything for lost."""
+        flight = self.flight
+        self.look_again_at = None
+        if flight.has_flying:
+            self.window.timed_out(flight.size, flight.next_transmission)
+            flight.lose_all()
