@@ -47,7 +47,7 @@ SPONSOR_SECONDS = 2.0
 SPONSORS_ASKED = 4
 """It begins alone when so many have not answered: the directory remembers those who crashed for a while."""
 
-STRANGERS_SECONDS = (2.0, 30.0)
+STRANGERS_SECONDS = (0.5, 30.0)
 """Participants look for others that they do not know after the first time, then twice that, and so on up to
 the second: they may have begun apart from each other."""
 
@@ -100,6 +100,7 @@ class StrongTopics:
         on_stable: Callable[[StableView], None] | None = None,
         on_direct: Callable[[PeerId, bytes], None] | None = None,
         on_participant: Callable[[Participant], None] | None = None,
+        on_revived: Callable[[int, bytes], None] | None = None,
         log: str | Path | None = None,
         config: TopicConfig | None = None,
         known: tuple[Contact, ...] = (),
@@ -108,13 +109,15 @@ class StrongTopics:
 
         `on_deliver` gets each message; if it returns an awaitable, the next message waits for it, and the
         message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
+        `on_revived` gets number and payload of an own message that all known participants had, and that is
+        now sent to one that began the topic apart from them.
         `filter` is text that all participants see. `log` is a file that
         is this participant's alone: with it, a restart under the same identity continues where it was.
         `known`: participants to try before the directory. One that gives up joining has left.
         """
         self._check(topic, filter, order)
         handlers = Handlers(
-            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant
+            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant, on_revived
         )
         config = config or TopicConfig()
         boot = int(time.time() * 1000)
@@ -190,13 +193,16 @@ class StrongTopics:
 
     async def _ask_sponsors(self, strong: StrongTopic, known: tuple[Contact, ...]) -> None:
         membership = strong.core.membership
+        asked: dict[PeerId, None] = {}
         for attempt in range(SPONSORS_ASKED):
             if membership.is_joined:
                 break
             found = list(known) if attempt == 0 and known else await self._find(strong.topic, 4)
             if not found:
                 break
-            membership.subscribe(entropy().choice(found))
+            sponsor = entropy().choice([c for c in found if c.id not in asked] or found)
+            asked[sponsor.id] = None
+            membership.subscribe(sponsor)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SPONSOR_SECONDS):
                     await strong.joined_event.wait()

@@ -30,6 +30,7 @@ from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.holes import Holes
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
+from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.recovery import restore
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import Restored, TopicLog
@@ -43,6 +44,12 @@ from pubsub.topic_membership.stable_views import StableView, TopicView
 SYNC_DELAY = 0.01
 """Seconds in which messages gather that are put on the disk together."""
 
+MOST_EARLY = 64
+"""Participants whose statements are kept until it is known that they take part..."""
+
+MOST_EARLY_OF_ONE = 8
+"""...and the messages that are kept of each."""
+
 
 class Application(Protocol):
     """Who uses a topic."""
@@ -55,6 +62,9 @@ class Application(Protocol):
         of the same source were delivered, were for others, or are told as a gap."""
 
     def gap(self, gap: Gap) -> None: ...
+
+    def revived(self, item: Item) -> None:
+        """A message that all who were known have is sent to one that began the topic apart from them."""
 
     def view_changed(self, view: TopicView) -> None: ...
 
@@ -99,7 +109,7 @@ class TopicBroadcast:
         self._restored = restored
         self._forwarding = CheckAndForward(self._state)
         self._acknowledging = Acknowledging(self._state, self._synced)
-        self._collecting = Collecting(self._state, self._skipped)
+        self._collecting = Collecting(self._state, self._others_let_go)
         self._delivering = Delivering(self._state, order, application.deliver)
         self._holes = Holes(self._state, self._skipped)
         self._upkeep = Upkeep(
@@ -113,6 +123,11 @@ class TopicBroadcast:
         self._senders: dict[tuple[bytes, int], PeerId] = {}
         """From whom the messages came that are not acknowledged yet."""
         self._met: dict[PeerId, None] = {}
+        self._appeared: dict[PeerId, float] = {}
+        """Participants of whom it was not heard before, and when it was; until they have said what they
+        have."""
+        self._early: dict[PeerId, list[Received]] = {}
+        """Statements of those who are not known yet to take part, in the boot that they state."""
         self._unsynced: dict[bytes, None] = {}
         """With a log: sources of messages that are delivered once they are on the disk."""
         self._unsent: list[Item] = []
@@ -252,6 +267,7 @@ class TopicBroadcast:
         self.membership.heard(sender.id)
         state = self._state
         news = False
+        self._keep_if_early(sender, message)
         for statement in message.statements:
             if statement[0] != state.me:
                 news = state.acknowledged.merge(statement, state.context.now()) or news
@@ -267,10 +283,39 @@ class TopicBroadcast:
         if news:
             self._upkeep.collect_soon()
 
+    def _keep_if_early(self, sender: Contact, message: Received) -> None:
+        """What a newcomer says of itself may overtake the news that it takes part: keep it until then."""
+        row = self._state.acknowledged.rows.get(sender.id)
+        known = -1 if row is None else row.boot
+        if any(s[0] == sender.id and s[1] > known for s in message.statements):
+            messages = self._early.pop(sender.id, [])
+            self._early[sender.id] = [*messages, message][-MOST_EARLY_OF_ONE:]
+            if len(self._early) > MOST_EARLY:
+                del self._early[next(iter(self._early))]
+
+    def _hear_what_came_early(self, peer: Contact) -> None:
+        for message in self._early.pop(peer.id, ()):
+            self.receive_received(peer, message)
+
     def _heard_statement_of(self, peer: PeerId) -> None:
         if peer not in self._forwarding.spoken and peer in self.membership.participants:
             self._forwarding.spoken[peer] = self._state.context.now()
+            self._revive_what_is_lacked_by(peer)
             self._upkeep.check_soon()
+
+    def _revive_what_is_lacked_by(self, peer: PeerId) -> None:
+        """One that began the topic apart lacks what all others have: hold it again, as far as it is kept."""
+        state, now = self._state, self._state.context.now()
+        row = state.acknowledged.rows.get(peer)
+        appeared = self._appeared.pop(peer, None)
+        if row is None or appeared is None:
+            return
+        for item in state.kept.take_lacked(row.has, appeared, now):
+            held = Held(item, now, {item.publisher: None}, revived=True)
+            state.held.add(held)
+            state.counts["revived"] += 1
+            self._application.revived(item)
+        self._upkeep.look_after_later()
 
     def _hear_garbage(self, message: Cast | Received) -> None:
         if self._collecting.told(message.garbage, message.digest):
@@ -339,6 +384,10 @@ class TopicBroadcast:
         if item.publisher == self._state.me:
             self._upkeep.collect_soon()
 
+    def _others_let_go(self, source: bytes, gone: Numbers) -> None:
+        self._holes.others_let_go(source, gone)
+        self._upkeep.look_after_later()
+
     def _skipped(self, source: bytes, first: int, last: int) -> None:
         """What never came here is gone everywhere."""
         self._acknowledging.skip(source, first, last)
@@ -382,8 +431,13 @@ class TopicBroadcast:
         if len(state.held):
             self._upkeep.look_after_later()
 
+    def appeared(self, peer: Entry) -> None:
+        self._appeared[peer.id] = self._state.context.now()
+
     def changed(self, before: Entry | None, now: Entry) -> None:
         state = self._state
+        if now.left:
+            self._appeared.pop(now.id, None)
         if before is None or now.left or before.boot != now.boot:
             self._forwarding.spoken.pop(now.id, None)
             state.held.unsend(now.id)
@@ -393,6 +447,8 @@ class TopicBroadcast:
         self._acknowledging.know(now)
         self._application.participant_changed(before, now)
         self._upkeep.collect_soon()
+        if not now.left:
+            self._hear_what_came_early(now.contact)
 
     def met(self, peer: Contact) -> None:
         again = peer.id not in self._met  # what came before this participant had joined was dropped

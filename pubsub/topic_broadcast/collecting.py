@@ -26,16 +26,16 @@ from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_membership.messages import NumbersOnWire
 
-OnGap = Callable[[bytes, int, int], None]
-"""Source, first and last number that will never come."""
+OnMissing = Callable[[bytes, Numbers], None]
+"""A source, and numbers of it that others have let go, some of which never came here."""
 
 
 class Collecting:
-    """Lets messages go; `on_gap` is told what others let go that never came here."""
+    """Lets messages go; `on_missing` is told what others let go that never came here."""
 
-    def __init__(self, state: BroadcastState, on_gap: OnGap) -> None:
+    def __init__(self, state: BroadcastState, on_missing: OnMissing) -> None:
         self._state = state
-        self._on_gap = on_gap
+        self._on_missing = on_missing
 
     def collect(self) -> bool:
         """Let go of what everybody has; whether that was anything."""
@@ -84,6 +84,7 @@ class Collecting:
         held = state.held.get(source, number)
         if held is not None:
             state.held.drop(source, number)
+            state.kept.keep(held, state.context.now())
             state.log.collected(held.item)
         state.garbage_of(source).add(number)
 
@@ -94,19 +95,13 @@ class Collecting:
         found = False
         for source, mark, ranges in garbage:
             gone = Numbers(mark, ranges)
-            self._skip(source, gone)
+            if gone.without(state.taken_of(source)):
+                self._on_missing(source, gone)
             if not same:
                 continue
-            for number in sorted(state.held.of(source)):
-                if number in gone:
+            for number, held in sorted(state.held.of(source).items()):
+                if number in gone and not held.revived:  # those who say so do not know who lacks it
                     self._let_go(source, number)
                     found = True
             state.garbage_of(source).update(mark, ranges)
         return found
-
-    def _skip(self, source: bytes, gone: Numbers) -> None:
-        """Nobody will send what everybody was taken to have: count it as received, and say so."""
-        taken = self._state.taken_of(source)
-        for first, last in gone.without(taken):
-            taken.add_range(first, last)
-            self._on_gap(source, first, last)

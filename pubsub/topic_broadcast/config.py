@@ -61,6 +61,13 @@ class BroadcastConfig:
     publisher comes back. Without an order nothing waits, and it is told when its publisher has left or runs
     again without it, else after `stay_away`."""
 
+    kept_seconds: float = 60.0
+    """A message that everybody has is kept this long for participants that nobody here knew, because they
+    began the topic apart from those here..."""
+
+    kept_bytes: int = 4 * 1024 * 1024
+    """...and at most this many bytes of such messages, the latest."""
+
     most_sources: int = 4096
     """Publishers, each life of theirs counted, whose numbers are remembered; the oldest is forgotten
     first."""
@@ -75,6 +82,7 @@ class BroadcastConfig:
             "stay_away",
             "stay_away_when_full",
             "hole_patience",
+            "kept_seconds",
         ):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
@@ -84,6 +92,7 @@ class BroadcastConfig:
             "window_bytes",
             "unfinished_messages",
             "unfinished_bytes",
+            "kept_bytes",
             "most_sources",
         ):
             if getattr(self, name) < 1:

@@ -3,7 +3,7 @@ messagesReceived."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from overlay.contact import ID_BYTES, PeerId
@@ -24,6 +24,8 @@ class Held:
     holders: dict[PeerId, None] = field(default_factory=dict)
     sent: dict[PeerId, None] = field(default_factory=dict)
     """It is on its way to these, or was received there; taken back when it turns out to be lost."""
+    revived: bool = False
+    """Everybody had it, and then one appeared that began the topic apart and does not."""
 
     @property
     def size(self) -> int:
@@ -90,3 +92,50 @@ class HeldMessages:
         for held in self:
             held.sent.pop(peer, None)
             held.holders.pop(peer, None)
+
+
+class KeptMessages:
+    """Messages that everybody has, of the last moments: one may appear that began the topic apart from those
+    who are known, and took part when they were published."""
+
+    def __init__(self, seconds: float, most_bytes: int) -> None:
+        self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._kept: dict[tuple[bytes, int], tuple[Item, float]] = {}
+        """With the time of keeping, the oldest first."""
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, held: Held, now: float) -> None:
+        key = (held.item.source, held.item.number)
+        if key not in self._kept:
+            self._kept[key] = (held.item, now)
+            self._bytes += held.size
+            self._forget_old(now)
+
+    def take_lacked(
+        self, has: Callable[[bytes, int], bool], known_since: float, now: float
+    ) -> list[Item]:
+        """Take out what a participant lacks of what was let go before it was known."""
+        self._forget_old(now)
+        lacked = [
+            item
+            for item, since in self._kept.values()
+            if since <= known_since and not has(item.source, item.number)
+        ]
+        for item in lacked:
+            self._forget((item.source, item.number))
+        return lacked
+
+    def _forget_old(self, now: float) -> None:
+        while self._kept:
+            key, (_, since) = next(iter(self._kept.items()))
+            if self._bytes <= self._most_bytes and now - since < self._seconds:
+                return
+            self._forget(key)
+
+    def _forget(self, key: tuple[bytes, int]) -> None:
+        item, since = self._kept.pop(key)
+        self._bytes -= Held(item, since).size

@@ -10,6 +10,10 @@ later ones live on at others. A participant that lacks them waits, for whoever h
 
 Then they are told as a gap, and count as received. What is on its way from somebody within reach comes long
 before: every holder sends it within a few times `patience`.
+
+What others say that everybody has, and is missing here, is waited for a little: this participant was not
+known to them when they let it go, and they send what they keep (`BroadcastConfig.kept_seconds`) when they
+have heard what it lacks.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from pubsub.topic_broadcast.state import BroadcastState
 
 OnGap = Callable[[bytes, int, int], None]
 """Source, first and last number that will never come."""
+
+KEPT_COMES = 5
+"""Patiences within which those who keep what everybody else has send it to one that they did not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +51,29 @@ class Holes:
         self._state = state
         self._on_gap = on_gap
         self._holes: dict[bytes, _Hole] = {}
+        self._let_go: dict[bytes, tuple[Numbers, float]] = {}
+        """What others have let go and is missing here, and until when it is waited for."""
 
     def __len__(self) -> int:
         """Sources of which something was missing when `look` was called last."""
-        return len(self._holes)
+        return len(self._holes) + len(self._let_go)
+
+    def others_let_go(self, source: bytes, gone: Numbers) -> None:
+        """Others say that everybody has these messages, some of which are missing here."""
+        missing, until = self._let_go.get(source, (Numbers(), 0.0))
+        for first, last in gone.without(self._state.taken_of(source)):
+            if missing.add_range(first, last):
+                until = self._state.context.now() + KEPT_COMES * self._state.config.patience
+        self._let_go[source] = (missing, until)
 
     def look(self, order: Order) -> None:
         """Notice what is missing, and give up what was for too long; to be called now and then."""
         within_reach = self._runs_within_reach()
         now = self._state.context.now()
+        for source, (missing, until) in list(self._let_go.items()):
+            if now >= until or not missing.without(self._state.taken_of(source)):
+                del self._let_go[source]
+                self._give_up(source, self._state.taken_of(source), missing)
         before, self._holes = self._holes, {}
         for source, taken in list(self._state.taken.items()):
             if not taken.has_holes:
@@ -61,7 +82,7 @@ class Holes:
             if hole is None or hole.mark != taken.mark or source in within_reach:
                 hole = _Hole(now, taken.mark, taken.highest)
             elif now - hole.since >= self._wait(source, order):
-                self._give_up(source, taken, hole.highest)
+                self._give_up(source, taken, Numbers(hole.highest))
                 if not taken.has_holes:
                     continue
                 hole = _Hole(now, taken.mark, taken.highest)
@@ -81,7 +102,7 @@ class Holes:
             return config.hole_patience
         return config.stay_away
 
-    def _give_up(self, source: bytes, taken: Numbers, highest: int) -> None:
-        for first, last in Numbers(highest).without(taken):
+    def _give_up(self, source: bytes, taken: Numbers, gone: Numbers) -> None:
+        for first, last in gone.without(taken):
             taken.add_range(first, last)
             self._on_gap(source, first, last)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from overlay.contact import Contact, PeerId
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy, Acknowledgements
 from pubsub.topic_broadcast.config import BroadcastConfig
-from pubsub.topic_broadcast.held_messages import HeldMessages
+from pubsub.topic_broadcast.held_messages import HeldMessages, KeptMessages
 from pubsub.topic_broadcast.messages import source_of
 from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.topic_log import TopicLog
@@ -15,9 +15,18 @@ from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.membership import TopicMembership
 from pubsub.topic_membership.messages import NumbersOnWire
 
-COUNTED = ("taken", "duplicates", "forwarded", "refused", "wrong", "expelled", "unsynced")
+COUNTED = (
+    "taken",
+    "duplicates",
+    "forwarded",
+    "refused",
+    "wrong",
+    "expelled",
+    "unsynced",
+    "revived",
+)
 """Messages taken, and dropped as duplicates, for want of room, or as a peer's mistake; those forwarded;
-participants expelled; how often the disk failed."""
+participants expelled; how often the disk failed; messages held again for one that began apart."""
 
 
 class BroadcastState:
@@ -39,6 +48,7 @@ class BroadcastState:
         self.membership = membership
         self.log = log
         self.held = HeldMessages()
+        self.kept = KeptMessages(config.kept_seconds, config.kept_bytes)
         self.acknowledged = Acknowledgements()
         self.garbage: dict[bytes, Numbers] = {}
         """What everybody has, as far as is known here: fewer are claimed where this one came later."""

@@ -46,6 +46,9 @@ class MembershipListener(ViewListener, Protocol):
         """This participant's subscription, first or anew, has been announced, as `me` says; it has, or does
         not get, these messages."""
 
+    def appeared(self, peer: Entry) -> None:
+        """A participant was never heard of before; `changed` follows."""
+
     def changed(self, before: Entry | None, now: Entry) -> None:
         """Another participant joined, changed, began anew or left."""
 
@@ -349,6 +352,7 @@ class TopicMembership:
 
     def _take_entry(self, entry: Entry, learned_from: PeerId | None) -> None:
         before = self.participants.get(entry.id)
+        is_new = self._knowledge.roster.get(entry.id) is None
         if not self._knowledge.merge_entry(entry, self._context.now()):
             return
         self._spreading.changed(Item(Kind.ENTRY, entry.id), learned_from)
@@ -374,6 +378,8 @@ class TopicMembership:
             self._row.renew(
                 self.boot, anyway=True
             )  # so that no fingerprint from before it came is seen again
+        if is_new and not entry.left:
+            self._listener.appeared(entry)
         self._listener.changed(before, entry)
         if began and self.is_joined:
             self._row.renew(self.boot)

@@ -97,6 +97,12 @@ class Sharing:
         if self._is_asked:
             self.giver.add(gift, topic, packed, data)
 
+    def missed(self, gift: Gift, topic: str, packed: bytes, data: Any) -> None:
+        """An element was published before this participant knew of somebody who asked. It is given to one
+        taker now, unless it was before."""
+        if not self.hands.knows_taken(gift):
+            self.added(gift, topic, packed, data)
+
     def received(self, gift: Gift, topic: str, packed: bytes) -> None:
         """An element has come to a participant that takes: a spare copy."""
         if gift[:2] != self._mine and not self.hands.knows_taken(gift):

@@ -33,7 +33,7 @@ def test_what_comes_behind_elements_that_died_with_their_publisher_is_given(
         for number in range(1, 6):
             await publisher.add(number)
         await asyncio.sleep(2)
-        company.crash(holder)
+        await holder.close()
         await asyncio.sleep(30)
         for number in range(6, 11):
             await publisher.add(number)
@@ -52,7 +52,7 @@ def test_what_comes_behind_elements_that_died_with_their_publisher_is_given(
             assert got == sorted(got)
             assert [(gap.first, gap.last) for gap in gaps] == [(1, 10)]
 
-    stage(5, main)
+    stage(6, main)
 
 
 def test_a_sequence_with_a_log_keeps_the_order_while_it_catches_up(tmp_path: Any) -> None:
@@ -93,3 +93,61 @@ def test_a_sequence_with_a_log_keeps_the_order_while_it_catches_up(tmp_path: Any
         assert got[-1] == 80 + seed + 90
 
     play(seed, main, "structured", network)
+
+
+@pytest.mark.parametrize(("seed", "loss"), [(1, 0.0), (2, 0.0), (4, 0.2), (5, 0.2)])
+def test_all_who_enter_at_the_same_moment_get_what_any_of_them_adds_at_once(
+    seed: int, loss: float
+) -> None:
+    """None of them finds another, so each begins the topic by itself."""
+    got: list[list[Any]] = [[] for _ in range(4)]
+    gaps: list[Any] = []
+    network = Network(seed, latency=Latency.uniform(0.005, 0.2), loss=loss)
+
+    async def main(company: Company) -> None:
+        nodes = [await company.node() for _ in got]
+        await asyncio.sleep(10)
+
+        async def enter_and_add(number: int) -> float:
+            collection = nodes[number].collection(DAStrongSet, "/s", keep=0, on_gap=gaps.append)
+            await collection.contains(into(got[number]))
+            await company.playground.stack.enter_async_context(collection)
+            inside = network.now
+            for element in range(5):
+                await collection.add([number, element])
+            return inside
+
+        inside = await asyncio.gather(*map(enter_and_add, range(4)))
+        await asyncio.sleep(30)
+        for number in range(4):
+            later = [other for other in range(4) if inside[other] >= inside[number]]
+            for element in ([other, e] for other in later for e in range(5)):
+                assert element in got[number]
+            assert len(got[number]) == len({tuple(e) for e in got[number]})
+
+    stage(seed, main, network)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_takers_that_enter_with_the_publisher_get_each_element_once(seed: int) -> None:
+    took: list[Any] = []
+    network = Network(seed, latency=Latency.uniform(0.005, 0.2))
+
+    async def main(company: Company) -> None:
+        nodes = [await company.node() for _ in range(4)]
+        await asyncio.sleep(10)
+
+        async def enter(number: int) -> None:
+            collection = nodes[number].collection(DAStrongSet, "/s", keep=0)
+            if number:
+                await collection.remove(into(took))
+            await company.playground.stack.enter_async_context(collection)
+            if number == 0:
+                for element in range(20):
+                    await collection.add(element)
+
+        await asyncio.gather(*map(enter, range(4)))
+        await asyncio.sleep(30)
+        assert sorted(took) == list(range(20))
+
+    stage(seed, main, network)

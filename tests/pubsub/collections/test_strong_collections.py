@@ -327,7 +327,7 @@ def test_one_that_closed_and_opens_again_with_its_log_is_told_its_gap(
             async with collection:
                 await asyncio.sleep(5)
                 await publisher.add(data)
-                await asyncio.sleep(5)
+                await asyncio.sleep(10)
             assert not gaps or data == ["after"]
             for number in range(3):
                 await publisher.add(number)

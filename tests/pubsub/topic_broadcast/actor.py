@@ -105,6 +105,9 @@ class Actor:
     def gap(self, gap: Gap) -> None:
         self._note("gap", gap)
 
+    def revived(self, item: Item) -> None:
+        self._note("revived", identity(item))
+
     def view_changed(self, view: TopicView) -> None:
         self._note("view", view)
 

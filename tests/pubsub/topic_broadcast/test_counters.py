@@ -29,6 +29,7 @@ def test_duplicates_and_mistakes_of_peers_are_in_the_metrics() -> None:
             "expelled": 0,
             "forwarded": 0,
             "refused": 0,
+            "revived": 0,
             "taken": 1,
             "unsynced": 0,
             "wrong": 1,

@@ -46,7 +46,7 @@ def test_messages_are_small_after_all_have_restarted_with_their_logs() -> None:
 
 
 def test_a_publisher_that_restarts_tells_one_that_was_given_up_its_gap() -> None:
-    config = BroadcastConfig(stay_away=20.0)
+    config = BroadcastConfig(stay_away=20.0, kept_seconds=1.0)
     troupe = joined(2, 2, TroupeConfig(broadcast=config, order="fifo"), logged=True)
     troupe.partition([1])
     troupe.broadcast(0, b"missed")

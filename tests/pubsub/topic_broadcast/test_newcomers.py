@@ -8,15 +8,16 @@ import pytest
 
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
 from pubsub.topic_broadcast.collecting import Collecting
+from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_membership.messages import Knowledge
-from tests.pubsub.topic_broadcast.troupe import Troupe
+from tests.pubsub.topic_broadcast.troupe import Troupe, TroupeConfig
 
 PUBLISHER, SPONSOR, NEWCOMER = range(3)
 
 
 def subscribe_behind_the_publishers_back() -> Troupe:
     """The publisher does not hear of the newcomer, and publishes; the sponsor acknowledges it."""
-    troupe = Troupe(1, 3)
+    troupe = Troupe(1, 3, TroupeConfig(BroadcastConfig(kept_seconds=0.01)))
     troupe.start(PUBLISHER)
     troupe.start(SPONSOR)
     troupe.run(5.0)
