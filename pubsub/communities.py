@@ -24,7 +24,7 @@ from pubsub.camcast.community import Community
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import MALFORMED, Arrival, Batch, Event
+from pubsub.event import MALFORMED, Arrival, Batch, Event, Origin
 from pubsub.publishing import EventLink, Outlet, Receipt
 from pubsub.subscription import Subscription
 from pubsub.topic import Topic, included
@@ -99,9 +99,8 @@ class JoinedTopic:
         """The new events of a block, without those whose data cannot be read: these are dropped."""
         block, hops, new = arrival
         data, all_readable = block.data()
-        whole = Batch(
-            block.topic, block.publisher, block.run, block.first, data, hops, self._signed
-        )
+        origin = Origin(block.topic, block.publisher, block.run, hops, self._signed)
+        whole = Batch(origin, block.first, data)
         parts = [whole.part(n.start - block.first, n.stop - block.first) for n in new]
         if all_readable:
             return parts

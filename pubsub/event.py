@@ -13,10 +13,13 @@ These are the first bytes of a block: a duplicate is known before anything else 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count, repeat
 from typing import Any, NamedTuple
+
+import msgpack
 
 from overlay import limited_msgpack
 from overlay.contact import ID_BYTES as PEER_ID_BYTES
@@ -47,46 +50,68 @@ class DataError(UsageError):
     """The data cannot travel in an event: too large, or of a kind that msgpack does not know."""
 
 
+class Origin(NamedTuple):
+    """What the events of one batch have in common."""
+
+    topic: str
+    publisher: PeerId
+    run: bytes
+    hops: int = 0
+    signed: bool = False
+
+
 class Event:
     """An event as it is delivered; not to be changed."""
 
-    # A plain class: one is made for every delivery, and a frozen dataclass takes twice as long.
-    __slots__ = ("data", "hops", "publisher", "run", "sequence", "signed", "topic")
+    # One is made for every delivery: what the events of a batch have in common is not copied into each.
+    __slots__ = ("data", "origin", "sequence")
 
-    topic: str
-    data: Any
-    publisher: PeerId
-    run: bytes
-    """Tells one run of the publisher on this topic from another."""
-    sequence: int
-    """Counts the publisher's events of this topic in this run, from 1."""
-    hops: int
-    """How many processes handed it on: 0 for one's own event, 1 when it came from its publisher."""
-    signed: bool
-    """Its publisher's signature was there and has been checked."""
-
-    def __init__(
-        self,
-        topic: str,
-        data: Any,
-        publisher: PeerId,
-        run: bytes,
-        sequence: int,
-        hops: int = 0,
-        signed: bool = False,
-    ) -> None:
-        self.topic = topic
+    def __init__(self, origin: Origin, data: Any, sequence: int) -> None:
+        self.origin = origin
+        """What it has in common with other events of its batch; see the properties below."""
         self.data = data
-        self.publisher = publisher
-        self.run = run
         self.sequence = sequence
-        self.hops = hops
-        self.signed = signed
+        """Counts the publisher's events of this topic in this run, from 1."""
+
+    @property
+    def topic(self) -> str:
+        return self.origin.topic
+
+    @property
+    def publisher(self) -> PeerId:
+        return self.origin.publisher
+
+    @property
+    def run(self) -> bytes:
+        """Tells one run of the publisher on this topic from another."""
+        return self.origin.run
+
+    @property
+    def hops(self) -> int:
+        """How many processes handed it on: 0 for one's own event, 1 when it came from its publisher."""
+        return self.origin.hops
+
+    @property
+    def signed(self) -> bool:
+        """Its publisher's signature was there and has been checked."""
+        return self.origin.signed
 
     @property
     def id(self) -> bytes:
         """The run (8 bytes) and the number in it (8 bytes); never used twice."""
-        return self.run + self.sequence.to_bytes(NUMBER_BYTES, "big")
+        return self.origin.run + self.sequence.to_bytes(NUMBER_BYTES, "big")
+
+    def _fields(self) -> dict[str, Any]:
+        topic, publisher, run, hops, signed = self.origin
+        return {
+            "topic": topic,
+            "data": self.data,
+            "publisher": publisher,
+            "run": run,
+            "sequence": self.sequence,
+            "hops": hops,
+            "signed": signed,
+        }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Event) or type(other) is not type(self):
@@ -94,47 +119,33 @@ class Event:
         return self._fields() == other._fields()
 
     def __hash__(self) -> int:
-        return hash((self.publisher, self.run, self.sequence))
+        return hash((self.origin.publisher, self.origin.run, self.sequence))
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._fields().items())
         return f"{type(self).__name__}({fields})"
 
-    def _fields(self) -> dict[str, Any]:
-        """The values by name, those of a subclass last."""
-        kinds = [kind for kind in reversed(type(self).__mro__) if hasattr(kind, "__annotations__")]
-        return {name: getattr(self, name) for kind in kinds for name in kind.__annotations__}
-
 
 class Batch:
     """Consecutive events of one source, decoded and ready to be delivered."""
 
-    __slots__ = ("data", "first", "hops", "publisher", "run", "signed", "topic")
+    __slots__ = ("data", "first", "origin")
 
-    def __init__(
-        self,
-        topic: str,
-        publisher: PeerId,
-        run: bytes,
-        first: int,
-        data: Sequence[Any],
-        hops: int = 0,
-        signed: bool = False,
-    ) -> None:
-        self.topic = topic
-        self.publisher = publisher
-        self.run = run
+    def __init__(self, origin: Origin, first: int, data: Sequence[Any]) -> None:
+        self.origin = origin
         self.first = first
         self.data = data
-        self.hops = hops
-        self.signed = signed
 
     def __len__(self) -> int:
         return len(self.data)
 
     @property
+    def topic(self) -> str:
+        return self.origin.topic
+
+    @property
     def source(self) -> bytes:
-        return self.publisher + self.run
+        return self.origin.publisher + self.origin.run
 
     @property
     def numbers(self) -> range:
@@ -144,29 +155,12 @@ class Batch:
         """The events at these places, counted from 0."""
         if start == 0 and stop == len(self.data):
             return self
-        return Batch(
-            self.topic,
-            self.publisher,
-            self.run,
-            self.first + start,
-            self.data[start:stop],
-            self.hops,
-            self.signed,
-        )
+        return Batch(self.origin, self.first + start, self.data[start:stop])
 
-    def event(self, place: int) -> Event:
-        return Event(
-            self.topic,
-            self.data[place],
-            self.publisher,
-            self.run,
-            self.first + place,
-            self.hops,
-            self.signed,
-        )
-
-    def events(self) -> Iterator[Event]:
-        return map(self.event, range(len(self.data)))
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """The events from a place on, each made when it is asked for."""
+        data = self.data[start:] if start else self.data
+        return map(Event, repeat(self.origin), data, count(self.first + start))
 
 
 class Block:
@@ -317,13 +311,8 @@ _ARRAY_HEAD_BYTES = 5
 _UP_TO_255_BYTES, _UP_TO_65535_BYTES = 0xC4, 0xC5
 """How msgpack begins bytes; their number is next."""
 
-_HEADS = [bytes((_UP_TO_255_BYTES, size)) for size in range(256)]
 _MOST_BYTES = 65_535
-
-
-def _head_of(size: int) -> bytes:
-    return bytes((_UP_TO_65535_BYTES, size >> 8, size & 255))
-
+_pack_bytes: Callable[[bytes], bytes] = msgpack.Packer(use_bin_type=True).pack
 
 _PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
 """Types of data that need no further look."""
@@ -349,11 +338,9 @@ class Head(NamedTuple):
 
 def make_block(source: bytes, first: int, head: Head, payloads: Sequence[bytes]) -> Block:
     """The block of events whose data are packed already; it is not signed yet."""
-    count = len(payloads).to_bytes(4, "big")
-    start = b"".join(
-        (_PREFIX, source, first.to_bytes(NUMBER_BYTES, "big"), count, _pack_head(head))
-    )
-    encoded = b"".join((start, _ARRAY_HEAD, count, *payloads))
+    many = len(payloads).to_bytes(4, "big")
+    start = b"".join((_PREFIX, source, first.to_bytes(NUMBER_BYTES, "big"), many, _pack_head(head)))
+    encoded = b"".join((start, _ARRAY_HEAD, many, *payloads))
     return Block(encoded, b"", source, first, len(payloads), *head, len(start))
 
 
@@ -420,7 +407,7 @@ def _is_lineage(lineage: tuple[Any, ...]) -> bool:
 def pack_data(data: Any) -> bytes:
     """The data as msgpack; `DataError` when it cannot be, or is larger than `DATA_LIMIT`."""
     if type(data) is bytes and len(data) <= _MOST_BYTES:
-        return _HEADS[len(data)] + data if len(data) < 256 else _head_of(len(data)) + data
+        return _pack_bytes(data)
     try:
         packed = limited_msgpack.pack_data(data)
     except UsageError as error:

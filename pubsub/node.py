@@ -49,6 +49,9 @@ AnyTopic = str | type | Topic
 
 DEFAULT_QUEUE = 10_000
 
+_NO_OPTIONS = (None, False, None, None, None, None)
+"""How `publish` is called most often: with a topic and data."""
+
 MOST_OUTLETS = 65_536
 """Names of topics that are known without a look at the topic itself."""
 
@@ -273,23 +276,30 @@ class Node:
         at `copies` replicas (1); `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds
         (30).
         """
-        outlet = self._outlet(topic)
-        if (
-            outlet is not None
-            and outlet.is_open
-            and (wait is None or wait == "sent")
-            and not durable
-            and copies is None
-            and deadline is None
-            and upward is None
-            and dissemination is None
-        ):
-            packed = pack_data(data)
-            if len(packed) <= outlet.largest:
-                receipt = outlet.add(packed)
-                if self._link.is_pace_due:
-                    await self._link.pace()
-                return receipt
+        try:
+            outlet = self._outlets.get(topic)
+        except TypeError:  # what cannot be a key is not a topic either, as is said below
+            outlet = None
+        options = (wait, durable, copies, deadline, upward, dissemination)
+        if outlet is not None and outlet.is_open and options == _NO_OPTIONS:
+            receipt = outlet.add(pack_data(data))
+            if outlet.link.is_pace_due:
+                await outlet.link.pace()
+            return receipt
+        return await self._publish_with(topic, data, *options)
+
+    async def _publish_with(
+        self,
+        topic: AnyTopic,
+        data: Any,
+        wait: Wait | None,
+        durable: bool,
+        copies: int | None,
+        deadline: float | None,
+        upward: float | None,
+        dissemination: DisseminationKind | None,
+    ) -> Receipt:
+        """Publish an event that says more than others, or has to wait for its topic."""
         wait = wait or ("safe" if durable else "sent")
         self._check_options(wait, durable, upward, dissemination)
         if not durable and (copies is not None or deadline is not None):
@@ -322,12 +332,6 @@ class Node:
             await wait_until_safe(receipt, deadline)
         self._open_outlet(topic, outlet)
         return receipt
-
-    def _outlet(self, topic: AnyTopic) -> Outlet | None:
-        try:
-            return self._outlets.get(topic)
-        except TypeError:  # what cannot be a key is not a topic either, as is said below
-            return None
 
     def _check_topic(self, topic: AnyTopic, packed: bytes) -> Topic:
         """The topic as it is known here, after a check that the data can travel in it."""

@@ -258,7 +258,7 @@ class Outlet:
         """`publish`: spread a block; `eager`: how events spread that do not say so themselves."""
         self.is_open = False
         """An event can be published without waiting for anything."""
-        self._link = link
+        self.link = self._link = link
         self._publish = publish
         self._eager = eager
         self.learn(topic)
@@ -284,7 +284,11 @@ class Outlet:
         return self._head._replace(upward=upward, eager=self._eager if eager is None else eager)
 
     def add(self, packed: bytes, head: Head | None = None, joined: tuple[str, ...] = ()) -> Receipt:
-        """Publish an event of data that is packed already; `joined`: what was joined for it."""
+        """Publish an event of data that is packed already; `joined`: what was joined for it.
+
+        `DataError` when it is larger than an event may be on this node's links."""
+        if len(packed) > self.largest:
+            self._link.check_fits(self.topic, packed)
         filling = self._filling
         head = head or self._head
         if (
@@ -298,7 +302,12 @@ class Outlet:
             payloads = filling.payloads
         filling.size = size
         payloads.append(packed)
-        return Receipt(filling, len(payloads) - 1, joined)
+        receipt = Receipt(filling, len(payloads) - 1, joined)
+        if (
+            size + len(packed) > self._room
+        ):  # likely the next event does not fit: it need not find out
+            self.close()
+        return receipt
 
     def close(self) -> None:
         """Close the block that is being filled, and have it leave."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -65,7 +65,7 @@ class Deliveries:
                     "deliver",
                     pattern.topic.name,
                     event=event,
-                    hops=batch.hops,
+                    hops=batch.origin.hops,
                     detail=pattern.text,
                 )
 
@@ -216,10 +216,10 @@ class Subscription:
         self._room = queue
         self._limit = queue * BLOCK_FACTOR if overflow == "block" else queue
         self._queue: deque[Batch] = deque()
-        self._taken = 0
-        """Events of the first batch that the application has taken."""
+        self._current: Iterator[Event] = iter(())
+        """The events of a batch that the application has begun to take."""
         self._waiting = 0
-        """Events in the queue that it has not taken."""
+        """Events that it has not taken, in the queue and of the current batch."""
         self._arrival: asyncio.Future[None] | None = None
         self._is_full = False
         self._space = asyncio.Event()
@@ -281,8 +281,9 @@ class Subscription:
 
     def waiting(self) -> tuple[Event, ...]:
         """The events that wait, oldest first; they go on waiting."""
-        events = [event for batch in self._queue for event in batch.events()]
-        return tuple(events[self._taken :])
+        current = tuple(self._current)
+        self._current = iter(current)
+        return (*current, *[event for batch in self._queue for event in batch.events()])
 
     def __aiter__(self) -> Self:
         return self
@@ -294,14 +295,10 @@ class Subscription:
         if self._is_full and self._waiting < self._room:
             self._is_full = False
             self._space.set()
-        batch = self._queue[0]
-        place = self._taken
-        if place + 1 == len(batch.data):
-            self._queue.popleft()
-            self._taken = 0
-        else:
-            self._taken = place + 1
-        return batch.event(place)
+        for event in self._current:
+            return event
+        self._current = self._queue.popleft().events()
+        return next(self._current)
 
     async def _arrivals(self) -> None:
         """Wait until the queue is not empty; `StopAsyncIteration` when it never will be."""
@@ -353,19 +350,24 @@ class Subscription:
             self._deliveries.dropped("queue_full", self.pattern, batch.part(kept, len(batch)))
             return batch.part(0, kept)
         while excess and self._waiting:
-            oldest, taken = self._queue[0], self._taken
-            stop = min(taken + excess, len(oldest))
-            self._deliveries.dropped("queue_full", self.pattern, oldest.part(taken, stop))
-            self._waiting -= stop - taken
-            excess -= stop - taken
-            if stop == len(oldest):
-                self._queue.popleft()
-                self._taken = 0
-            else:
-                self._taken = stop
+            oldest = self._oldest()
+            stop = min(excess, len(oldest))
+            self._deliveries.dropped("queue_full", self.pattern, oldest.part(0, stop))
+            if stop < len(oldest):
+                self._queue.appendleft(oldest.part(stop, len(oldest)))
+            self._waiting -= stop
+            excess -= stop
         if excess:
             self._deliveries.dropped("queue_full", self.pattern, batch.part(0, excess))
         return batch.part(excess, len(batch))
+
+    def _oldest(self) -> Batch:
+        """Take out the events that have waited for longest, all of one batch."""
+        current = list(self._current)
+        if not current:
+            return self._queue.popleft()
+        data = [event.data for event in current]
+        return Batch(current[0].origin, current[0].sequence, data)
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():

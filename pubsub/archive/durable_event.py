@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from overlay.contact import PeerId
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.subscriber import Numbered
-from pubsub.event import Event
+from pubsub.event import Event, Origin
 from pubsub.validation import is_signed_by_publisher
 
 
@@ -17,35 +16,29 @@ class DurableEvent(Event):
 
     __slots__ = ("archived", "catenation", "missed", "redelivered")
 
-    archived: int
-    """Its sequence number at the archive; 0 when it came live, before the archive's word."""
-    catenation: int
-    """Its publisher's number for it; 0 as above."""
-    redelivered: bool
-    """The application may have been given it before a crash: it was in hand when the subscriber went away, or
-    an archive that has failed since may have given it."""
-    missed: int
-    """This many sequence numbers before this event were removed by the archive's retention, unseen."""
-
     def __init__(
         self,
-        topic: str,
+        origin: Origin,
         data: Any,
-        publisher: PeerId,
-        run: bytes,
         sequence: int,
-        hops: int = 0,
-        signed: bool = False,
         archived: int = 0,
         catenation: int = 0,
         redelivered: bool = False,
         missed: int = 0,
     ) -> None:
-        super().__init__(topic, data, publisher, run, sequence, hops, signed)
+        super().__init__(origin, data, sequence)
         self.archived = archived
+        """Its sequence number at the archive; 0 when it came live, before the archive's word."""
         self.catenation = catenation
+        """Its publisher's number for it; 0 as above."""
         self.redelivered = redelivered
+        """The application may have been given it before a crash: it was in hand when the subscriber went
+        away, or an archive that has failed since may have given it."""
         self.missed = missed
+        """This many sequence numbers before this event were removed by the archive's retention, unseen."""
+
+    def _fields(self) -> dict[str, Any]:
+        return super()._fields() | {name: getattr(self, name) for name in self.__slots__}
 
 
 def from_archive(numbered: Numbered, managed: str, missed: int, signed: bool) -> DurableEvent:
@@ -55,13 +48,9 @@ def from_archive(numbered: Numbered, managed: str, missed: int, signed: bool) ->
     if signed and not is_signed_by_publisher(block):
         raise WireError("bad_signature")
     return DurableEvent(
-        block.topic,
+        Origin(block.topic, block.publisher, block.run, 0, signed),
         read.data(),
-        block.publisher,
-        block.run,
         block.first,
-        0,
-        signed,
         numbered.sequence,
         numbered.catenation,
         numbered.doubtful,
@@ -71,13 +60,4 @@ def from_archive(numbered: Numbered, managed: str, missed: int, signed: bool) ->
 
 def from_gossip(event: Event, missed: int) -> DurableEvent:
     """An event that came live."""
-    return DurableEvent(
-        event.topic,
-        event.data,
-        event.publisher,
-        event.run,
-        event.sequence,
-        event.hops,
-        event.signed,
-        missed=missed,
-    )
+    return DurableEvent(event.origin, event.data, event.sequence, missed=missed)

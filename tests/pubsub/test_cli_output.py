@@ -12,11 +12,11 @@ from overlay.contact import PeerId
 from pubsub.cli import via_distributors
 from pubsub.cli.output import as_json, plain
 from pubsub.distributors import Message
-from pubsub.event import Event
+from pubsub.event import Event, Origin
 
 
 def event(data: Any) -> Event:
-    return Event("/a", data, PeerId(bytes(20)), bytes(8), 1, 2)
+    return Event(Origin("/a", PeerId(bytes(20)), bytes(8), 2), data, 1)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from pubsub.event import (
     Event,
     Gossip,
     Head,
+    Origin,
     encode_copy,
     event_id,
     make_block,
@@ -208,9 +209,9 @@ def test_data_beyond_the_limit_are_rejected() -> None:
 
 
 def test_events_are_equal_when_all_of_them_is() -> None:
-    event = Event("/a", [1], PUBLISHER, b"some run", 7, 1)
-    assert event == Event("/a", [1], PUBLISHER, b"some run", 7, 1)
-    assert hash(event) == hash(Event("/a", [1], PUBLISHER, b"some run", 7, 1))
-    assert event != Event("/a", [2], PUBLISHER, b"some run", 7, 1)
+    event = Event(Origin("/a", PUBLISHER, b"some run", 1), [1], 7)
+    assert event == Event(Origin("/a", PUBLISHER, b"some run", 1), [1], 7)
+    assert hash(event) == hash(Event(Origin("/a", PUBLISHER, b"some run", 1), [1], 7))
+    assert event != Event(Origin("/a", PUBLISHER, b"some run", 1), [2], 7)
     assert event.id == b"some run" + (7).to_bytes(8, "big")
     assert "topic='/a', data=[1]" in repr(event)

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from overlay.contact import PeerId
 from overlay.virtual.stage import Stage, numbered_contact
-from pubsub.event import Batch
+from pubsub.event import Batch, Origin
 from pubsub.subscription import FifoOrder
 
 PUBLISHER = PeerId(bytes(20))
 
 
 def batch(first: int, count: int = 1, run: bytes = b"run00000") -> Batch:
-    return Batch("/a", PUBLISHER, run, first, [None] * count, hops=1)
+    return Batch(Origin("/a", PUBLISHER, run, 1), first, [None] * count)
 
 
 class Ordered:

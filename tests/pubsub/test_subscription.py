@@ -9,7 +9,7 @@ import pytest
 
 from overlay.contact import PeerId
 from overlay.metrics import Metrics
-from pubsub.event import Batch
+from pubsub.event import Batch, Origin
 from pubsub.subscription import Deliveries, Subscription, SubscriptionError
 from pubsub.topic import Pattern
 
@@ -24,7 +24,7 @@ class NodeStub:
 
 def batch(*numbers: int, topic: str = "/a") -> Batch:
     """Events of consecutive numbers, whose data are their numbers."""
-    return Batch(topic, PeerId(bytes(20)), bytes(8), numbers[0], list(numbers), hops=1)
+    return Batch(Origin(topic, PeerId(bytes(20)), bytes(8), 1), numbers[0], list(numbers))
 
 
 def subscription(pattern: str = "/a", **options: Any) -> Subscription:

@@ -58,7 +58,7 @@ def test_a_full_queue_and_a_late_event_are_in_the_trace(tmp_path: Path) -> None:
                 await node.publish("/a")
                 await asyncio.sleep(0)
             again = events.waiting()[0]
-            events.offer(Batch("/a", again.publisher, again.run, again.sequence, [None]))
+            events.offer(Batch(again.origin, again.sequence, [None]))
             assert rows(node, "drop") == {("drop", "queue_full"): 3, ("drop", "late"): 1}
 
     play(42, main)

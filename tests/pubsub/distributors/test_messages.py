@@ -20,7 +20,7 @@ from pubsub.distributors.messages import Publication, Spread
 from pubsub.distributors.protocol.source import make_source
 from pubsub.distributors.protocol.view import Member
 from pubsub.distributors.service_name import ServiceNameError, check_service
-from pubsub.event import Event
+from pubsub.event import Event, Origin
 from tests.pubsub.distributors.theatre import Theatre
 
 KINDS = [
@@ -130,7 +130,7 @@ def test_content_is_read_or_refused(content: bytes) -> None:
 
 
 def test_events_of_a_topic_are_carried_whole() -> None:
-    event = Event("/soccer", {"a": [1, b"x"]}, numbered_contact(1).id, b"i" * 8, 7, 2)
+    event = Event(Origin("/soccer", numbered_contact(1).id, b"i" * 8, 2), {"a": [1, b"x"]}, 7)
     content = pack_event(event)
     assert unpack_content(content) == Carried(event.data, "/soccer", event.publisher, event.id)
     assert event_id_of(content) == event.id
