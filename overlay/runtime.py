@@ -36,7 +36,7 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from overlay.transport.frame import Kind
-from overlay.wire import WireError, decode, encode, is_message_type
+from overlay.wire import WireError, code_in, code_of, decode, encode, is_message_type
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class Runtime:
         self._context = contextvars.copy_context()
         """Where timers run, whoever sets them: on a virtual network, what a host does dies with it."""
         self._handlers: dict[type, MessageHandler] = {}
+        self._services: dict[range, Callable[[], object]] = {}
         self._timers: dict[RuntimeTimer, None] = {}
         self._closed = False
         self._last_encoded: tuple[object, bytes] = (None, b"")
@@ -139,16 +140,35 @@ class Runtime:
         try:
             message = decode(data)
         except WireError as error:
-            self._dropped_in.add(error.reason)
+            if error.reason == "unknown_type" and self._start_service(code_in(data)):
+                self._receive(sender, data)
+            else:
+                self._dropped_in.add(error.reason)
             return
         self._dispatch(sender, message)
 
     def _dispatch(self, sender: Contact, message: object) -> None:
         handler = self._handlers.get(type(message))
+        if handler is None and self._start_service(code_of(type(message))):
+            handler = self._handlers.get(type(message))
         if handler is None:
             self._dropped_in.add("no_handler")
         else:
             handler(sender, message)
+
+    def start_on(self, codes: range, start: Callable[[], object]) -> None:
+        """Call `start` once, when the first message with one of these codes comes that nobody handles.
+
+        It imports a service and registers its handlers, so that a node that never uses the service does not
+        load it; the message then goes to the service."""
+        self._services[codes] = start
+
+    def _start_service(self, code: int | None) -> bool:
+        for codes in self._services:
+            if code in codes:
+                self._services.pop(codes)()
+                return True
+        return False
 
     # Sending.
 

@@ -153,6 +153,31 @@ def _flatten(value: Any) -> list[Any]:
     return flat
 
 
+def code_of(kind: type) -> int | None:
+    """The code that messages of this type travel under; None for what is not a message."""
+    codec = _BY_CLASS.get(kind)
+    return None if codec is None else codec.code
+
+
+def code_in(data: bytes) -> int | None:
+    """The code that an encoded message begins with, registered or not; None where there is none."""
+    if not data:
+        return None
+    start = 1 if 0x90 <= data[0] <= 0x9F else 3 if data[0] == _ARRAY_16 else len(data)
+    head = data[start : start + 3]
+    if head and head[0] < 0x80:
+        return head[0]
+    if len(head) >= 2 and head[0] == _UINT_8:
+        return head[1]
+    if len(head) == 3 and head[0] == _UINT_16:
+        return int.from_bytes(head[1:], "big")
+    return None
+
+
+_ARRAY_16, _UINT_8, _UINT_16 = 0xDC, 0xCC, 0xCD
+"""How msgpack begins an array of 16 fields or more, and numbers up to 255 and up to 65,535."""
+
+
 def _restore(raw: Any) -> Any:
     if type(raw) is not tuple or not raw or type(raw[0]) is not int:
         raise WireError("malformed")

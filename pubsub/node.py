@@ -18,23 +18,20 @@ import inspect
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from overlay.contact import Address, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.metrics import Metrics
-from pubsub.archive.durability import Durability, LocalArchive
-from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
-from pubsub.archive.publishing import DEADLINE, DurablePublishing, wait_until_safe
+from pubsub.archive.protocol.config import DEADLINE
 from pubsub.attach import Attachment, attach
 from pubsub.camcast.community import Services
 from pubsub.camcast.lazy import LazyGossip
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
-from pubsub.collections.node_collections import C, NodeCollections
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
 from pubsub.event import RUN_BYTES, pack_data
@@ -44,6 +41,12 @@ from pubsub.topic import Pattern, Topic
 from pubsub.trace import Trace, trace_clock
 from pubsub.validation import is_signed_by_publisher
 
+if TYPE_CHECKING:  # these services are imported when a node first uses them
+    from pubsub.archive.durability import Durability, LocalArchive
+    from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
+    from pubsub.archive.publishing import DurablePublishing
+    from pubsub.collections.node_collections import C, NodeCollections
+
 Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
 
@@ -51,6 +54,9 @@ DEFAULT_QUEUE = 10_000
 
 _NO_OPTIONS = (None, False, None, None, None, None)
 """How `publish` is called most often: with a topic and data."""
+
+COLLECTION_CODES = range(0x60, 0x70)
+"""The codes of messages between collections (see `overlay.wire`)."""
 
 MOST_OUTLETS = 65_536
 """Names of topics that are known without a look at the topic itself."""
@@ -71,7 +77,7 @@ class Node:
         self._finish: Finish | None = None
         self._trace: Trace | None = None
         self._durability: Durability | None = None
-        self._collections = NodeCollections(self)
+        self._collections: NodeCollections | None = None
         self.callbacks = Callbacks()
         """Tasks that end with this node."""
         self.archive: LocalArchive | None = None
@@ -97,7 +103,8 @@ class Node:
                 self._trace.close()
             raise
         self._finish = Finish(self._end)
-        self._collections.start()
+        # Those who knew this node before it restarted may speak to its collections first.
+        attachment.runtime.start_on(COLLECTION_CODES, self._start_collections)
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
         self._run = entropy().randbytes(RUN_BYTES)
@@ -159,7 +166,8 @@ class Node:
             ending.callback(self._topics.close)
             if self._durability is not None:
                 ending.callback(self._durability.close)
-            ending.push_async_callback(self._collections.close)
+            if self._collections is not None:
+                ending.push_async_callback(self._collections.close)
 
     def flush_trace(self) -> None:
         """Write what has happened so far to the trace's file; nothing where none is written."""
@@ -226,6 +234,8 @@ class Node:
         durable: str | None,
         options: dict[str, Any],
     ) -> None:
+        if options:
+            from pubsub.archive.durable_subscription import DurableOptions
         for name in options:
             if name not in DurableOptions.__annotations__:
                 raise UsageError(f"there is no option {name!r} of a subscription")
@@ -248,7 +258,17 @@ class Node:
 
     def collection(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """The topic as a collection (see `pubsub.collections`), open inside `async with`."""
-        return self._collections.make(kind, topic, **options)
+        if not self.is_running:
+            raise ClosedError("the node is not running: use it inside `async with`")
+        return self._start_collections().make(kind, topic, **options)
+
+    def _start_collections(self) -> NodeCollections:
+        if self._collections is None:
+            from pubsub.collections.node_collections import NodeCollections
+
+            self._collections = NodeCollections(self)
+            self._collections.start()
+        return self._collections
 
     # Publishing.
 
@@ -329,6 +349,8 @@ class Node:
         elif not flows and not receipt.all_sent:
             await receipt.wait_sent()
         if wait == "safe":
+            from pubsub.archive.publishing import wait_until_safe
+
             await wait_until_safe(receipt, deadline)
         self._open_outlet(topic, outlet)
         return receipt
@@ -424,7 +446,10 @@ class Node:
         }
 
     def _durable(self) -> Durability:
-        self._durability = self._durability or Durability(self)
+        if self._durability is None:
+            from pubsub.archive.durability import Durability
+
+            self._durability = Durability(self)
         return self._durability
 
     def _attached(self) -> Attachment:

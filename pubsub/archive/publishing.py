@@ -18,9 +18,6 @@ from pubsub.topic import Topic
 if TYPE_CHECKING:
     from pubsub.publishing import Receipt
 
-DEADLINE = 30.0
-"""Seconds that a durable event has to become safe, unless told otherwise."""
-
 _Waiting = list[tuple[int, int, int, asyncio.Future[None]]]
 
 

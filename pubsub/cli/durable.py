@@ -9,7 +9,7 @@ from typing import Any, Literal
 from overlay.errors import UsageError
 from pubsub.archive.durable_event import DurableEvent
 from pubsub.archive.durable_subscription import Begin, DurableSubscription
-from pubsub.archive.publishing import DEADLINE
+from pubsub.archive.protocol.config import DEADLINE
 from pubsub.cli.file_options import add_option
 from pubsub.cli.options import positive
 from pubsub.event import Event

@@ -27,7 +27,8 @@ from typing import Any, Self
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
-from pubsub.archive.publishing import DEADLINE, wait_until_safe
+from pubsub.archive.protocol.config import DEADLINE
+from pubsub.archive.publishing import wait_until_safe
 from pubsub.files.arrivals import Arrivals
 from pubsub.files.errors import FileError
 from pubsub.files.fragments import fragments_of

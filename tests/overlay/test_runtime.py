@@ -12,6 +12,7 @@ from overlay.channel import ChannelConfig, ChannelState, MessageTooLarge
 from overlay.contact import Contact
 from overlay.context import Context
 from overlay.errors import UsageError
+from overlay.limited_msgpack import pack
 from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Links, Runtime, RuntimeConfig
 from overlay.transport.endpoint import EndpointConfig
@@ -139,6 +140,35 @@ def test_what_cannot_be_decoded_or_has_no_handler_is_counted_and_dropped() -> No
         assert dropped(b, "in") == {"malformed": 1, "no_handler": 2, "unknown_type": 1}
 
     net.run(main())
+
+
+def test_a_service_starts_when_its_first_message_comes_and_gets_it() -> None:
+    async def main() -> None:
+        config = RuntimeConfig(EndpointConfig("127.0.0.1:0"))
+        async with await Runtime.open(config) as one, await Runtime.open(config) as other:
+            got: list[object] = []
+            arrived = asyncio.Event()
+            starts: list[str] = []
+
+            def start() -> None:
+                starts.append("service")
+                other.on(Pong, lambda _, pong: (got.append(pong), arrived.set()))
+
+            other.start_on(range(0x2F11, 0x2F12), start)
+            other.start_on(range(0x5000, 0x6000), lambda: starts.append("another"))
+            one.send(other.contact, Pong(1))
+            one.send(other.contact, Blob(b"nobody's"))
+            async with asyncio.timeout(10):
+                await arrived.wait()
+            assert got == [Pong(1)]
+            assert starts == ["service"]
+            # A type that this process has never imported: only its code is known.
+            other.start_on(range(0x4FFF, 0x5000), lambda: starts.append("unknown type"))
+            other._receive(one.contact, pack((0x4FFF, 1)))
+            assert starts == ["service", "unknown type"]
+            assert other.metrics.as_dict()["messages_dropped_in"]["unknown_type"] == 1
+
+    asyncio.run(main())
 
 
 def test_a_full_channel_drops_and_counts_but_does_not_raise() -> None:

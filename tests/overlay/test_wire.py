@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import UsageError
 from overlay.limited_msgpack import pack
-from overlay.wire import Data, WireError, decode, encode, is_message, message
+from overlay.wire import Data, WireError, code_in, code_of, decode, encode, is_message, message
 from tests.overlay.test_contact import addresses, contacts, peer_ids
 from tests.overlay.test_limited_msgpack import data
 
@@ -220,3 +220,19 @@ def test_only_frozen_dataclasses_with_positional_fields_of_known_types_register(
     for code in (-1, 65536, FREE_CODE):
         with pytest.raises(UsageError, match="code"):
             message(code)(Bare)
+
+
+@given(st.integers(0, 65535), st.integers(0, 40))
+def test_the_code_of_an_encoded_message_is_read_without_knowing_it(code: int, fields: int) -> None:
+    assert code_in(pack((code, *range(fields)))) == code
+
+
+@given(st.binary(max_size=6))
+def test_no_code_is_read_from_garbage_but_nothing_raises(garbage: bytes) -> None:
+    code = code_in(garbage)
+    assert code is None or 0 <= code <= 65535
+
+
+def test_a_message_type_knows_its_code() -> None:
+    assert code_of(Leaf) == FREE_CODE == code_in(encode(Leaf(1, None)))
+    assert code_of(int) is None

@@ -14,6 +14,10 @@ _KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
 """By a field's type, as it is written: the types of its values, and what they are called."""
 
 
+DEADLINE = 30.0
+"""Seconds that a durable event has to become safe, unless told otherwise."""
+
+
 @dataclass(frozen=True)
 class DurableConfig:
     """Times are seconds, sizes are bytes, everything else is a number of events."""
