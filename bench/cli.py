@@ -12,6 +12,7 @@ def add_command(commands: Any) -> None:
     # Imported here, so that `camcast --help` does not load the benchmark.
     import bench.analysis.command
     import bench.commands
+    import bench.quote
     import bench.workloads.command
 
     benchmark = commands.add_parser(
@@ -23,4 +24,5 @@ def add_command(commands: Any) -> None:
     inner = benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     bench.commands.add_commands(inner)
     bench.analysis.command.add_command(inner)
+    bench.quote.add_command(inner)
     bench.workloads.command.add_commands(inner)

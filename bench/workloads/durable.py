@@ -256,7 +256,7 @@ WORKLOAD = Workload(
             ),
         ),
         Table(
-            "catching up",
+            "catching-up",
             "A subscriber that was away",
             {"missed": "missed events"},
             (

@@ -209,16 +209,14 @@ def delay(outcome: Outcome) -> dict[str, tuple[float, str]]:
     }
 
 
-def profile(outcome: Outcome) -> dict[str, tuple[float, str]]:
+def profile(outcome: Outcome) -> Iterator[tuple[str, str, float]]:
     """Where processor time goes, by layer: of the publisher, and of all subscribers together."""
-    return {
-        f"time of {who}: {layer}": (part, "share")
-        for who, counted in (
-            ("publisher", [outcome.published.samples]),
-            ("subscribers", [report.samples for report in outcome.received]),
-        )
-        for layer, part in shares(*counted).items()
-    }
+    for who, counted in (
+        ("publisher", [outcome.published.samples]),
+        ("subscribers", [report.samples for report in outcome.received]),
+    ):
+        for layer, part in shares(*counted).items():
+            yield who, layer, part
 
 
 def ways(options: argparse.Namespace) -> list[Way]:
@@ -264,6 +262,8 @@ def _speed(options: argparse.Namespace) -> Iterator[Row]:
                 measured.append((way, metrics))
                 own = {"subscribers": subscribers, "bytes": size} | way.settings()
                 yield from _rows(own, metrics, number)
+                if options.profile and way.is_camcast:
+                    yield from _profile(way, subscribers, size, number, options)
             for settings, metrics in ratios(measured):
                 own = {"subscribers": subscribers, "bytes": size} | settings
                 yield from _rows(own, metrics, number)
@@ -288,9 +288,19 @@ def _measure(
         metrics = throughput(work_once(found, Work(options.events, size)), size)
         steady = Work(max(int(STEADY_SECONDS * options.rate), 1), size, options.rate)
         metrics |= delay(work_once(found, steady))
-        if options.profile and way.is_camcast:
-            metrics |= profile(work_once(found, Work(options.events, size, sampled=True)))
     return metrics
+
+
+def _profile(
+    way: Way, subscribers: int, size: int, number: int, options: argparse.Namespace
+) -> Iterator[Row]:
+    with company(way, subscribers) as found:
+        work_once(found, Work(min(WARM_EVENTS, options.events), size))
+        outcome = work_once(found, Work(options.events, size, sampled=True))
+    own = {"subscribers": subscribers, "bytes": size} | way.settings()
+    for who, layer, part in profile(outcome):
+        settings = own | {"process": who, "layer": layer}
+        yield Row("fanout", settings, "time", part, "share", number)
 
 
 def ratios(
@@ -393,6 +403,12 @@ WORKLOAD = Workload(
                 column("p50", "{:.2f} x", "p50 ratio"),
                 column("p99", "{:.2f} x", "p99 ratio"),
             ),
+        ),
+        Table(
+            "profile",
+            "Where processor time goes",
+            _KEYS | {"process": "process", "layer": "layer"},
+            (column("time", "{:.0%}", "time"),),
         ),
         stalls.TABLE,
         loss.TABLE,

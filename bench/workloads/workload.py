@@ -117,7 +117,7 @@ class Table:
         experiments = list(self._experiments(rows))
         found: list[list[str]] = [[] for _ in range(1 + len(experiments))]
         for key, heading in self.keys.items():
-            cells = [_shown(settings.get(key)) for settings, _ in experiments]
+            cells = [shown(settings.get(key)) for settings, _ in experiments]
             if heading in only or (not only and any(cells)):
                 _add(found, [heading, *cells])
         for column in self.columns:
@@ -131,7 +131,7 @@ class Table:
         groups: dict[tuple[str, ...], list[Row]] = {}
         for row in rows:
             if row.event is None and row.metric != LEFT_OUT and set(self.keys) <= set(row.settings):
-                cells = (*(_shown(row.settings[key]) for key in self.keys), row.metric, row.unit)
+                cells = (*(shown(row.settings[key]) for key in self.keys), row.metric, row.unit)
                 groups.setdefault(cells, []).append(row)
         for (*keys, metric, unit), own in groups.items():
             value = statistics.median(row.value for row in own)
@@ -165,7 +165,8 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _shown(value: Setting) -> str:
+def shown(value: Setting) -> str:
+    """A setting's value as a table shows it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

@@ -1,0 +1,316 @@
+"""`camcast bench quote`: the figures of the README and of docs/ come from kept rows, never from a hand.
+
+A page has markers, which a browser does not show:
+
+    <!-- figures: fanout.speed subscribers=4 columns="system, deliveries/s" -->
+    (the table, and where it comes from)
+    <!-- end of figures -->
+
+    <!-- figure: fanout.deliveries "{:,.0f}" subscribers=4 system=Zenoh -->793,120<!-- end -->
+
+A marker names a table of a workload, or a metric, and the settings that it is about; `|` stands between
+settings of which any will do, and an empty one is for rows that have none. What stands between the markers
+is written anew from the rows in `docs/figures/NAME.json`. These are medians of result files: `camcast bench
+quote --take bench-results` takes those that the markers ask for. Where there are none, the page says so,
+with the command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.workloads import workloads
+from bench.workloads.records import Provenance, Recorded, read_rows
+from bench.workloads.workload import LEFT_OUT, Row, Setting, Workload, as_markdown, shown
+from overlay.errors import CamcastError, UsageError
+
+FIGURES = Path("docs/figures")
+_BLOCK = re.compile(r"(<!-- figures: (.*?) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
+_NUMBER = re.compile(r"(<!-- figure: (.*?) -->)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+class QuoteError(CamcastError):
+    """A marker that cannot be understood; the text names the page and the marker."""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a page asks for."""
+
+    workload: Workload
+    wanted: str
+    """The name of a table, or a metric."""
+    settings: Mapping[str, tuple[str, ...]]
+    """By setting, the values of which any will do."""
+    columns: tuple[str, ...] = ()
+    """Headings of the columns that are shown; none: all."""
+    form: str = ""
+    """How a number is shown."""
+    has_origin: bool = True
+    """Whether a table is followed by where it comes from."""
+
+    def takes(self, row: Row) -> bool:
+        """Whether a row is about the settings that the marker names."""
+        return all(
+            any(_is(row.settings.get(name), value) for value in values)
+            for name, values in self.settings.items()
+        )
+
+    def metrics(self) -> set[str]:
+        """What the marker shows of these rows."""
+        if self.form:
+            return {self.wanted}
+        columns = self.workload.table(self.wanted).columns
+        return {metric for column in columns for metric in column.metrics}
+
+
+def _is(value: Setting, wanted: str) -> bool:
+    if value is None:
+        return not wanted
+    return wanted in (str(value), shown(value))
+
+
+def parse(text: str, is_number: bool) -> Marker:
+    """A marker's text; `QuoteError` when there is no such workload, table or option."""
+    words = shlex.split(text)
+    name, _, wanted = words[0].partition(".") if words else ("", "", "")
+    found = next((each for each in workloads() if each.name == name), None)
+    if found is None or not wanted:
+        raise QuoteError(f'"{text}" names no workload and what is wanted of it')
+    if not is_number and wanted not in [table.name for table in found.tables]:
+        raise QuoteError(f'"{text}": {name} has no table {wanted}')
+    settings: dict[str, tuple[str, ...]] = {}
+    marker = Marker(found, wanted, settings)
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals:
+            marker = replace(marker, form=word)
+        elif key == "columns":
+            marker = replace(marker, columns=tuple(part.strip() for part in value.split(",")))
+        elif key == "origin":
+            marker = replace(marker, has_origin=value != "no")
+        else:
+            settings[key] = tuple(value.split("|"))
+    if is_number != bool(marker.form):
+        raise QuoteError(
+            f'"{text}": a number has a format such as "{{:,.0f}}", and a table has none'
+        )
+    return marker
+
+
+# Kept rows.
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The kept rows of one workload."""
+
+    recorded: tuple[Recorded, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Figures:
+        if not path.exists():
+            return cls()
+        kept = json.loads(path.read_text())
+        origins = [Provenance(**origin) for origin in kept["origins"]]
+        return cls(
+            tuple(
+                Recorded(
+                    Row(path.stem, row["settings"], row["metric"], row["value"], row["unit"]),
+                    origins[row["origin"]],
+                )
+                for row in kept["rows"]
+            )
+        )
+
+    def write(self, path: Path) -> None:
+        """A line a row, so that a difference can be read."""
+        origins = list(dict.fromkeys(one.origin for one in self.recorded))
+        rows = [
+            {
+                "settings": dict(one.row.settings),
+                "metric": one.row.metric,
+                "value": one.row.value,
+                "unit": one.row.unit,
+                "origin": origins.index(one.origin),
+            }
+            for one in self.recorded
+        ]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
+        places = ",\n".join("  " + json.dumps(asdict(origin)) for origin in origins)
+        path.write_text(f'{{"origins": [\n{places}\n],\n"rows": [\n{lines}\n]}}\n')
+
+    def of(self, marker: Marker) -> list[Recorded]:
+        return [one for one in self.recorded if marker.takes(one.row)]
+
+
+def medians(rows: Iterable[Recorded]) -> Iterator[Recorded]:
+    """One row for each metric of each experiment: the median of its runs."""
+    groups: dict[tuple[Any, ...], list[Recorded]] = {}
+    for one in rows:
+        row = one.row
+        if row.event is None and row.community is None and row.metric != LEFT_OUT:
+            key = (json.dumps(dict(row.settings)), row.metric)
+            groups.setdefault(key, []).append(one)
+    for group in groups.values():
+        value = statistics.median(one.row.value for one in group)
+        yield Recorded(
+            replace(group[0].row, value=float(f"{value:.6g}"), network=None, note=""),
+            group[0].origin,
+        )
+
+
+# Pages.
+
+
+def quoted(text: str, figures: Mapping[str, Figures]) -> str:
+    """A page with everything between its markers written anew."""
+
+    def table(found: re.Match[str]) -> str:
+        marker = parse(found[2], is_number=False)
+        return f"{found[1]}{_table(marker, figures[marker.workload.name])}{found[4]}"
+
+    def number(found: re.Match[str]) -> str:
+        marker = parse(found[2], is_number=True)
+        return f"{found[1]}{_number(marker, figures[marker.workload.name])}{found[4]}"
+
+    return _NUMBER.sub(number, _BLOCK.sub(table, text))
+
+
+def markers(text: str) -> Iterator[Marker]:
+    """What a page asks for."""
+    for found in _BLOCK.finditer(text):
+        yield parse(found[2], is_number=False)
+    for found in _NUMBER.finditer(text):
+        yield parse(found[2], is_number=True)
+
+
+def _table(marker: Marker, figures: Figures) -> str:
+    found, table = figures.of(marker), marker.workload.table(marker.wanted)
+    lines = table.lines([one.row for one in found], only=marker.columns)
+    if len(lines) < 2:
+        return f"\nNot measured yet; `{marker.workload.command}` does.\n\n"
+    shown = {column.heading: column for column in table.columns}
+    metrics = {m for heading in lines[0] if heading in shown for m in shown[heading].metrics}
+    used = [one.origin for one in found if one.row.metric in metrics]
+    text = f"\n{as_markdown(table, lines)}\n\n"
+    if marker.has_origin:
+        text += "".join(f"{_origin(origin)}\n\n" for origin in dict.fromkeys(used))
+    return text
+
+
+def _origin(origin: Provenance) -> str:
+    when = " of ".join(
+        filter(None, (origin.commit and f"commit {origin.commit}", origin.started[:10]))
+    )
+    place = f"{origin.machine}, Python {origin.python}" if origin.python else origin.machine
+    load = f", load {origin.load:g} before the run" if origin.python else ""
+    return f"`{origin.command}`" + (f" ({when})" if when else "") + f"; {place}{load}."
+
+
+def _number(marker: Marker, figures: Figures) -> str:
+    values = {one.row.value for one in figures.of(marker) if one.row.metric == marker.wanted}
+    if not values:
+        return f"(not measured yet: `{marker.workload.command}`)"
+    if len(values) > 1:
+        raise QuoteError(
+            f"{marker.workload.name}.{marker.wanted}: the marker's settings fit {len(values)} rows"
+        )
+    return marker.form.format(values.pop())
+
+
+def pages(root: Path) -> list[Path]:
+    """The README and the pages of docs/ that have markers."""
+    found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return [path for path in found if path.exists() and "<!-- figure" in path.read_text()]
+
+
+def stale(root: Path) -> list[Path]:
+    """The pages that differ from the kept rows."""
+    figures = read_figures(root)
+    return [path for path in pages(root) if _quoted_page(path, figures) != path.read_text()]
+
+
+def _quoted_page(path: Path, figures: Mapping[str, Figures]) -> str:
+    try:
+        return quoted(path.read_text(), figures)
+    except QuoteError as error:
+        raise QuoteError(f"{path.name}: {error}") from None
+
+
+def read_figures(root: Path) -> dict[str, Figures]:
+    return {
+        workload.name: Figures.read(root / FIGURES / f"{workload.name}.json")
+        for workload in workloads()
+    }
+
+
+def take(root: Path, out: Path) -> Iterator[str]:
+    """Keep the newest rows of every workload that was run, as far as a page asks for them; what was done."""
+    asked = [marker for path in pages(root) for marker in markers(path.read_text())]
+    for workload in workloads():
+        own = [marker for marker in asked if marker.workload.name == workload.name]
+        rows = list(medians(read_rows(out, workload.name)))
+        if not own:
+            continue
+        if not rows:
+            yield f"{workload.name}: not run, its figures stay ({workload.command})"
+            continue
+        kept = tuple(
+            one
+            for one in rows
+            if any(marker.takes(one.row) and one.row.metric in marker.metrics() for marker in own)
+        )
+        Figures(kept).write(root / FIGURES / f"{workload.name}.json")
+        for name, picture in workload.pictures([one.row for one in kept]).items():
+            (root / "docs" / name).write_text(picture)
+        yield f"{workload.name}: {len(kept)} figures"
+
+
+def rewrite(root: Path) -> list[Path]:
+    """Write the pages anew from the kept rows; those that changed."""
+    figures, changed = read_figures(root), stale(root)
+    for path in changed:
+        path.write_text(_quoted_page(path, figures))
+    return changed
+
+
+def add_command(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "quote",
+        help="write the figures of README and docs from kept results",
+        description="Write the figures of the README and of docs/ anew from the rows in docs/figures.",
+        epilog="example: camcast bench quote --take bench-results",
+    )
+    parser.add_argument("--take", type=Path, metavar="OUT", help="first keep the rows of OUT/speed")
+    parser.add_argument("--check", action="store_true", help="change nothing; 1 when pages differ")
+    parser.add_argument("--root", type=Path, default=Path(), help="of the project's tree")
+    parser.set_defaults(action=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    root: Path = arguments.root
+    if not (root / "docs").is_dir():
+        raise UsageError(f"{root.resolve()} has no docs/: name the project's tree with --root")
+    if arguments.check:
+        return _show("differs from the kept rows:", stale(root))
+    if arguments.take is not None:
+        for line in take(root, arguments.take):
+            print(line)
+    _show("written:", rewrite(root))
+    return 0
+
+
+def _show(what: str, found: Sequence[Path]) -> int:
+    for path in found:
+        print(what, path, file=sys.stderr)
+    return 1 if found else 0

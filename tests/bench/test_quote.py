@@ -1,0 +1,129 @@
+"""The figures of the documentation are those of the kept rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import quote
+from bench.quote import Figures, QuoteError, markers, medians, quoted, read_figures, stale
+from bench.workloads import workloads
+from bench.workloads.records import Provenance, Recorded, RowFile
+from bench.workloads.workload import Row
+from pubsub.cli import main
+
+ROOT = Path(__file__).parents[2]
+ORIGIN = Provenance(
+    "2026-02-03 04:05:06 UTC", "abc1234", "a machine", "3.12.1", 0.1, "camcast bench channels"
+)
+PAGE = """# Speed
+
+<!-- figures: channels.channels way="one|two" columns="way, messages/s" -->
+anything
+<!-- end of figures -->
+
+It does <!-- figure: channels.rate "{:,.0f}" way=two -->?<!-- end --> messages a second.
+"""
+
+
+def kept(*values: tuple[str, float]) -> dict[str, Figures]:
+    rows = [Recorded(Row("channels", {"way": way}, "rate", rate), ORIGIN) for way, rate in values]
+    return {each.name: Figures() for each in workloads()} | {"channels": Figures(tuple(rows))}
+
+
+def test_the_documentation_says_what_the_kept_rows_say() -> None:
+    assert stale(ROOT) == [], "run `camcast bench quote`"
+
+
+def test_every_kept_row_is_shown_somewhere() -> None:
+    asked = [marker for path in quote.pages(ROOT) for marker in markers(path.read_text())]
+    for name, figures in read_figures(ROOT).items():
+        own = [marker for marker in asked if marker.workload.name == name]
+        for one in figures.recorded:
+            assert any(
+                marker.takes(one.row) and one.row.metric in marker.metrics() for marker in own
+            ), one.row
+
+
+def test_tables_and_numbers_are_written_from_rows() -> None:
+    page = quoted(PAGE, kept(("one", 1000.0), ("two", 2345.6), ("three", 3.0)))
+    assert page.splitlines()[2:] == [
+        '<!-- figures: channels.channels way="one|two" columns="way, messages/s" -->',
+        "",
+        "| way | messages/s |",
+        "| --- | ---: |",
+        "| one | 1,000 |",
+        "| two | 2,346 |",
+        "",
+        "`camcast bench channels` (commit abc1234 of 2026-02-03); a machine, Python 3.12.1, load 0.1 before"
+        " the run.",
+        "",
+        "<!-- end of figures -->",
+        "",
+        'It does <!-- figure: channels.rate "{:,.0f}" way=two -->2,346<!-- end --> messages a second.',
+    ]
+    assert quoted(page, kept(("one", 1000.0), ("two", 2345.6))) == page
+
+
+def test_what_was_not_measured_is_said_with_its_command() -> None:
+    page = quoted(PAGE, kept())
+    assert "Not measured yet; `camcast bench channels` does." in page
+    assert "It does" in page
+    assert "-->(not measured yet: `camcast bench channels`)<!-- end -->" in page
+
+
+@pytest.mark.parametrize(
+    ("marker", "wrong"),
+    [
+        ("figures: nothing.speed", "names no workload"),
+        ("figures: fanout", "names no workload"),
+        ("figures: fanout.nothing", "fanout has no table nothing"),
+        ('figures: fanout.speed "{:.1f}"', "a table has none"),
+    ],
+)
+def test_a_marker_that_cannot_be_understood_is_an_error(marker: str, wrong: str) -> None:
+    with pytest.raises(QuoteError, match=wrong):
+        quoted(f"<!-- {marker} -->\n<!-- end of figures -->", kept())
+
+
+def test_a_number_that_several_rows_fit_is_an_error() -> None:
+    page = '<!-- figure: channels.rate "{:.0f}" -->1<!-- end -->'
+    with pytest.raises(QuoteError, match="fit 2 rows"):
+        quoted(page, kept(("one", 1.0), ("two", 2.0)))
+
+
+def test_medians_of_whole_runs_are_kept() -> None:
+    row = Row("channels", {"way": "one"}, "rate", 1.0, network=0)
+    runs = [replace(row, value=value, network=number) for number, value in enumerate((5, 1, 3))]
+    moment = replace(row, value=99.0, event=4)
+    [found] = medians(Recorded(each, ORIGIN) for each in (*runs, moment))
+    assert (found.row.value, found.row.network) == (3.0, None)
+
+
+def test_results_are_taken_as_far_as_pages_ask_for_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, out = tmp_path / "tree", tmp_path / "out"
+    (root / "docs").mkdir(parents=True)
+    page = root / "docs" / "speed.md"
+    page.write_text(PAGE)
+    file = RowFile(out, "channels", ORIGIN)
+    for way in ("one", "two", "three"):
+        file.add(Row("channels", {"way": way}, "rate", float(len(way)) * 1000, "messages/s"))
+        file.add(Row("channels", {"way": way}, "unasked", 1.0))
+    command = ["bench", "quote", "--root", str(root)]
+    assert main([*command, "--check"]) == 1
+    assert "speed.md" in capsys.readouterr().err
+    assert main([*command, "--take", str(out)]) == 0
+    assert main([*command, "--check"]) == 0
+    assert "| two | 3,000 |" in page.read_text()
+    figures = json.loads((root / "docs/figures/channels.json").read_text())
+    assert [row["settings"]["way"] for row in figures["rows"]] == ["one", "two"]
+    assert figures["origins"][0]["commit"] == "abc1234"
+    assert main([*command, "--take", str(tmp_path / "nowhere")]) == 0
+    assert "channels: not run, its figures stay" in capsys.readouterr().out
+    page.write_text(page.read_text().replace("3,000", "3,001"))
+    assert main([*command, "--check"]) == 1, "a figure changed by hand is found"
