@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from bench.systems.work import Effort, Tally, Work, orders, publish_all
+from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
 from overlay import loops
 from pubsub import Archive, Event, Node
 from pubsub.publishing import Receipt
@@ -69,6 +69,7 @@ async def receive_all(pipe: Connection, events: AsyncIterator[bytes], tally: Tal
             tally.add(await anext(events))
 
     await tally.kept_up(receive())
+    await report_is_due(pipe)
     pipe.send(tally.report())
 
 
@@ -85,6 +86,8 @@ async def _publisher(pipe: Connection, kind: Kind, first: str) -> None:
         async for work in orders(pipe):
             effort = Effort(work)
             await _publish(node, kind, work)
+            effort.end()
+            await report_is_due(pipe)
             pipe.send(effort.report())
 
 

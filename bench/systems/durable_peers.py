@@ -17,7 +17,7 @@ from typing import Any
 from bench.servers import JetStreamServer, RedisServer, TemporaryServer
 from bench.systems.archive import IN_FLIGHT, receive_all
 from bench.systems.peers import library
-from bench.systems.work import Effort, Tally, Work, orders, publish_all
+from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
 from overlay import loops
 
 STREAM = "bench"
@@ -132,6 +132,8 @@ async def _publish_works(
     async for work in orders(pipe):
         effort = Effort(work)
         await publish(work)
+        effort.end()
+        await report_is_due(pipe)
         pipe.send(effort.report())
 
 

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.systems.where import sampled
-from bench.systems.work import Effort, Published, Received, Tally, Work, orders, publish_all
+from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
 from overlay import loops
 from overlay.membership.modes import ModeName
 from pubsub import Node, Subscription
@@ -68,10 +68,10 @@ async def _subscribe(pipe: Connection, setting: NodeSetting, first: str | None) 
         pipe.send(str(node.address))
         async for work in orders(pipe):
             pipe.send("ready")
-            pipe.send(await _receive(node, events, work))
+            await _receive(pipe, node, events, work)
 
 
-async def _receive(node: Node, events: Subscription, work: Work) -> Received:
+async def _receive(pipe: Connection, node: Node, events: Subscription, work: Work) -> None:
     sent, copies = count(node, "bytes_sent"), count(node, "events_received")
     tally = Tally(work)
 
@@ -84,9 +84,9 @@ async def _receive(node: Node, events: Subscription, work: Work) -> Received:
     samples: dict[str, int] = {}
     with sampled(samples) if work.sampled else nullcontext():
         await tally.kept_up(receive())  # the rest, if any, is lost, and counted as lost
-    return tally.report(
-        count(node, "bytes_sent") - sent, count(node, "events_received") - copies, samples
-    )
+        await report_is_due(pipe)
+    sent, copies = count(node, "bytes_sent") - sent, count(node, "events_received") - copies
+    pipe.send(tally.report(sent, copies, samples))
 
 
 def publisher(pipe: Connection, setting: NodeSetting, first: str | None) -> None:
@@ -100,12 +100,14 @@ async def _publish(pipe: Connection, setting: NodeSetting, first: str | None) ->
         await asyncio.sleep(setting.settling)
         pipe.send(str(node.address))
         async for work in orders(pipe):
-            pipe.send(await _publish_work(node, work))
+            await _publish_work(pipe, node, work)
 
 
-async def _publish_work(node: Node, work: Work) -> Published:
+async def _publish_work(pipe: Connection, node: Node, work: Work) -> None:
     sent, effort = count(node, "bytes_sent"), Effort(work)
     samples: dict[str, int] = {}
     with sampled(samples) if work.sampled else nullcontext():
         await publish_all(work, lambda event: node.publish(TOPIC, event))
-    return effort.report(count(node, "bytes_sent") - sent, samples)
+        effort.end()
+        await report_is_due(pipe)
+    pipe.send(effort.report(count(node, "bytes_sent") - sent, samples))

@@ -30,6 +30,8 @@ from bench.systems.work import (
     orders,
     publish_all,
     publish_blocking,
+    report_is_due,
+    wait_for_report,
 )
 from overlay import loops
 
@@ -101,6 +103,7 @@ def zenoh_subscriber(pipe: Connection) -> None:
             tally = arrivals.begin(work)
             pipe.send("ready")
             arrivals.wait(tally, work.patience)
+            wait_for_report(pipe)
             pipe.send(tally.report())
 
 
@@ -114,6 +117,8 @@ def zenoh_publisher(pipe: Connection, places: list[str]) -> None:
         for work in blocking_orders(pipe):
             effort = Effort(work)
             publish_blocking(work, publisher.put)
+            effort.end()
+            wait_for_report(pipe)
             pipe.send(effort.report())
 
 
@@ -137,6 +142,7 @@ def zeromq_subscriber(pipe: Connection, place: str) -> None:
                     tally.add(socket.recv())
             except zmq.Again:
                 pass
+            wait_for_report(pipe)
             pipe.send(tally.report())
 
 
@@ -154,6 +160,8 @@ def zeromq_publisher(pipe: Connection, place: str, subscribers: int) -> None:
         for work in blocking_orders(pipe):
             effort = Effort(work)
             publish_blocking(work, socket.send)
+            effort.end()
+            wait_for_report(pipe)
             pipe.send(effort.report())
 
 
@@ -185,6 +193,7 @@ def nats_subscriber(pipe: Connection, port: int) -> None:
             tally = Tally(work)
             pipe.send("ready")
             await tally.kept_up(completed())
+            await report_is_due(pipe)
             pipe.send(tally.report())
         await connection.close()
 
@@ -199,6 +208,8 @@ def nats_publisher(pipe: Connection, port: int) -> None:
             effort = Effort(work)
             await publish_all(work, lambda event: connection.publish(SUBJECT, event))
             await connection.flush()
+            effort.end()
+            await report_is_due(pipe)
             pipe.send(effort.report())
         await connection.close()
 

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 import asyncio_dgram
 
-from bench.systems.work import Effort, Published, Received, Tally, Work, orders, publish_all
+from bench.systems.work import Effort, Tally, Work, orders, publish_all, report_is_due
 from overlay import loops
 
 MOST_WINDOW = 128
@@ -38,10 +38,10 @@ async def _subscribe(pipe: Connection) -> None:
     with contextlib.closing(stream):
         async for work in orders(pipe):
             pipe.send("ready")
-            pipe.send(await _receive(stream, work))
+            await _receive(pipe, stream, work)
 
 
-async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> Received:
+async def _receive(pipe: Connection, stream: asyncio_dgram.DatagramServer, work: Work) -> None:
     acknowledgements, every, tally = 0, window_of(work.bytes) // 4, Tally(work)
 
     async def receive() -> None:
@@ -54,7 +54,8 @@ async def _receive(stream: asyncio_dgram.DatagramServer, work: Work) -> Received
                 acknowledgements += 1
 
     await tally.kept_up(receive())
-    return tally.report(8 * acknowledgements)
+    await report_is_due(pipe)
+    pipe.send(tally.report(8 * acknowledgements))
 
 
 def publisher(pipe: Connection, ports: list[int]) -> None:
@@ -88,12 +89,12 @@ async def _publish(pipe: Connection, ports: list[int]) -> None:
     pipe.send("ready")
     with contextlib.closing(stream):
         async for work in orders(pipe):
-            pipe.send(await _publish_work(stream, ports, work))
+            await _publish_work(pipe, stream, ports, work)
 
 
 async def _publish_work(
-    stream: asyncio_dgram.DatagramServer, ports: list[int], work: Work
-) -> Published:
+    pipe: Connection, stream: asyncio_dgram.DatagramServer, ports: list[int], work: Work
+) -> None:
     window, most, sent = _Window(ports), window_of(work.bytes), 0
     listening = asyncio.create_task(window.listen(stream))
 
@@ -112,4 +113,7 @@ async def _publish_work(
             await publish_all(work, publish)
             await window.reached(work.events)
     listening.cancel()
-    return effort.report(work.events * len(ports) * work.bytes)
+    effort.end()
+    await report_is_due(pipe)
+    report = effort.report(work.events * len(ports) * work.bytes)
+    pipe.send(report)

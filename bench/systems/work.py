@@ -6,14 +6,26 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.players import Player
 
 _STAMP = struct.Struct("!d")
 LEAST_BYTES = _STAMP.size
 """An event is at least as long as the time that it carries."""
 
+DONE = "done"
 TURN_SECONDS = 0.001
 """At a steady rate, events are published in turns of at least this length."""
 LOOK_EVERY = 64
@@ -148,11 +160,16 @@ class Effort:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._began_at, self._cpu = time.monotonic(), time.process_time()
+        self._ended_at = 0.0
+
+    def end(self) -> None:
+        """Every event is published; what is still to be sent counts as processor time all the same."""
+        self._ended_at = time.monotonic()
 
     def report(self, bytes_sent: int = 0, samples: Mapping[str, int] | None = None) -> Published:
         cpu = time.process_time() - self._cpu
         return Published(
-            self._work.events, self._began_at, time.monotonic(), cpu, bytes_sent, samples or {}
+            self._work.events, self._began_at, self._ended_at, cpu, bytes_sent, samples or {}
         )
 
 
@@ -184,6 +201,31 @@ def publish_blocking(work: Work, publish: Callable[[bytes], object]) -> None:
         if early > 0:
             time.sleep(max(early, TURN_SECONDS))
         publish(events.new())
+
+
+# A role says when it has done its work, and reports when it is asked to, which is when all have done theirs:
+# until then it may still send what it has queued, or pass events on to others.
+
+
+async def report_is_due(pipe: Connection) -> None:
+    """Say that the work is done, and wait until the report is asked for."""
+    pipe.send(DONE)
+    await asyncio.to_thread(pipe.recv)
+
+
+def wait_for_report(pipe: Connection) -> None:
+    """The same for a role that blocks."""
+    pipe.send(DONE)
+    pipe.recv()
+
+
+def reports(players: Sequence[Player], within: float) -> list[Any]:
+    """The reports of all, asked for when all have done their work."""
+    for player in players:
+        player.answer(within)
+    for player in players:
+        player.tell(DONE)
+    return [player.answer(within) for player in players]
 
 
 async def orders(pipe: Connection) -> AsyncIterator[Work]:

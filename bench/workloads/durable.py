@@ -20,7 +20,7 @@ from bench.servers import NotInstalled
 from bench.systems import archive
 from bench.systems.archive import Kind
 from bench.systems.durable_peers import DURABLE_PEERS, DurablePeer, play
-from bench.systems.work import Published, Received, Work
+from bench.systems.work import Published, Received, Work, reports
 from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column, quantile
 
 START_SECONDS = 90.0
@@ -112,8 +112,7 @@ def deliver(crew: Crew, subscribers: int, events: int, rate: float) -> dict[str,
                 publisher.answer(START_SECONDS)
             before = crew.keeper_seconds()
             publisher.tell(work)
-            published: Published = publisher.answer(WORK_SECONDS)
-            received: list[Received] = [reader.answer(WORK_SECONDS) for reader in readers]
+            published, *received = reports([publisher, *readers], WORK_SECONDS)
             keeper = crew.keeper_seconds() - before
             metrics |= _delays(received) if work.rate else _rates(published, received, keeper)
     finally:
@@ -157,14 +156,13 @@ def catch_up(players: Players, address: str, missed: int) -> float:
         reader.tell(Work(1))  # registers, and goes away after one event
         reader.answer(START_SECONDS)
         publisher.tell(Work(1))
-        publisher.answer(WORK_SECONDS)
-        reader.answer(WORK_SECONDS)
+        reports([publisher, reader], WORK_SECONDS)
         publisher.tell(Work(missed))
-        publisher.answer(WORK_SECONDS)
+        reports([publisher], WORK_SECONDS)
         reader.tell(Work(missed))
         reader.answer(START_SECONDS)
-        report: Received = reader.answer(WORK_SECONDS)
-        return report.last_at - report.asked_at
+        [report] = reports([reader], WORK_SECONDS)
+        return float(report.last_at - report.asked_at)
     finally:
         for player in (publisher, reader):
             player.end()

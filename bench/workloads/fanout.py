@@ -20,7 +20,7 @@ from bench.servers.temporary import free_port
 from bench.systems import nodes, peers, udp
 from bench.systems.nodes import NodeSetting
 from bench.systems.where import shares
-from bench.systems.work import LEAST_BYTES, Published, Received, Work
+from bench.systems.work import LEAST_BYTES, Published, Received, Work, reports
 from bench.workloads import loss, stalls
 from bench.workloads.workload import (
     LEFT_OUT,
@@ -113,7 +113,7 @@ def _nodes(players: Players, setting: NodeSetting, subscribers: int) -> Company:
         readers[-1].answer(START_SECONDS)
     found = _company(players.start(nodes.publisher, setting, first), readers)
     _receive(readers, Work(1))  # the publisher's first event, with which it joined
-    _reports(readers)
+    reports(readers, WORK_SECONDS)
     return found
 
 
@@ -154,10 +154,6 @@ def _receive(subscribers: Sequence[Player], work: Work) -> None:
         player.answer(START_SECONDS)
 
 
-def _reports(subscribers: Sequence[Player]) -> list[Received]:
-    return [player.answer(WORK_SECONDS) for player in subscribers]
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What the processes reported of one work."""
@@ -174,8 +170,7 @@ def work_once(found: Company, work: Work) -> Outcome:
     load, before = os.getloadavg()[0], found.server_seconds()
     _receive(found.subscribers, work)
     found.publisher.tell(work)
-    published = found.publisher.answer(WORK_SECONDS)
-    received = _reports(found.subscribers)
+    published, *received = reports([found.publisher, *found.subscribers], WORK_SECONDS)
     return Outcome(published, received, found.server_seconds() - before, load)
 
 
