@@ -148,7 +148,7 @@ async def _subscribers(count: int) -> float:
             await asyncio.sleep(0.02)
         before = _traced()
         for number in range(count):
-            request = Request(number, Action.SUBSCRIBE, SERVICE, False, None)
+            request = Request(number, Action.SUBSCRIBE, SERVICE, False, None, 0.0)
             core.receive_request(_somebody(number), request)
             if number % 100 == 0:
                 await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from overlay.wire import message
-from pubsub.distributors.protocol.view import Ballot, Group, Member
+from pubsub.distributors.protocol.view import NO_GROUP, Ballot, Group, Member
 
 # What is published.
 
@@ -98,8 +98,9 @@ class Digest:
     """Whether all sources are in this one or those before it since the last whole one."""
     services: tuple[tuple[str, bool], ...]
     """Services that it has, and whether it has subscribers without gaps of them."""
-    sources: tuple[tuple[str, bytes, int, int, int], ...]
-    """Service, source, lowest number still held, highest received, highest that all subscribers here have."""
+    sources: tuple[tuple[str, bytes, int, int, int, int], ...]
+    """Service, source, the number after which it begins here, lowest number still held, highest received,
+    highest that all subscribers here have."""
 
 
 @message(0x86)
@@ -119,17 +120,26 @@ class Spread:
     """Messages, from a publisher to its distributor, or from one distributor to another."""
 
     publications: tuple[Publication, ...]
+    after: int = 0
+    """From a publisher: every distributor of a view had its messages up to this number, and it keeps none of
+    them. A distributor that was in this view, and has forgotten the source, begins after this number."""
+    group: Group = NO_GROUP
+    number: int = 0
+    """The view."""
 
 
 @message(0x88)
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A distributor has a source's messages up to `received`, and all distributors have them to `stable`."""
+    """A distributor has a source's messages up to `received`, and all of its view have them to `stable`."""
 
     service: str
     source: bytes
     received: int
     stable: int
+    group: Group
+    number: int
+    """The view."""
 
 
 # Services.
@@ -157,8 +167,11 @@ class Request:
     no_gap: bool
     """A subscriber's semantics."""
     have: dict[bytes, int] | None
-    """What a subscriber that comes from another distributor has of each source, None for a new one; of a
-    publisher's own source, the number up to which all distributors had it."""
+    """What a subscriber that comes from another distributor has of each source, or of those that it heard
+    last if they are many; None for a new one. Of a publisher's own source, the number up to which all
+    distributors had it."""
+    since: float
+    """Seconds since the subscription began."""
 
 
 @message(0x8A)
@@ -187,6 +200,8 @@ class Piece:
 
     source: bytes
     sequence: int
+    lost: int
+    """How many messages of the source, just before this one, the distributor will never have."""
     number: int
     """Of the piece in the message, from 0."""
     count: int

@@ -45,7 +45,7 @@ class Relay(LightClient):
     def _begin(self, service: str, numbers: dict[bytes, int]) -> None:
         """What was published before this distributor came is not its own."""
         for source, number in numbers.items():
-            self._core.relay_gap(service, source, number)
+            self._core.relay_begin(service, source, number)
 
     def _deliver(self, delivery: Delivery) -> None:
         self._core.relay(

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from typing import Generic, TypeVar
 
 from overlay.context import Timer
@@ -193,6 +194,18 @@ class Order(Generic[K, T]):
     def marks(self) -> dict[K, int]:
         """`last` of every source."""
         return {source: following - 1 for source, following in self._next.items()}
+
+    def recent(self, count: int) -> dict[K, int]:
+        """`last` of the sources that are known since, or were touched, last."""
+        return {source: self._next[source] - 1 for source in islice(reversed(self._next), count)}
+
+    def touch(self, source: K) -> None:
+        """A source that is known was heard just now: it is the last to be found by `silent`."""
+        self._next[source] = self._next.pop(source)
+
+    def silent(self) -> K:
+        """The source that was not touched for longest."""
+        return next(iter(self._next))
 
     def early(self, source: K, number: int) -> T | None:
         """An item that waits."""

@@ -36,7 +36,7 @@ from pubsub.distributors.protocol.service import Service
 from pubsub.distributors.protocol.service_log import ServiceLog
 from pubsub.distributors.protocol.source import is_source, publisher_of
 from pubsub.distributors.protocol.stability import Stability
-from pubsub.distributors.protocol.view import View
+from pubsub.distributors.protocol.view import NO_GROUP, View
 
 CATCHING_UP = 5.0
 """Seconds after which a newcomer serves clients though it still lacks what others have."""
@@ -131,7 +131,8 @@ class DistributorCore:
             service.fanout.sweep()
             if self._stability.has_heard_all and not self.membership.is_cut_off:
                 service.skip_what_is_lost(self._stability, now - CATCHING_UP, now)
-            service.trim(self._stability)
+            for source in service.trim(self._stability):
+                self._exchange.forget((service.name, source))
             for source in service.publishers:
                 self._acknowledge(service, source)
             self._wake_for(service)
@@ -200,9 +201,20 @@ class DistributorCore:
     def relay(self, publication: Publication) -> None:
         """Take a message from another group of distributors, of whose services the others here are members
         too: so it is not sent to them, but they may ask for it."""
-        service = self.services[publication.service]
-        if service.take(publication, self._peers.now()):
+        service, now = self.services[publication.service], self._peers.now()
+        # Of a source that is not known, what came before was told as a gap, or need not be told.
+        service.log.begin(publication.source, publication.sequence - 1, now)
+        if service.take(publication, now):
             self._wake_for(service)
+
+    def relay_begin(self, name: str, source: bytes, after: int) -> None:
+        """What was published up to this number came before this distributor took messages of the other
+        group."""
+        service, now = self.services[name], self._peers.now()
+        if source in service.log.sources:
+            service.skip(source, after, now)
+        else:
+            service.log.begin(source, after, now)
 
     def relay_gap(self, name: str, source: bytes, last: int) -> None:
         """The other group will not send a source's messages up to this one."""
@@ -229,7 +241,7 @@ class DistributorCore:
         service, now = self.services[request.service], self._peers.now()
         for source, stable in (request.have or {}).items():
             own = is_source(source) and publisher_of(source) == sender.id
-            if own and stable and service.knows_or_takes(source, now):
+            if own and stable and source in service.log.sources:
                 service.begins[source] = (stable, now)
 
     def _refusal(self, request: Request) -> str:
@@ -255,7 +267,16 @@ class DistributorCore:
             fanout.add(sender, request.number, request.no_gap, place - 1)
             if is_first:
                 self._exchange.tell()  # so that the others keep what it may still need
-        answer = Answer(request.number, "", log.stream, place - 1, log.numbers_before(place))
+        numbers = log.numbers_before(place)
+        if request.have is not None:
+            # What was silent since before the subscription began was not missed by it.
+            since = self._peers.now() - request.since - CATCHING_UP
+            numbers = {
+                source: number
+                for source, number in numbers.items()
+                if source in request.have or log.sources[source].active_at >= since
+            }
+        answer = Answer(request.number, "", log.stream, place - 1, numbers)
         self._answer(sender, answer)
         self._wake_for(service)
 
@@ -270,6 +291,7 @@ class DistributorCore:
         brought: list[Publication] = []
         news: dict[tuple[str, bytes], Service] = {}
         from_peer = self.view is not None and sender.id in self.view
+        count = len(self.view.members) if self.view is not None else 0
         for publication in spread.publications:
             if not is_source(publication.source) or publication.sequence < 1:
                 self.dropped.add("malformed")
@@ -282,9 +304,9 @@ class DistributorCore:
                 self.dropped.add("no_service" if service is None else "not_its_source")
             elif own and not from_peer:
                 news[service.name, publication.source] = service
-                if self._take_from_publisher(sender, service, publication):
+                if self._take_from_publisher(sender, service, publication, spread):
                     brought.append(publication)
-            elif service.knows_or_takes(publication.source, self._peers.now()):
+            elif service.knows_or_takes(publication.source, self._peers.now(), distributors=count):
                 service.take(publication, self._peers.now())
                 self._wake_for(service)
         for (_, source), service in news.items():
@@ -294,14 +316,17 @@ class DistributorCore:
             self._exchange.spread(tuple(brought))
 
     def _take_from_publisher(
-        self, sender: Contact, service: Service, publication: Publication
+        self, sender: Contact, service: Service, publication: Publication, spread: Spread
     ) -> bool:
         """Whether the message is new and was taken."""
         source, now = publication.source, self._peers.now()
-        if not service.knows_or_takes(source, now):
+        after = spread.after if self.membership.was_in(spread.group, spread.number) else 0
+        if not service.knows_or_takes(source, now, after):
             self.dropped.add("too_many_sources")
             return False
         service.publishers[source] = sender
+        if spread.after > service.log.sources[source].high:
+            service.begins.setdefault(source, (spread.after, now))
         if service.is_full:
             self.dropped.add("buffer_full")
             return False
@@ -315,7 +340,9 @@ class DistributorCore:
         stable = self._stability.stable((service.name, source), state.high)
         if again or service.acknowledged.get(source) != (state.high, stable):
             service.acknowledged[source] = (state.high, stable)
-            published = Published(service.name, source, state.high, stable)
+            view = self.view
+            group, number = (view.group, view.number) if view is not None else (NO_GROUP, 0)
+            published = Published(service.name, source, state.high, stable, group, number)
             self._clients.send(service.publishers[source], published)
 
     def receive_digest(self, sender: Contact, digest: Digest) -> None:

@@ -43,7 +43,7 @@ class Exchange:
         self._services = services
         self._stability = stability
         self._others: list[Contact] = []
-        self._told: dict[Key, tuple[int, int, int]] = {}
+        self._told: dict[Key, tuple[int, int, int, int]] = {}
         self._told_services: dict[str, bool] = {}
         self._behind: dict[Key, int] = {}
         """Sources of which others have more, and up to which number this one had them when it was told."""
@@ -60,6 +60,12 @@ class Exchange:
     def is_behind(self) -> bool:
         """Whether somebody has more of a source than this distributor."""
         return bool(self._behind)
+
+    def forget(self, key: Key) -> None:
+        """The source is gone."""
+        self._told.pop(key, None)
+        self._behind.pop(key, None)
+        self._stability.forget(key)
 
     # Telling and asking.
 
@@ -140,9 +146,11 @@ class Exchange:
         for name, has_no_gap in digest.services:
             if name in self._services:
                 self._stability.told_service(sender.id, name, has_no_gap)
-        for name, source, low, high, safe in digest.sources:
+        for name, source, began, low, high, safe in digest.sources:
             service = self._services.get(name)
-            if service is None or not service.knows_or_takes(source, now):
+            if service is None or not service.knows_or_takes(
+                source, now, began, distributors=len(self._others)
+            ):
                 continue
             key = (name, source)
             self._stability.told(sender.id, key, low, high, safe)

@@ -27,6 +27,9 @@ LATE_TICKS = 2
 MOST_MEMBERS = 256
 """Members of a view that is believed."""
 
+MOST_VIEWS = 256
+"""Views that a distributor remembers to have been in."""
+
 MOST_GROUPS = 64
 """Groups whose latest view is remembered; this one's is always among them."""
 
@@ -58,6 +61,8 @@ class DistributorMembership:
         self._latest: dict[Group, View] = {}
         """The latest view that is known of each group, to be told to whoever has missed it; nothing older is
         installed."""
+        self._installed: dict[tuple[Group, int], None] = {}
+        """The views that this one was in, the latest ones."""
         self._leaving = False
         self._installed_at = self._alone_since = context.now()
         self._last_group: Group | None = None
@@ -111,6 +116,10 @@ class DistributorMembership:
         for group in (others, strangers):
             if group:
                 self._context.send(self._context.random.choice(group), self._hello())
+
+    def was_in(self, group: Group, number: int) -> bool:
+        """Whether this one was in a view; of views long past it does not know."""
+        return (group, number) in self._installed
 
     @property
     def is_cut_off(self) -> bool:
@@ -258,6 +267,9 @@ class DistributorMembership:
             self._asked.pop(member.id, None)
         self._cut_off_since = None
         self._installed_at = self._context.now()
+        self._installed[view.group, view.number] = None
+        if len(self._installed) > MOST_VIEWS:
+            del self._installed[next(iter(self._installed))]
         self._changed(view)
 
     def _let_go(self) -> None:

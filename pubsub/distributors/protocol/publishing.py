@@ -24,6 +24,7 @@ from pubsub.distributors.messages import (
     Spread,
 )
 from pubsub.distributors.protocol.primary import PrimaryKeeper
+from pubsub.distributors.protocol.view import NO_GROUP, Group
 
 SPREAD_MESSAGES = 64
 SPREAD_BYTES = 128 * 1024
@@ -62,6 +63,8 @@ class PublishingCore:
         self._progress = progress
         self._want_distributors = want_distributors
         self._kept: dict[int, Publication] = {}
+        self._stable_in: tuple[Group, int] = (NO_GROUP, 0)
+        """The view of which every distributor has them up to `stable`."""
         self._sent = 0
         self._acked = 0
         """By the present primary."""
@@ -97,7 +100,7 @@ class PublishingCore:
 
     def request(self, to: Contact) -> None:
         request = Request(
-            self._number, Action.CREATE, self.service, False, {self.source: self.stable}
+            self._number, Action.CREATE, self.service, False, {self.source: self.stable}, 0.0
         )
         self._context.send(to, request)
 
@@ -142,6 +145,8 @@ class PublishingCore:
             self._sent = max(self._sent, received)
             self._waiting_since = self._context.now()
         self.received = max(self.received, received)
+        if published.stable >= self.stable:
+            self._stable_in = (published.group, published.number)
         for number in range(self.stable + 1, min(published.stable, received) + 1):
             del self._kept[number]
             self.stable = number
@@ -156,7 +161,10 @@ class PublishingCore:
                 return
             if self._sent == self._acked:
                 self._waiting_since = self._context.now()
-            self._channel.send(primary, Spread(tuple(self._next_batch())))
+            self._channel.send(primary, self._spread(self._next_batch()))
+
+    def _spread(self, publications: list[Publication]) -> Spread:
+        return Spread(tuple(publications), self.stable, *self._stable_in)
 
     def _next_batch(self) -> list[Publication]:
         batch: list[Publication] = []
@@ -183,5 +191,5 @@ class PublishingCore:
                 self._sent = self._acked
                 self._send()
             else:
-                self._channel.send(primary, Spread((self._kept[self.last],)))
+                self._channel.send(primary, self._spread([self._kept[self.last]]))
         self._context.call_later(self._config.retry, self._again)

@@ -64,6 +64,7 @@ class Recall:
                 Piece(
                     first.source,
                     first.sequence,
+                    0,
                     number,
                     count,
                     first.data[number * size : (number + 1) * size],
@@ -80,6 +81,8 @@ class Recall:
             room -= len(publication.data) + PIECE_HEAD_BYTES
             if room < 0:
                 break
-            pieces.append(Piece(publication.source, publication.sequence, 0, 1, publication.data))
+            pieces.append(
+                Piece(publication.source, publication.sequence, 0, 0, 1, publication.data)
+            )
         following = want.first + len(pieces)
         return [Recalled(want.service, want.source, want.first, following, tuple(pieces))]

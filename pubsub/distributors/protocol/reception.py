@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pubsub.distributors.messages import Deliveries, Piece
 
-Take = Callable[[bytes, int, bytes], None]
-"""Called with a source, a number and the data of each message, in the order of the stream."""
+Take = Callable[[bytes, int, bytes, int], None]
+"""Called with a source, a number, the data and `Piece.lost` of each message, in the order of the stream."""
 
 
 class Reception:
@@ -54,10 +54,10 @@ class Reception:
     def _advance(self, piece: Piece) -> None:
         self.expected += 1
         if piece.count == 1:
-            self._take(piece.source, piece.sequence, piece.data)
+            self._take(piece.source, piece.sequence, piece.data, piece.lost)
             return
         self._parts.append(piece.data)
         if piece.number == piece.count - 1:
             data = b"".join(self._parts)
             self._parts.clear()
-            self._take(piece.source, piece.sequence, data)
+            self._take(piece.source, piece.sequence, data, piece.lost)

@@ -28,6 +28,11 @@ class Service:
         self._config = config
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether new publishers have to wait."""
+        return len(self.log.sources) >= 2 * self._config.most_sources
+
+    @property
     def is_full(self) -> bool:
         """Whether publications have to wait."""
         return self.log.bytes >= self._config.buffer_bytes
@@ -44,25 +49,32 @@ class Service:
         self.log.skip(source, before, now)
         self.fanout.wake()
 
-    def knows_or_takes(self, source: bytes, now: float) -> bool:
-        """Whether a source is known, or there is room for one more."""
+    def knows_or_takes(
+        self, source: bytes, now: float, after: int = 0, *, distributors: int = 0
+    ) -> bool:
+        """Whether a source is known, or there is room for one more, which begins after this number.
+
+        `distributors`: how many there are in the view, for a source that one of them tells of. Each may bring
+        as many as this one takes itself: otherwise they could wait for each other."""
         if source in self.log.sources:
             return True
-        if len(self.log.sources) >= 2 * self._config.most_sources:
+        if len(self.log.sources) >= 2 * self._config.most_sources * (1 + distributors):
             return False
-        self.log.source(source, now)
+        self.log.begin(source, after, now)
         return True
 
-    def claims(self) -> dict[bytes, tuple[int, int, int]]:
-        """By source: the lowest number held, the highest, and the highest that those without gaps have."""
+    def claims(self) -> dict[bytes, tuple[int, int, int, int]]:
+        """By source: after which number it begins, the lowest number held, the highest, and the highest that
+        those without gaps have."""
         safe = self.log.numbers_before(self.fanout.least_acked(no_gap_only=True) + 1)
         return {
-            source: (state.low, state.high, safe[source])
+            source: (state.began, state.low, state.high, safe[source])
             for source, state in self.log.sources.items()
         }
 
-    def trim(self, stability: Stability) -> None:
-        """Let go of what nobody needs any more, within the policy of `DistributorConfig.buffer_bytes`."""
+    def trim(self, stability: Stability) -> list[bytes]:
+        """Let go of what nobody needs any more, within the policy of `DistributorConfig.buffer_bytes`; which
+        sources were forgotten."""
         limits: dict[bytes, int] = {}
 
         def may_go(source: bytes, number: int) -> bool:
@@ -83,10 +95,19 @@ class Service:
             self.log.trim(may_go, least(no_gap_only=True) + 1, config.buffer_bytes * 7 // 8)
         if self.is_full and self.fanout.end_slowest():
             self.log.trim(may_go, least(no_gap_only=True) + 1, config.recent_bytes)
-        for source in self.log.forget_sources(config.most_sources):
-            stability.forget((self.name, source))
+        if len(self.log.sources) > config.most_sources:
+            half = max(1, config.most_sources // 2)
+            self.log.trim_sources(may_go, least(no_gap_only=self.is_crowded) + 1, half)
+            if self.is_crowded and self.log.busy > half:
+                self.fanout.forget_absent()
+                stability.forget_departed()
+                limits.clear()
+                self.log.trim_sources(may_go, least(no_gap_only=True) + 1, half)
+        forgotten = self.log.forget_sources(config.most_sources)
+        for source in forgotten:
             for known in (self.publishers, self.acknowledged, self.begins):
                 known.pop(source, None)
+        return forgotten
 
     def skip_what_is_lost(self, stability: Stability, before: float, now: float) -> None:
         """Give up messages that neither their publisher nor any distributor has, as far as was heard since

@@ -24,9 +24,13 @@ EARLY = Bounds(ahead=8192, sources=1024, bytes=32 * 1024 * 1024)
 class SourceState:
     """What is held of one source."""
 
-    __slots__ = ("active_at", "high", "low", "places")
+    __slots__ = ("active_at", "began", "high", "lost", "low", "places")
 
     def __init__(self, now: float) -> None:
+        self.began = 0
+        """What is up to this number was everywhere before the source was known here."""
+        self.lost = 0
+        """Messages that were skipped since the last one was taken."""
         self.high = 0
         """The number of the last message taken, or skipped."""
         self.low = 1
@@ -63,6 +67,8 @@ class ServiceLog:
             size=lambda publication: len(publication.data),
         )
         self._pieces: list[Piece] = []
+        self.busy = 0
+        """Sources of which anything is held."""
         self._start = 0
         """Where in the list the piece at `first` is; what is before it has been let go."""
 
@@ -96,24 +102,36 @@ class ServiceLog:
         self.source(source, now)
         self._order.skip_to(source, before)
 
+    def begin(self, source: bytes, after: int, now: float) -> None:
+        """Know a source from this number on; no effect on one that is known."""
+        if source not in self.sources:
+            state = self.source(source, now)
+            state.began = state.high = after
+            state.low = after + 1
+            self._order.begin(source, after)
+
     def _take(self, source: bytes, number: int, publication: Publication) -> None:
         state = self.sources[source]
+        if not state.places:
+            self.busy += 1
+        lost, state.lost = state.lost, 0
         state.high = number
         state.places[number] = self.last + 1
-        self._append(publication)
+        self._append(publication, lost)
         self._taken(publication)
 
     def _skipped(self, source: bytes, first: int, last: int) -> None:
         state = self.sources[source]
         state.high = last
         state.low = last + 1
+        state.lost += last - first + 1
 
-    def _append(self, publication: Publication) -> None:
+    def _append(self, publication: Publication, lost: int) -> None:
         data, size = publication.data, self._piece_bytes
         count = max(1, -(-len(data) // size))
         for number in range(count):
             part = data if count == 1 else data[number * size : (number + 1) * size]
-            piece = Piece(publication.source, publication.sequence, number, count, part)
+            piece = Piece(publication.source, publication.sequence, lost, number, count, part)
             self._pieces.append(piece)
             self.bytes += len(part) + PIECE_OVERHEAD
 
@@ -164,6 +182,18 @@ class ServiceLog:
             if self.first + piece.count > before or not may_go(piece.source, piece.sequence):
                 break
             self._let_go(piece)
+        self._tidy()
+
+    def trim_sources(self, may_go: Callable[[bytes, int], bool], before: int, most: int) -> None:
+        """Let go of messages as `trim` does, until no more than `most` sources have any."""
+        while self.busy > most and self._start < len(self._pieces):
+            piece = self._pieces[self._start]
+            if self.first + piece.count > before or not may_go(piece.source, piece.sequence):
+                break
+            self._let_go(piece)
+        self._tidy()
+
+    def _tidy(self) -> None:
         if self._start > 64 and 2 * self._start > len(self._pieces):
             del self._pieces[: self._start]
             self._start = 0
@@ -176,13 +206,19 @@ class ServiceLog:
         self.first += piece.count
         del state.places[piece.sequence]
         state.low = max(state.low, piece.sequence + 1)
+        if not state.places:
+            self.busy -= 1
 
     def forget_sources(self, most: int) -> list[bytes]:
         """Forget the sources of which nothing is held and that were silent longest, beyond so many."""
         surplus = len(self.sources) - most
         if surplus <= 0:
             return []
-        idle = [item for item in self.sources.items() if not item[1].places]
+        idle = [
+            (source, state)
+            for source, state in self.sources.items()
+            if not state.places and self._order.hole(source) is None
+        ]
         idle.sort(key=lambda item: item[1].active_at)
         gone = [source for source, _ in idle[:surplus]]
         for source in gone:

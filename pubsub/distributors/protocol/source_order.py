@@ -15,6 +15,15 @@ from pubsub.distributors.messages import Recalled, Want
 from pubsub.distributors.protocol.delivery import Delivery, Gap
 from pubsub.reliable.order import UNBOUNDED, Order, Verdict
 
+MOST_TOLD = 1024
+"""Sources that a new distributor is told of, about 40 KB. What it sends of the others may be here already,
+and is dropped."""
+
+MOST_SOURCES = 65_536
+"""Sources that a subscription remembers, about 14 MB. One that was silent while so many others published is
+forgotten: should it publish again just when the distributor changes, messages may come twice or be told as a
+gap."""
+
 
 class SourceOrder:
     """All sources of one service; `ask` sends a `Want` to the distributor, which may be lost.
@@ -47,8 +56,8 @@ class SourceOrder:
 
     @property
     def have(self) -> dict[bytes, int]:
-        """By source, the highest number that was delivered or reported."""
-        return self._order.marks()
+        """By source, the highest number that was delivered or reported; of many, those heard last."""
+        return self._order.recent(MOST_TOLD)
 
     @property
     def waiting(self) -> int:
@@ -60,8 +69,11 @@ class SourceOrder:
         for source, number in numbers.items():
             self._order.begin(source, number)
 
-    def take(self, source: bytes, number: int, data: bytes) -> None:
-        """A message from the stream, which has each source's messages in order."""
+    def take(self, source: bytes, number: int, data: bytes, lost: int) -> None:
+        """A message from the stream, which has each source's messages in order; this many just before it are
+        lost to the distributor."""
+        if source not in self._order:
+            self._order.begin(source, number - 1 - lost)
         if self._order.take(source, number, data) is Verdict.EARLY:
             self._lacking(source, number - 1)
 
@@ -76,6 +88,10 @@ class SourceOrder:
             self._timer.cancel()
 
     def _emit(self, source: bytes, number: int, data: bytes) -> None:
+        if len(self._order) > MOST_TOLD:
+            self._order.touch(source)
+            if len(self._order) > MOST_SOURCES:
+                self._order.forget(self._order.silent())
         self._deliver(Delivery(self._service, source, number, data))
 
     def _lost(self, source: bytes, first: int, last: int) -> None:

@@ -88,12 +88,14 @@ class SubscriptionCore:
         """Distributors that were told that this subscriber has moved, and when."""
         self._unsubscribing: Callable[[bool], None] | None = None
         self._tries_left = UNSUBSCRIBE_TRIES
+        self._began_at = context.now()
         self._is_over = False
 
     # What the application does.
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
         self._request_number = self._context.random.getrandbits(48)
+        self._began_at = self._context.now()
         self.keeper.start(contacts)
 
     def resume(self) -> None:
@@ -127,7 +129,7 @@ class SubscriptionCore:
             return
         self.keeper.close()
         self._tries_left -= 1
-        request = Request(self._request_number, Action.UNSUBSCRIBE, self.service, self.no_gap, None)
+        request = self._request(Action.UNSUBSCRIBE, None)
         self._context.send(primary, request)
         retry = self._config.retry
         self._unsubscribe_timer = self._context.call_later(retry, self._try_to_unsubscribe)
@@ -142,9 +144,14 @@ class SubscriptionCore:
 
     def request(self, to: Contact) -> None:
         have = self.have if self.was_connected else None
-        request = Request(self._request_number, Action.SUBSCRIBE, self.service, self.no_gap, have)
+        request = self._request(Action.SUBSCRIBE, have)
         context = self._channel if have and len(have) > LARGE_REQUEST else self._context
         context.send(to, request)
+
+    def _request(self, action: Action, have: dict[bytes, int] | None) -> Request:
+        since = self._context.now() - self._began_at
+        number, service = self._request_number, self.service
+        return Request(number, action, service, self.no_gap, have, since)
 
     def ask(self, primary: Contact) -> None:
         self._send_received(primary, ask=True)
@@ -237,7 +244,7 @@ class SubscriptionCore:
         if now - self._told_off.get(sender.id, -1e9) >= self._config.retry:
             self._told_off[sender.id] = now
             action = Action.UNSUBSCRIBE if self._is_over else Action.MOVED
-            request = Request(self._request_number, action, self.service, self.no_gap, None)
+            request = self._request(action, None)
             self._request_number += 1
             self._context.send(sender, request)
 

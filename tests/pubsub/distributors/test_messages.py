@@ -43,17 +43,18 @@ def test_every_message_has_a_code_of_this_part() -> None:
 
 def _example(kind: type) -> object:
     contact = numbered_contact(1)
-    piece = messages.Piece(b"s", 1, 0, 1, b"data")
+    piece = messages.Piece(b"s", 1, 0, 0, 1, b"data")
     examples: dict[str, object] = {
         "contact": contact,
         "members": (Member(contact, 7),),
         "publications": (Publication("news", b"s" * 24, 1, b"x"),),
         "pieces": (piece,),
         "services": (("news", True),),
-        "sources": (("news", b"s", 1, 2, 3),),
+        "sources": (("news", b"s", 0, 1, 2, 3),),
         "missing": (1, 2),
         "have": {b"s": 3},
         "pace": 0.5,
+        "since": 1.5,
     }
     plain: dict[str, object] = {"int": 1, "str": "a", "bytes": b"b", "bool": True}
     plain |= {"Group": (1, b"g"), "Ballot": (1, b"g")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -142,13 +143,7 @@ def keeps_only_what_is_not_acknowledged(patch: pytest.MonkeyPatch) -> None:
     original = PublishingCore.receive_published
 
     def receive_published(self: PublishingCore, sender: Any, published: Any) -> None:
-        original(
-            self,
-            sender,
-            type(published)(
-                published.service, published.source, published.received, published.received
-            ),
-        )
+        original(self, sender, replace(published, stable=published.received))
 
     patch.setattr(PublishingCore, "receive_published", receive_published)
     patch.setattr(Exchange, "spread", _nothing)
@@ -188,10 +183,10 @@ def passes_over_gaps_in_silence(patch: pytest.MonkeyPatch) -> None:
 def delivers_twice(patch: pytest.MonkeyPatch) -> None:
     original = SourceOrder.take
 
-    def take(self: SourceOrder, source: bytes, number: int, data: bytes) -> None:
+    def take(self: SourceOrder, source: bytes, number: int, data: bytes, lost: int) -> None:
         if 0 < number <= self._order.last(source):
             self._emit(source, number, data)
-        original(self, source, number, data)
+        original(self, source, number, data, lost)
 
     patch.setattr(SourceOrder, "take", take)
 
