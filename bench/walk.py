@@ -1,0 +1,93 @@
+"""Which files of this project an event passes: `python -m bench.walk`.
+
+Two nodes on this machine, one topic; a profiler notes the files that run between `publish` and the first
+system call that sends, and from there to the subscriber's iterator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from overlay import loops
+from pubsub import Node
+
+ROOT = Path(__file__).parents[1]
+SOCKET = "overlay/transport/udp.py"
+"""Asked for `can_send` before each system call that sends."""
+
+
+@dataclass
+class Walk:
+    """The files, in the order in which they first ran, and how many calls of functions there were."""
+
+    publish: list[str] = field(default_factory=list)
+    receive: list[str] = field(default_factory=list)
+    publish_calls: int = 0
+    receive_calls: int = 0
+
+
+@contextmanager
+def _noted(walk: Walk) -> Iterator[None]:
+    has_left = False
+    inside = f"{ROOT}/"
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal has_left
+        name = frame.f_code.co_filename
+        if event != "call" or not name.startswith(inside) or ".venv" in name or name == __file__:
+            return
+        file = name.removeprefix(inside)
+        files = walk.receive if has_left else walk.publish
+        if file not in files:
+            files.append(file)
+        if has_left:
+            walk.receive_calls += 1
+        else:
+            walk.publish_calls += 1
+            has_left = file == SOCKET and frame.f_code.co_name == "can_send"
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+async def walk_of_an_event() -> Walk:
+    """The walk of a lone event between two nodes that have met."""
+    walk = Walk()
+    async with (
+        Node() as publisher,
+        Node(bootstrap=[str(publisher.address)]) as subscriber,
+        subscriber.subscribe("/walk") as events,
+    ):
+        for _ in range(3):  # the first events also make links, routes and leases
+            await publisher.publish("/walk", "before", wait="acked")
+            await anext(events)
+        reading = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        with _noted(walk):
+            await publisher.publish("/walk", "noted")
+            await reading
+    return walk
+
+
+def main() -> None:
+    walk = loops.run(walk_of_an_event())
+    for name, files, calls in (
+        ("publish to the socket", walk.publish, walk.publish_calls),
+        ("the socket to the iterator", walk.receive, walk.receive_calls),
+    ):
+        print(f"{name}: {len(files)} files, {calls} calls")
+        print("".join(f"  {file}\n" for file in files))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""The path of an event is short, and docs/architecture.md names its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.walk import walk_of_an_event
+from overlay import loops
+
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+
+
+def test_an_event_passes_few_files_and_the_map_has_them_all() -> None:
+    walk = loops.run(walk_of_an_event())
+    assert walk.publish[0] == "pubsub/node.py"
+    assert walk.publish[-1] == "overlay/transport/udp.py"
+    assert walk.receive[-1] == "pubsub/subscription.py"
+    assert len(walk.publish) <= 30
+    text = ARCHITECTURE.read_text()
+    for file in {*walk.publish, *walk.receive}:
+        parts = file.removesuffix(".py").split("/")
+        assert parts[-1] in text or f"{parts[-2]}/" in text, f"{file} is not on the map"
