@@ -188,7 +188,7 @@ class Attachment:
         if not self._over_channels:
             return self._runtime.send_encoded_datagram(to, data)
         if self._runtime.send_encoded(to, data, on_ack):
-            self._runtime.failure.expect(to.id)
+            self._runtime.failure.expect(to)
         elif on_ack is not None:
             on_ack(False)
         return True

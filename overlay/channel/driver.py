@@ -208,6 +208,11 @@ class Channels:
         core = self._table.get(peer)
         return None if core is None else core.patience.heard_at
 
+    def owes(self, peer: PeerId) -> bool:
+        """Whether a message that was sent to a peer is not acknowledged."""
+        core = self._table.get(peer)
+        return core is not None and core.transmitter.buffer.used > 0
+
     @property
     def held(self) -> int:
         """Bytes received and not yet handed up, or of incomplete messages, over all channels."""

@@ -8,6 +8,7 @@ and asks nothing of those that are heard from anyway.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -84,9 +85,16 @@ class Detector:
     """Watches any number of peers; the time of each is looked at only when something may be due."""
 
     def __init__(
-        self, me: PeerId, config: FailureConfig, heard_at: Callable[[PeerId], float | None]
+        self,
+        me: PeerId,
+        config: FailureConfig,
+        heard_at: Callable[[PeerId], float | None],
+        owes: Callable[[PeerId], bool] = lambda peer: False,
     ) -> None:
-        """`heard_at`: when a peer last gave a sign of life, on the clock of `now`; None if not known."""
+        """`heard_at`: when a peer last gave a sign of life, on the clock of `now`; None if not known.
+
+        `owes`: whether something that was sent to a peer is not acknowledged."""
+        self._owes = owes
         self._me = me
         self._config = config
         self._heard_at = heard_at
@@ -119,7 +127,10 @@ class Detector:
             self._schedule(watch, now)
 
     def unwatch(self, peer: PeerId, *, in_turn: bool = False) -> None:
-        """Take back one `watch`; after the last one the peer is left alone and forgotten."""
+        """Take back one `watch`; after the last one the peer is left alone and forgotten.
+
+        But one that owes an answer is forgotten only when it has answered, or has been suspected: somebody
+        may wait for what was sent to it."""
         watch = self._watches.get(peer)
         if watch is None:
             return
@@ -128,10 +139,9 @@ class Detector:
             watch.count_in_turn -= 1
         else:
             watch.count -= 1
-        if watch.count <= 0 and watch.count_in_turn <= 0:
-            del self._watches[peer]
-        else:
-            self._in_turn += watch.is_in_turn
+        self._in_turn += watch.is_in_turn
+        if watch.asked_at is None or watch.suspected:
+            self._forget_unwatched(watch)
 
     def heard(self, peer: PeerId, now: float) -> None:
         """A watched peer gave a sign of life in another way than `heard_at` knows."""
@@ -141,12 +151,24 @@ class Detector:
             if watch.suspected:
                 self._schedule(watch, now)
 
-    def expect(self, peer: PeerId, now: float) -> None:
-        """Something was sent to a watched peer that it acknowledges: its silence from now on counts."""
-        watch = self._watches.get(peer)
-        if watch is not None and watch.asked_at is None and watch.is_in_turn:
+    def expect(self, contact: Contact, now: float) -> None:
+        """Something was sent to a peer that it acknowledges: its silence from now on counts.
+
+        One that nobody watches is watched until it has answered or is suspected."""
+        watch = self._watches.get(contact.id)
+        if watch is None:
+            watch = self._watches[contact.id] = _Watch(contact, now)
+        if watch.asked_at is None and not watch.count:
             watch.asked_at = now
+            # That it was heard, or began to be watched, at this very moment is not the answer.
+            watch.heard_at = min(watch.heard_at, math.nextafter(now, -math.inf))
             self._schedule(watch, now + max(self._retry(watch), EXPECTED_ANSWER))
+
+    def _forget_unwatched(self, watch: _Watch) -> bool:
+        is_unwatched = watch.count <= 0 and watch.count_in_turn <= 0
+        if is_unwatched:
+            del self._watches[watch.contact.id]
+        return is_unwatched
 
     def is_watched(self, peer: PeerId) -> bool:
         return peer in self._watches
@@ -193,6 +215,13 @@ class Detector:
             watch.heard_at = heard_at
         if watch.asked_at is not None and watch.heard_at >= watch.asked_at:
             self._answered(watch, watch.heard_at - watch.asked_at, actions)
+            if not watch.count and self._owes(watch.contact.id):
+                # It was heard, but what was sent since then is not acknowledged.
+                watch.asked_at = now
+                self._schedule(watch, now + max(self._retry(watch), EXPECTED_ANSWER))
+                return
+            if self._forget_unwatched(watch):
+                return
         if watch.asked_at is None:
             self._listen(watch, now, actions)
         elif watch.suspected:
@@ -230,7 +259,8 @@ class Detector:
         if now >= give_up_at:
             watch.suspected = True
             actions.append(Suspect(watch.contact))
-            self._schedule(watch, now + self._config.probe_interval)
+            if not self._forget_unwatched(watch):
+                self._schedule(watch, now + self._config.probe_interval)
         else:
             actions.append(Ask(watch.contact))
             self._schedule(watch, min(now + self._retry(watch), give_up_at))

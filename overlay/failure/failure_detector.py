@@ -49,7 +49,7 @@ class FailureDetector:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._channels = channels
-        self._detector = Detector(me, config, channels.heard_at)
+        self._detector = Detector(me, config, channels.heard_at, channels.owes)
         self._subscriptions: dict[_Subscription, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         # Not asked of the timer: uvloop's has no `when` once its time has come.
@@ -82,9 +82,9 @@ class FailureDetector:
         if self._detector.is_suspected(peer):
             self._arm()
 
-    def expect(self, peer: PeerId) -> None:
-        """Something was sent to a peer over its channel: if it is watched, its silence counts from now on."""
-        self._detector.expect(peer, self._loop.time())
+    def expect(self, contact: Contact) -> None:
+        """Something was sent to a peer over its channel: its silence counts from now on."""
+        self._detector.expect(contact, self._loop.time())
         self._arm()
 
     def subscribe(

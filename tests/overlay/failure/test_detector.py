@@ -187,7 +187,7 @@ def test_one_in_turn_that_owes_an_answer_is_suspected_as_fast_as_any_other() -> 
     driver = Driver(answer=None)
     for peer in OTHERS:
         driver.detector.watch(peer, 0.0, in_turn=True)
-    driver.detector.expect(OTHERS[0].id, 1.0)
+    driver.detector.expect(OTHERS[0], 1.0)
     driver.run(1.0 + CONFIG.least_timeout + 0.3)
     assert [action.peer for _, action in driver.actions if isinstance(action, Suspect)] == OTHERS[
         :1
@@ -199,7 +199,7 @@ def test_one_in_turn_that_was_heard_by_other_ways_is_left_alone() -> None:
     driver.detector.watch(PEER, 0.0, in_turn=True)
     for second in range(100):
         driver.detector.heard(PEER.id, float(second))
-        driver.detector.expect(PEER.id, float(second))
+        driver.detector.expect(PEER, float(second))
         driver.detector.heard(PEER.id, second + 0.1)
         driver.run(second + 0.9)
     assert driver.actions == []
@@ -219,3 +219,35 @@ def test_who_watches_a_peer_closely_is_not_put_off_by_those_who_watch_it_in_turn
     assert len(later) - len(close) <= 3
     driver.detector.unwatch(PEER.id, in_turn=True)
     assert not driver.detector.is_watched(PEER.id)
+
+
+def test_one_that_owes_an_answer_is_suspected_although_nobody_watches_it_any_more() -> None:
+    driver = Driver(answer=None)
+    driver.detector.watch(PEER, 0.0, in_turn=True)
+    driver.detector.expect(PEER, 1.0)
+    driver.detector.unwatch(PEER.id, in_turn=True)
+    driver.detector.expect(OTHERS[0], 1.0)
+    driver.run(10)
+    suspected = {action.peer for _, action in driver.actions if isinstance(action, Suspect)}
+    assert suspected == {PEER, OTHERS[0]}
+    assert driver.detector.watched == []
+
+
+def test_one_that_answers_and_is_watched_by_nobody_is_forgotten() -> None:
+    driver = Driver(answer=0.05)
+    driver.detector.expect(PEER, 1.0)
+    driver.run(10)
+    assert driver.times(Suspect) == []
+    assert driver.detector.watched == []
+
+
+def test_an_answer_to_what_was_sent_before_does_not_excuse_silence_afterwards() -> None:
+    """A delayed acknowledgement of an earlier message may come after the next one was sent."""
+    driver = Driver(answer=None)
+    driver.detector = Detector(ME, CONFIG, driver._heard_at, lambda peer: True)
+    driver.detector.watch(PEER, 0.0, in_turn=True)
+    driver.detector.expect(PEER, 1.0)
+    driver.detector.expect(PEER, 1.02)
+    driver.heard = [1.03]
+    driver.run(1.5 + CONFIG.least_timeout)
+    assert len(driver.times(Suspect)) == 1
