@@ -68,8 +68,7 @@ class Marker:
         """What the marker shows of these rows."""
         if self.form:
             return {self.wanted}
-        columns = self.workload.table(self.wanted).columns
-        return {metric for column in columns for metric in column.metrics}
+        return self.workload.table(self.wanted).metrics
 
 
 def _is(value: Setting, wanted: str) -> bool:

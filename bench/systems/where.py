@@ -11,6 +11,9 @@ SAMPLE_SECONDS = 0.001
 
 LAYERS = (
     ("overlay/transport", "datagrams"),
+    ("overlay/turn", "datagrams"),
+    ("overlay/identity", "signing"),
+    ("pubsub/validation", "signing"),
     ("overlay/channel/", "channels"),
     ("overlay/runtime", "channels"),
     ("overlay/limited_msgpack", "encoding"),

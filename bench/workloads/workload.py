@@ -138,6 +138,11 @@ class Table:
             found.append([*keys, metric, _figure(value), unit, own[0].note])
         return found
 
+    @property
+    def metrics(self) -> set[str]:
+        """What the columns show; empty for a listing, which shows all."""
+        return {metric for column in self.columns for metric in column.metrics}
+
     def is_key(self, heading: str) -> bool:
         return heading in self.keys.values() or heading in ("figure", "unit", "note")
 
@@ -145,7 +150,7 @@ class Table:
         self, rows: Iterable[Row]
     ) -> Iterator[tuple[Mapping[str, Setting], dict[str, float]]]:
         """The medians of the metrics of each experiment that has one of this table."""
-        own = {metric for column in self.columns for metric in column.metrics}
+        own = self.metrics
         groups: dict[tuple[tuple[str, Setting], ...], dict[str, list[float]]] = {}
         for row in rows:
             if row.metric in own and row.event is None and row.community is None:

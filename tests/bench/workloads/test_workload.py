@@ -6,11 +6,13 @@ import argparse
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.workloads import workloads
+from bench.players import PlayerFailed
+from bench.workloads import command, workloads
 from bench.workloads.command import command_of, run_workload
 from bench.workloads.records import Recorded, newest, provenance, read_rows
 from bench.workloads.workload import (
@@ -94,8 +96,6 @@ def test_rows_are_kept_with_what_they_were_made_on(
 
 
 def test_readers_take_the_newest_run_of_each_experiment() -> None:
-    from dataclasses import replace
-
     old = replace(provenance("x"), started="2026-01-01 00:00:00 UTC")
     new = replace(old, started="2026-02-01 00:00:00 UTC")
     rows = [
@@ -146,3 +146,18 @@ def test_every_workload_declares_what_it_needs() -> None:
         for table in workload.tables:
             headings = [*table.keys.values(), *(column.heading for column in table.columns)]
             assert len(set(headings)) == len(headings), (workload.name, table.name)
+
+
+def test_one_workload_that_fails_does_not_keep_the_others_from_running(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(options: argparse.Namespace) -> Iterator[Row]:
+        raise PlayerFailed("process 5 has ended")
+        yield
+
+    failing = replace(MADE_UP, name="failing", run=broken)
+    monkeypatch.setattr(command, "workloads", lambda: [failing, MADE_UP])
+    assert command.run_speed(tmp_path) == 1
+    told = capsys.readouterr()
+    assert "failed: camcast bench failing: process 5 has ended" in told.err
+    assert "1,001 /s" in told.out

@@ -1,0 +1,44 @@
+"""Every benchmark has its place in the report, run or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.report.speed import speed_tables
+from bench.workloads import workloads
+from bench.workloads.records import Provenance, RowFile
+from bench.workloads.workload import LEFT_OUT, Row
+
+ORIGIN = Provenance("2026-02-03 04:05:06 UTC", "abc1234", "a machine", "3.12", 0.1, "the command")
+
+
+def test_what_was_not_run_is_named_with_its_command(tmp_path: Path) -> None:
+    [table] = speed_tables(tmp_path)
+    assert table.title == "Not run"
+    assert list(table.rows) == [(each.title, each.command) for each in workloads()]
+
+
+def test_what_was_run_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
+    file = RowFile(tmp_path, "channels", ORIGIN)
+    for number, rate in enumerate((1000.0, 3000.0, 2000.0)):
+        file.add(Row("channels", {"way": "by pigeon"}, "rate", rate, "messages/s", number))
+    file = RowFile(tmp_path, "fanout", ORIGIN)
+    file.add(Row("fanout", {"system": "Zenoh"}, LEFT_OUT, 0.0, note="not installed"))
+    first, last = speed_tables(tmp_path)
+    assert first.title.startswith("Channels: ")
+    assert first.heads == ("way", "messages/s")
+    assert first.rows == (("by pigeon", "2,000"),)
+    assert (
+        "the command (2026-02-03 04:05:06 UTC, commit abc1234; a machine; load 0.1)." in first.note
+    )
+    assert ("Fan-out: Zenoh", "not installed") in last.rows
+    assert ("Fan-out", "camcast bench fanout") in last.rows
+    assert not any(what == "Channels" for what, _ in last.rows)
+
+
+def test_a_listing_has_its_place_too(tmp_path: Path) -> None:
+    row = Row("layers", {"layer": "sealing"}, "seal", 2.5, "us/datagram", note="plain: 0.7")
+    RowFile(tmp_path, "layers", ORIGIN).add(row)
+    table = speed_tables(tmp_path)[0]
+    assert table.rows == (("sealing", "seal", "2.5", "us/datagram", "plain: 0.7"),)
+    assert "the command" in table.note
