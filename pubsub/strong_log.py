@@ -14,7 +14,6 @@ from overlay.contact import PeerId
 from overlay.errors import UsageError
 from overlay.wire import decode, encode
 from pubsub.topic_broadcast.messages import Item
-from pubsub.topic_broadcast.numbers import Range
 from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
 from pubsub.topic_membership.messages import Entry
 
@@ -149,9 +148,9 @@ class SqliteTopicLog:
             raise LogError(f"{self._path} cannot be written: {error}") from error
 
 
-def _pack(ranges: tuple[Range, ...]) -> bytes:
+def _pack(ranges: tuple[tuple[int, int], ...]) -> bytes:
     return b"".join(_RANGE.pack(first, last) for first, last in ranges)
 
 
-def _unpack(packed: bytes) -> tuple[Range, ...]:
+def _unpack(packed: bytes) -> tuple[tuple[int, int], ...]:
     return tuple((first, last) for first, last in _RANGE.iter_unpack(packed))

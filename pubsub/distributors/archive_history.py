@@ -29,9 +29,9 @@ from pubsub.archive.store import (
     plan_drop,
 )
 from pubsub.archive.store.changes import StoredEvent
-from pubsub.archive.store.sequence_ranges import Span
 from pubsub.distributors.messages import Publication
 from pubsub.distributors.protocol.history import Found
+from pubsub.reliable.numbers import Span
 
 TOPIC = "/services/"
 """Before a service's name, what the store calls it."""

@@ -184,12 +184,12 @@ class Numbers:
         above = tuple(map(Span, self._firsts, self._lasts))
         return (Span(1, self.mark), *above) if self.mark else above
 
-    def holes(self, last: int) -> list[Span]:
-        """The numbers from 1 to `last` that are missing; at most one span more than `span_count`."""
-        return Numbers(last).without(self)
+    def holes(self, last: int) -> tuple[Span, ...]:
+        """The numbers from 1 to `last` that are missing, as spans."""
+        return Numbers(last).without(self).spans()
 
-    def without(self, other: Numbers) -> list[Span]:
-        """The numbers that are in this set and not in the other, as spans."""
+    def without(self, other: Numbers) -> Numbers:
+        """The numbers that are in this set and not in the other."""
         found: list[Span] = []
         theirs = other.spans()
         place = 0
@@ -206,7 +206,12 @@ class Numbers:
                 place += 1
             if first <= last:
                 found.append(Span(first, last))
-        return found
+        rest = Numbers(most=None)
+        if found and found[0].first == 1:
+            rest.mark = found.pop(0).last
+        rest._firsts = [span.first for span in found]
+        rest._lasts = [span.last for span in found]
+        return rest
 
     def wire(self) -> tuple[int, tuple[tuple[int, int], ...]]:
         """The mark and the spans above it, the way they travel; `Numbers(*wire)` makes the set again."""

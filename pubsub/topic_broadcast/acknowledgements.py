@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from overlay.contact import PeerId
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.messages import StatementOnWire
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.messages import Entry, NumbersOnWire
 
 

@@ -147,7 +147,7 @@ class Acknowledging:
 
     def skip(self, source: bytes, first: int, last: int) -> None:
         """Count as received what never came, and never will."""
-        self._state.mine.of(source).add_range(first, last)
+        self._state.mine.of(source).add_span(first, last)
         self._unsynced[source] = None
 
     def state_to(self, contact: Contact, *, again: bool = False) -> None:

@@ -17,10 +17,10 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Delivery
 from pubsub.topic_broadcast.messages import Aside, source_of
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.context import Outcome, TopicContext
 from pubsub.topic_membership.membership import TopicMembership
 
@@ -137,7 +137,7 @@ class AsideMessages:
             del self._taken[next(iter(self._taken))]
         earliest = Numbers(max(0, message.number - REORDERED))
         taken = self._taken.setdefault(source, earliest)
-        taken.remember_at_most(REORDERED)
+        taken.give_up_holes(REORDERED)
         delivery = Delivery(sender.id, message.life, message.number, message.payload, "stubborn")
         is_here = message.number in taken or self._deliver(delivery)
         if is_here:

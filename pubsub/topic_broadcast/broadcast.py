@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.acknowledging import Acknowledging
 from pubsub.topic_broadcast.check_and_forward import CheckAndForward
 from pubsub.topic_broadcast.collecting import Collecting
@@ -30,7 +31,6 @@ from pubsub.topic_broadcast.delivery import Gap, Order
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.holes import Holes
 from pubsub.topic_broadcast.messages import Cast, Item, Received, source_of
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.recovery import restore
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import Restored, TopicLog

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_membership.messages import NumbersOnWire
 
@@ -67,7 +67,7 @@ class Collecting:
             if numbers is None:
                 return False
             lowest = numbers.mark if lowest is None else min(lowest, numbers.mark)
-            holes = holes or numbers.has_holes
+            holes = holes or numbers.span_count > 0
         assert lowest is not None
         messages = self._state.held.of(source)
         done = [

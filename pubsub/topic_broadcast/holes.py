@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.delivery import Order
 from pubsub.topic_broadcast.messages import source_of
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.state import BroadcastState
 
 OnGap = Callable[[bytes, int, int], None]
@@ -61,8 +61,8 @@ class Holes:
     def others_let_go(self, source: bytes, gone: Numbers) -> None:
         """Others say that everybody has these messages, some of which are missing here."""
         missing, until = self._let_go.get(source, (Numbers(), 0.0))
-        for first, last in gone.without(self._state.taken_of(source)):
-            if missing.add_range(first, last):
+        for first, last in gone.without(self._state.taken_of(source)).spans():
+            if missing.add_span(first, last):
                 until = self._state.context.now() + KEPT_COMES * self._state.config.patience
         self._let_go[source] = (missing, until)
 
@@ -76,14 +76,14 @@ class Holes:
                 self._give_up(source, self._state.taken_of(source), missing)
         before, self._holes = self._holes, {}
         for source, taken in list(self._state.taken.items()):
-            if not taken.has_holes:
+            if not taken.span_count > 0:
                 continue
             hole = before.get(source)
             if hole is None or hole.mark != taken.mark or source in within_reach:
                 hole = _Hole(now, taken.mark, taken.highest)
             elif now - hole.since >= self._wait(source, order):
                 self._give_up(source, taken, Numbers(hole.highest))
-                if not taken.has_holes:
+                if not taken.span_count > 0:
                     continue
                 hole = _Hole(now, taken.mark, taken.highest)
             self._holes[source] = hole
@@ -103,6 +103,6 @@ class Holes:
         return config.stay_away
 
     def _give_up(self, source: bytes, taken: Numbers, gone: Numbers) -> None:
-        for first, last in gone.without(taken):
-            taken.add_range(first, last)
+        for first, last in gone.without(taken).spans():
+            taken.add_span(first, last)
             self._on_gap(source, first, last)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.held_messages import Held
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import Restored
 
@@ -33,4 +33,4 @@ def _restore_garbage(state: BroadcastState, restored: Restored) -> None:
         kept = Numbers(0, ((number, number) for number in sorted(state.held.of(source))))
         if source in before and source != state.own_source:
             kept.update(*before[source])
-        state.garbage_of(source).update(0, taken.without(kept))
+        state.garbage_of(source).update(0, taken.without(kept).spans())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from overlay.contact import Contact, PeerId
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy, Acknowledgements
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.held_messages import HeldMessages, KeptMessages
 from pubsub.topic_broadcast.messages import source_of
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_broadcast.topic_log import TopicLog
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.membership import TopicMembership
@@ -120,7 +120,7 @@ class BroadcastState:
             (source, Numbers(mark, ranges).without(known.get(source, Numbers())))
             for source, mark, ranges in numbers
         )
-        return tuple((source, *Numbers(0, ranges).wire()) for source, ranges in rest if ranges)
+        return tuple((source, *left.wire()) for source, left in rest if left)
 
     def garbage_wire(self, sources: Iterable[bytes]) -> NumbersOnWire:
         known = self.garbage

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 from overlay.errors import CamcastError
 from pubsub.topic_broadcast.messages import Item
-from pubsub.topic_broadcast.numbers import Range
 from pubsub.topic_membership.messages import Entry
 
 
@@ -22,7 +21,7 @@ class SourceNumbers(NamedTuple):
 
     source: bytes
     mark: int
-    ranges: tuple[Range, ...]
+    ranges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)

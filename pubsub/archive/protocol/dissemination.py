@@ -22,8 +22,8 @@ from itertools import takewhile
 from overlay.contact import Contact
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.protocol.spans import spans_of
 from pubsub.archive.store.changes import StoredEvent
+from pubsub.reliable.numbers import spans_of
 
 
 @dataclass(slots=True)

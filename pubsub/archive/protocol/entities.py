@@ -39,7 +39,7 @@ from pubsub.archive.store.changes import (
     PutProfile,
 )
 from pubsub.archive.store.changes import Register as RegisterEntity
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 PROFILE = "interest"
 MATCHED = "matched/"

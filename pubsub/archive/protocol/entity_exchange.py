@@ -22,7 +22,7 @@ from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import EntityUpdates, Marks, ReplicaInfo
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 Update = tuple[str, bytes, bool, Marks, float, float]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pubsub.archive.protocol.dissemination import Dissemination
 from pubsub.archive.store.changes import Gap
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 
 def gaps_of_lost(entities: Iterable[Dissemination], spans: Sequence[Span]) -> tuple[Gap, ...]:

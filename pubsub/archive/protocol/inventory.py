@@ -13,7 +13,7 @@ from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.resent import Resent
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, Change, StoredEvent
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 RECENT = 8192
 """Events kept in memory."""

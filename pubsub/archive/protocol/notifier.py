@@ -23,7 +23,7 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
-from pubsub.archive.store.sequence_ranges import SequenceRanges
+from pubsub.reliable.numbers import Numbers
 
 SYNC = "sync/"
 """Notes of sync points that are ahead of what the application is done with."""
@@ -158,7 +158,7 @@ class Notifier:
     def _send_again(
         self, entity: Dissemination, session: Session, missing: Iterable[tuple[int, int]]
     ) -> None:
-        wanted = SequenceRanges(missing)
+        wanted = Numbers(spans=missing)
         numbers = [one for one in session.outstanding if one in wanted]
         again: list[StoredEvent] = []
         room = self._world.config.window_bytes

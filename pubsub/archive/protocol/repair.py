@@ -20,7 +20,7 @@ from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.rows import Row, row_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, StoredEvent
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.reliable.numbers import Numbers, Span
 
 MOST_SPANS = 256
 """Spans that are asked for, and answered, in one message."""
@@ -52,22 +52,22 @@ class Repair:
         self._destinations = destinations
         self._on_hopeless = on_hopeless
         self._started_at = world.context.now()
-        self._denied: dict[bytes, SequenceRanges] = {}
+        self._denied: dict[bytes, Numbers] = {}
         """By replica: what it cannot find."""
-        self._given_up = SequenceRanges()
+        self._given_up = Numbers()
 
     # For this replica.
 
     def ask(self, is_ready: bool) -> None:
         """Ask for what is damaged, and give up what nobody has, unless there is nobody yet to ask."""
-        damaged = SequenceRanges(self._inventory.damaged())
+        damaged = Numbers(spans=self._inventory.damaged())
         if not damaged:
-            self._denied, self._given_up = {}, SequenceRanges()
+            self._denied, self._given_up = {}, Numbers()
             return
         asked = [
             (peer, rest)
             for peer in self._table.live()
-            if (rest := damaged.without(self._denied.get(peer.id, SequenceRanges())))
+            if (rest := damaged.without(self._denied.get(peer.id, Numbers())))
         ]
         if asked:
             peer, rest = asked[self._world.context.random.randrange(0, len(asked))]
@@ -75,11 +75,11 @@ class Repair:
         hopeless = damaged.without(self._given_up)
         for peer in self._table.peers.values():
             if not self._is_absent(peer):
-                denied = self._denied.get(peer.id, SequenceRanges())
+                denied = self._denied.get(peer.id, Numbers())
                 hopeless = hopeless.without(hopeless.without(denied))
         if hopeless and is_ready:
             for span in hopeless.spans():
-                self._given_up.add(*span)
+                self._given_up.add_span(*span)
             self._on_hopeless(list(hopeless.spans()))
 
     def _ask(self, peer: Peer, spans: Spans) -> None:
@@ -95,12 +95,12 @@ class Repair:
         """Another replica's answer. One that still catches up may find later what it lacks."""
         self._write(message.events)
         if peer.is_ready:
-            denied = self._denied.setdefault(peer.id, SequenceRanges())
+            denied = self._denied.setdefault(peer.id, Numbers())
             for first, last in message.lacking:
-                denied.add(first, last)
+                denied.add_span(first, last)
 
     def _write(self, rows: Iterable[Row]) -> None:
-        damaged = SequenceRanges(self._inventory.damaged())
+        damaged = Numbers(spans=self._inventory.damaged())
         repairs = [
             Append(
                 StoredEvent(
@@ -149,9 +149,9 @@ class Repair:
             lacking.remove(number)
         self._send(peer, rows, lacking.spans()[:MOST_SPANS])
 
-    def _look_up(self, peer: Peer, spans: Spans) -> tuple[SequenceRanges, dict[bytes, int]]:
+    def _look_up(self, peer: Peer, spans: Spans) -> tuple[Numbers, dict[bytes, int]]:
         """The numbers that are looked at, and the events behind them."""
-        looked = SequenceRanges()
+        looked = Numbers()
         numbers: dict[bytes, int] = {}
         room = NUMBERS_AT_ONCE
         for first, last in spans[:MOST_SPANS]:
@@ -159,7 +159,7 @@ class Repair:
                 continue
             span = Span(first, min(last, first + room - 1))
             room -= span.last - span.first + 1
-            looked.add(*span)
+            looked.add_span(*span)
             found = self._world.store.replica_ids(self._world.topic, peer.id, span)
             numbers.update((id, number) for number, id in found.items())
         return looked, numbers

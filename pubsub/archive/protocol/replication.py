@@ -26,7 +26,7 @@ from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.rows import Row, row_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import ReplicaStored, StoredEvent
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 
 class Replication:

@@ -15,7 +15,7 @@ import msgpack
 
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Change, Note
-from pubsub.archive.store.sequence_ranges import SequenceRanges
+from pubsub.reliable.numbers import Numbers
 
 RESENT = "resent/"
 """Notes of such events, a stream each."""
@@ -27,7 +27,9 @@ class Resent:
     def __init__(self, world: ArchiveWorld) -> None:
         self._topic = world.topic
         self._numbers = {
-            bytes.fromhex(key.removeprefix(RESENT)): SequenceRanges(msgpack.unpackb(packed))
+            bytes.fromhex(key.removeprefix(RESENT)): Numbers(
+                most=None, spans=msgpack.unpackb(packed)
+            )
             for key, packed in world.store.notes(world.topic, RESENT).items()
         }
         self._unsaved: dict[bytes, None] = {}
@@ -36,7 +38,7 @@ class Resent:
         """Events of a stream, about to be stored, were sent to another archive before; none when `last` is
         below `first`."""
         if first <= last:
-            self._numbers.setdefault(stream, SequenceRanges()).add(first, last)
+            self._numbers.setdefault(stream, Numbers(most=None)).add_span(first, last)
             self._unsaved[stream] = None
 
     def covers(self, stream: bytes, catenation: int) -> bool:

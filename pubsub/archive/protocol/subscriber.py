@@ -31,8 +31,7 @@ from pubsub.archive.protocol.messages import (
     Register,
     Spans,
 )
-from pubsub.archive.protocol.spans import spans_of
-from pubsub.archive.store.sequence_ranges import SequenceRanges
+from pubsub.reliable.numbers import Numbers, spans_of
 
 SESSION_BYTES = 8
 DONE_A_TIME = 256
@@ -110,7 +109,7 @@ class Subscriber(ABC):
         self._session = b""
         self._leaving = False
         self._answered_at = 0.0
-        self._told_gaps: dict[bytes, SequenceRanges] = {}
+        self._told_gaps: dict[bytes, Numbers] = {}
         """By replica, whose numbers they are: gaps that the application was told of."""
         self._heard_gaps: Spans = ()
         """Those in the archive's last response."""
@@ -236,14 +235,14 @@ class Subscriber(ABC):
             self._on_sync()
         if response.missing:
             above = [(max(first, self.sync + 1), last) for first, last in response.missing]
-            self._ask_for(SequenceRanges(above))
+            self._ask_for(Numbers(spans=above))
 
     def _hear_of_gaps(self, response: AckResponse) -> None:
         self._heard_gaps = response.gaps
         for first, last in response.gaps:
-            told = self._told_gaps.setdefault(response.replica, SequenceRanges())
-            if SequenceRanges([(first, last)]).without(told):
-                told.add(first, last)
+            told = self._told_gaps.setdefault(response.replica, Numbers())
+            if Numbers(spans=[(first, last)]).without(told):
+                told.add_span(first, last)
                 self._on_gap(first, last)
 
     def _begin_there_elsewhere(self, began: float) -> None:
@@ -273,7 +272,7 @@ class Subscriber(ABC):
 
     # Asking for what is missing.
 
-    def _ask_for(self, sequences: SequenceRanges | list[int]) -> None:
+    def _ask_for(self, sequences: Numbers | list[int]) -> None:
         """Ask in a moment, for what has not come by then."""
         for sequence in sequences:
             if len(self._wanted) >= self._config.window:

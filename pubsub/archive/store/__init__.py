@@ -30,7 +30,6 @@ from pubsub.archive.store.group_commit import GroupCommit
 from pubsub.archive.store.interface import Damage, Entity, Holding, Store, StoreError
 from pubsub.archive.store.opening import open_store
 from pubsub.archive.store.retention import Retention, plan_drop
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
 
 __all__ = [
     "Acknowledge",
@@ -55,8 +54,6 @@ __all__ = [
     "ReplicaStored",
     "Reserve",
     "Retention",
-    "SequenceRanges",
-    "Span",
     "Store",
     "StoreError",
     "StoredEvent",

@@ -25,8 +25,8 @@ from pubsub.archive.store.log_recovery import recover
 from pubsub.archive.store.registry import is_outstanding
 from pubsub.archive.store.registry_reads import RegistryReads
 from pubsub.archive.store.segment import SUFFIX, Segment
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
 from pubsub.archive.store.sync_mark import SyncMark
+from pubsub.reliable.numbers import Numbers, Span
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 MAX_BATCH = 65536
@@ -253,7 +253,7 @@ class AppendFileStore(RegistryReads):
                 return []
             index = self._log.index(topic)
             after = max(after, one.sync)
-            numbers = SequenceRanges.of(
+            numbers = Numbers.of(
                 islice(
                     (
                         index.sequences[row]
@@ -267,11 +267,11 @@ class AppendFileStore(RegistryReads):
             # Nobody knows for whom the damaged ones were: they hold every sync point back.
             for number in islice(self._spoilt_above(topic, after), limit):
                 if is_outstanding(one, number):
-                    numbers.add(number, number)
+                    numbers.add(number)
             return list(islice(numbers, limit))
 
     def _spoilt_above(self, topic: str, after: int) -> Iterator[int]:
-        spoilt = self._log.damaged.get(topic, SequenceRanges())
+        spoilt = self._log.damaged.get(topic, Numbers(most=None))
         return (number for number in spoilt if number > after)
 
     # -- tables of other replicas --

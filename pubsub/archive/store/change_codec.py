@@ -28,7 +28,7 @@ from pubsub.archive.store.changes import (
     Reserve,
     StoredEvent,
 )
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 
 class StoredEvent(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.id_map import COUNTER_BYTES, IdMap, counter
 from pubsub.archive.store.number_map import NumberMap
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.reliable.numbers import Numbers, Span
 
 
 class Place(NamedTuple):
@@ -133,8 +133,8 @@ class EventIndex:
         """The numbers of the events whose records are in a segment."""
         return [s for s, at in zip(self.sequences, self._segments, strict=True) if at == segment]
 
-    def held(self) -> SequenceRanges:
-        return SequenceRanges.of(self.sequences)
+    def held(self) -> Numbers:
+        return Numbers.of(self.sequences)
 
     def _remove(self, start: int, stop: int) -> None:
         for row in range(start, stop):

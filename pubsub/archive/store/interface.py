@@ -27,7 +27,7 @@ from typing import Protocol
 
 from overlay.errors import CamcastError
 from pubsub.archive.store.changes import Change, Gap, StoredEvent
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 
 class StoreError(CamcastError):

@@ -19,7 +19,7 @@ from pubsub.archive.store.event_index import Place
 from pubsub.archive.store.log_state import LogState
 from pubsub.archive.store.record import EVENT, SNAPSHOT, Found, topic_check
 from pubsub.archive.store.segment import Segment, change_in
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 
 @dataclass

@@ -16,7 +16,7 @@ from pubsub.archive.store.changes import (
 from pubsub.archive.store.event_index import EventIndex, Place
 from pubsub.archive.store.registry import Pending, Registry
 from pubsub.archive.store.replica_table import ReplicaTable
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.reliable.numbers import Numbers, Span
 
 
 class LogState:
@@ -28,7 +28,7 @@ class LogState:
         self.tables: dict[str, dict[bytes, ReplicaTable]] = {}
         self.live: dict[int, int] = {}
         """Bytes of each segment's records of events that are in the index."""
-        self.damaged: dict[str, SequenceRanges] = {}
+        self.damaged: dict[str, Numbers] = {}
         """Numbers of events that were stored and are in no index."""
 
     def index(self, topic: str) -> EventIndex:
@@ -87,8 +87,8 @@ class LogState:
 
     def spoil(self, topic: str, span: Span) -> None:
         """The events of a span cannot be read, as far as they are in no index."""
-        spoilt = self.damaged.setdefault(topic, SequenceRanges())
-        spoilt.add(*span)
+        spoilt = self.damaged.setdefault(topic, Numbers(most=None))
+        spoilt.add_span(*span)
         index = self.index(topic)
         for row in range(index.above(span.first - 1), index.above(span.last)):
             spoilt.remove(index.sequences[row])
@@ -119,8 +119,8 @@ class LogState:
     def _held(self, topic: str) -> tuple[Span, ...]:
         """What is there, and what is not there and should be."""
         held = self.index(topic).held()
-        for span in self.damaged.get(topic, SequenceRanges()).spans():
-            held.add(*span)
+        for span in self.damaged.get(topic, Numbers(most=None)).spans():
+            held.add_span(*span)
         return held.spans()
 
     def _lines(self, topic: str) -> tuple[tuple[bytes, tuple[Span, ...]], ...]:
@@ -146,13 +146,13 @@ class LogState:
                 self.spoil(topic, span)
 
     def _keep(self, topic: str, held: Held) -> None:
-        spans = SequenceRanges(held.spans)
-        gone = SequenceRanges.of(s for s in self.index(topic).sequences if s not in spans)
+        spans = Numbers(most=None, spans=held.spans)
+        gone = Numbers.of(s for s in self.index(topic).sequences if s not in spans)
         self._free(self.index(topic).drop(gone.spans()))
         lines = dict(held.lines)
         for replica, table in list(self.tables.get(topic, {}).items()):
             if replica in lines:
-                table.keep(SequenceRanges(lines[replica]))
+                table.keep(Numbers(most=None, spans=lines[replica]))
             else:
                 del self.tables[topic][replica]
 

@@ -30,7 +30,7 @@ from pubsub.archive.store.changes import (
     StoredEvent,
 )
 from pubsub.archive.store.interface import Entity
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.reliable.numbers import Numbers, Span
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -203,13 +203,13 @@ def _with_profile(entity: Entity, name: str, profile: bytes | None) -> Entity:
 
 
 def _acknowledged(entity: Entity, spans: tuple[Span, ...]) -> Entity:
-    ranges = SequenceRanges((*entity.acknowledged, *spans))
+    ranges = Numbers(most=None, spans=(*entity.acknowledged, *spans))
     ranges.forget_to(entity.sync)
     return replace(entity, acknowledged=ranges.spans())
 
 
 def _advanced(entity: Entity, sync: int) -> Entity:
-    ranges = SequenceRanges(entity.acknowledged)
+    ranges = Numbers(most=None, spans=entity.acknowledged)
     ranges.forget_to(max(sync, entity.sync))
     return replace(entity, sync=max(sync, entity.sync), acknowledged=ranges.spans())
 

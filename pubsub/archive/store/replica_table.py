@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pubsub.archive.store.id_map import COUNTER_BYTES, IdMap, counter
 from pubsub.archive.store.number_map import NumberMap
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.reliable.numbers import Numbers, Span
 
 _ALL = Span(0, (1 << 64) - 1)
 
@@ -36,11 +36,11 @@ class ReplicaTable:
         for (sequence, run), (_, count) in zip(self._runs.items(*span), counters, strict=True):
             yield sequence, runs[run] + count.to_bytes(COUNTER_BYTES, "big")
 
-    def sequences(self) -> SequenceRanges:
+    def sequences(self) -> Numbers:
         """All numbers that are known."""
-        return SequenceRanges.of(sequence for sequence, _ in self._runs.items(*_ALL))
+        return Numbers.of(sequence for sequence, _ in self._runs.items(*_ALL))
 
-    def keep(self, sequences: SequenceRanges) -> None:
+    def keep(self, sequences: Numbers) -> None:
         """Remove all numbers but these."""
         for sequence, id in list(self.ids(_ALL)):
             if sequence not in sequences:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from overlay.errors import UsageError
 from pubsub.archive.store.changes import Drop, Gap
 from pubsub.archive.store.interface import Holding, Store
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
+from pubsub.reliable.numbers import Numbers, Span
 
 _PAGE = 1000
 
@@ -44,14 +44,14 @@ def plan_drop(store: Store, topic: str, retention: Retention, now: float) -> Dro
     `now` is in the seconds of `StoredEvent.time`. Write the change like any other."""
     if retention.is_unlimited:
         return None
-    gone = SequenceRanges()
-    gaps: dict[str, SequenceRanges] = {}
+    gone = Numbers(most=None)
+    gaps: dict[str, Numbers] = {}
     for holding in _over_the_limits(store, topic, retention, now):
         if holding.waiting and not retention.drop_unseen:
             continue
-        gone.add(holding.sequence, holding.sequence)
+        gone.add(holding.sequence)
         for entity in holding.waiting:
-            gaps.setdefault(entity, SequenceRanges()).add(holding.sequence, holding.sequence)
+            gaps.setdefault(entity, Numbers(most=None)).add(holding.sequence)
     if not gone:
         return None
     return Drop(topic, gone.spans(), tuple(_gap(entity, gaps[entity]) for entity in sorted(gaps)))
@@ -83,6 +83,6 @@ def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:
     )
 
 
-def _gap(entity: str, sequences: SequenceRanges) -> Gap:
+def _gap(entity: str, sequences: Numbers) -> Gap:
     spans = sequences.spans()
-    return Gap(entity, Span(spans[0].first, spans[-1].last), len(sequences))
+    return Gap(entity, Span(spans[0].first, spans[-1].last), sequences.count)

@@ -18,7 +18,6 @@ from pubsub.archive.store.changes import (
 )
 from pubsub.archive.store.event_checksum import event_checksum
 from pubsub.archive.store.registry import Pending, Registry
-from pubsub.archive.store.sequence_ranges import Span
 from pubsub.archive.store.sql_schema import (
     EVENT_COLUMNS,
     MAX_SEQUENCE,
@@ -28,6 +27,7 @@ from pubsub.archive.store.sql_schema import (
     checked,
     entity_row,
 )
+from pubsub.reliable.numbers import Span
 
 _PUT_EVENT = "INSERT INTO events ({}) VALUES ({}) ON CONFLICT (place) DO UPDATE SET {}".format(
     ", ".join(EVENT_COLUMNS),

@@ -17,7 +17,7 @@ import msgpack
 from pubsub.archive.store.changes import Gap
 from pubsub.archive.store.interface import Entity, StoreError
 from pubsub.archive.store.registry import Registry
-from pubsub.archive.store.sequence_ranges import Span
+from pubsub.reliable.numbers import Span
 
 SEQUENCE_BITS = 40
 MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1

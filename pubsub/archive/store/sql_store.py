@@ -13,9 +13,9 @@ from pubsub.archive.store.event_checksum import event_checksum
 from pubsub.archive.store.interface import Damage, Holding, StoreError
 from pubsub.archive.store.registry import is_outstanding
 from pubsub.archive.store.registry_reads import RegistryReads
-from pubsub.archive.store.sequence_ranges import SequenceRanges, Span
 from pubsub.archive.store.sql_batch import SqlBatch
 from pubsub.archive.store.sql_schema import MAX_SEQUENCE, SEQUENCE_BITS, Connection, load
+from pubsub.reliable.numbers import Numbers, Span
 
 _EVENT = "place, time, audience, stream, catenation, checksum, id, body"
 _PAGE = 1000
@@ -42,7 +42,7 @@ class SqlStore(RegistryReads):
         self._reading_lock = threading.Lock()
         self._failure: str | None = None
         self._batch: SqlBatch | None = None
-        self._damaged: dict[str, SequenceRanges] = {}
+        self._damaged: dict[str, Numbers] = {}
         self._registry, self._names = load(reader)
 
     # -- changing --
@@ -107,7 +107,7 @@ class SqlStore(RegistryReads):
     def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
         statement = f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? ORDER BY place"
         found: list[StoredEvent] = []
-        for span in SequenceRanges.of(sorted(set(sequences))).spans():
+        for span in Numbers.of(sorted(set(sequences))).spans():
             found += self._checked(topic, self._ask(statement, topic, span))
         return found
 
@@ -172,7 +172,7 @@ class SqlStore(RegistryReads):
         one = self.entity(topic, entity)
         if one is None:
             return []
-        damaged = self._damaged.get(topic, SequenceRanges())
+        damaged = self._damaged.get(topic, Numbers(most=None))
         destined = (
             sequence
             for sequence, audience in self._audiences(topic, max(after, one.sync))
@@ -264,8 +264,8 @@ class SqlStore(RegistryReads):
                 events.append(event)
             else:
                 with self._lock:
-                    spoilt = self._damaged.setdefault(topic, SequenceRanges())
-                    spoilt.add(self._sequence(row[0]), self._sequence(row[0]))
+                    spoilt = self._damaged.setdefault(topic, Numbers(most=None))
+                    spoilt.add(self._sequence(row[0]))
         return events
 
     def _event(self, topic: str, row: tuple[Any, ...]) -> StoredEvent | None:

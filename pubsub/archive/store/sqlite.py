@@ -17,10 +17,10 @@ from typing import Any
 
 from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.interface import Damage, StoreError
-from pubsub.archive.store.sequence_ranges import Span
 from pubsub.archive.store.sql_schema import ADD_CHECKSUM, CHECKED, EVENT_COLUMNS, SCHEMA
 from pubsub.archive.store.sql_store import SqlStore
 from pubsub.archive.store.sqlite_check import check_file
+from pubsub.reliable.numbers import Span
 
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",

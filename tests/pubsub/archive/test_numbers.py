@@ -14,8 +14,6 @@ from pubsub.archive.protocol.frontier import Frontier, run_of
 from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.messages import Companion, Negotiation
 from pubsub.archive.protocol.publisher import Publisher
-from pubsub.archive.protocol.spans import spans_of
-from pubsub.archive.store.sequence_ranges import SequenceRanges
 
 STREAM = bytes(28)
 ARCHIVE, OTHER = numbered_contact(1), numbered_contact(2)
@@ -39,11 +37,6 @@ def test_the_intake_hands_on_each_event_once_in_order_and_without_a_gap(
         taken += accepted.events
     assert taken == [b"%d" % number for number in range(base + 1, base + 1 + len(taken))]
     assert base + len(taken) + 1 not in came
-
-
-@given(st.sets(st.integers(0, 60)))
-def test_spans_are_those_of_the_ranges(numbers: set[int]) -> None:
-    assert spans_of(sorted(numbers)) == tuple(map(tuple, SequenceRanges.of(numbers).spans()))
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 9))))

@@ -7,8 +7,8 @@ its memory on the way: it never crashed, or has a log.
 from __future__ import annotations
 
 from overlay.contact import PeerId
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.messages import source_of
-from pubsub.topic_broadcast.numbers import Numbers
 from tests.pubsub.topic_broadcast.troupe import MessageId, Troupe
 
 LAST_MOMENTS = 1.0

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from overlay.contact import PeerId
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
 from pubsub.topic_broadcast.check_and_forward import CheckAndForward
 from pubsub.topic_broadcast.collecting import Collecting
 from pubsub.topic_broadcast.delivering import Delivering
 from pubsub.topic_broadcast.messages import Item
-from pubsub.topic_broadcast.numbers import Numbers
 from pubsub.topic_membership.matrix import Matrix
 from pubsub.topic_membership.membership import TopicMembership
 from pubsub.topic_membership.messages import Row

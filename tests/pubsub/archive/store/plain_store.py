@@ -13,10 +13,10 @@ from pubsub.archive.store import (
     ForgetTopic,
     Holding,
     ReplicaStored,
-    Span,
     StoredEvent,
 )
 from pubsub.archive.store.registry import Pending, Registry
+from pubsub.reliable.numbers import Span
 
 
 class PlainStore:

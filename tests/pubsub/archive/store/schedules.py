@@ -22,9 +22,9 @@ from pubsub.archive.store import (
     Register,
     ReplicaStored,
     Reserve,
-    Span,
     StoredEvent,
 )
+from pubsub.reliable.numbers import Span
 
 TOPICS = ("/soccer", "/soccer/italy")
 ENTITIES = ("anna", "bert", "carl")

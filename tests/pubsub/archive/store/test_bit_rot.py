@@ -12,12 +12,12 @@ from pubsub.archive.store import (
     Drop,
     Note,
     Register,
-    Span,
     Store,
     open_store,
 )
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.record import Scanner
+from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.schedules import event
 
 EVENTS = {number: event(number, body=b"goal" * (number % 7)) for number in range(1, 25)}

@@ -14,10 +14,10 @@ from pubsub.archive.store import (
     Register,
     ReplicaStored,
     Reserve,
-    Span,
     Store,
     StoreError,
 )
+from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.conftest import Opener
 from tests.pubsub.archive.store.plain_store import PlainStore
 from tests.pubsub.archive.store.schedules import (

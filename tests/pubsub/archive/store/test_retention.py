@@ -16,12 +16,12 @@ from pubsub.archive.store import (
     GapsTold,
     Register,
     Retention,
-    Span,
     Store,
     plan_drop,
 )
 from pubsub.archive.store import retention as retention_module
 from pubsub.archive.store.interface import Holding
+from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.conftest import Opener
 from tests.pubsub.archive.store.schedules import event
 

@@ -15,11 +15,11 @@ from pubsub.archive.store import (
     PutProfile,
     Register,
     ReplicaStored,
-    Span,
     Store,
     StoreError,
     open_store,
 )
+from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.schedules import event
 
 EVENTS = {n: event(n, body=b"goal %d, " % n * (3 + n % 40)) for n in range(2, 90)}
