@@ -260,7 +260,7 @@ def _rows(
         "trouble": trouble.name,
         "subscribers": options.stop_subscribers,
         "bytes": options.bytes[0],
-        "rate": options.stop_rate,
+        "pace": f"{options.stop_rate:,.0f} /s" if options.stop_rate else "full speed",
     }
     for who, counts in (("published", course.published), ("delivered", course.others)):
         for place, count in enumerate(counts):
@@ -280,7 +280,13 @@ def _rows(
 TABLE = Table(
     "stalls",
     "One subscriber in trouble: every 100 ms against the median 100 ms before; medians of the runs",
-    {"trouble": "one of the subscribers", "subscribers": "S", "bytes": "bytes", "phase": "phase"},
+    {
+        "trouble": "one of the subscribers",
+        "subscribers": "S",
+        "bytes": "bytes",
+        "pace": "pace",
+        "phase": "phase",
+    },
     (
         column("published/s", "{:,.0f}", "published rate"),
         column("mean", "{:.2f} x", "published mean"),
