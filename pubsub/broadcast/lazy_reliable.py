@@ -21,6 +21,7 @@ from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
 from pubsub.broadcast.message import Header, Message
 from pubsub.broadcast.process import Process
 from pubsub.reliable.numbers import Numbers
+from pubsub.reliable.stability import Acknowledged
 
 _DATA, _MARKS = 0, 1
 
@@ -61,7 +62,7 @@ class LazyReliableSession(Session):
         self._seen = [Numbers() for _ in range(size)]
         self._copies: list[dict[int, _Copy]] = [{} for _ in range(size)]
         """By origin and number: each with the member that it was received from."""
-        self._marks = [[0] * size for _ in range(size)]
+        self._marks: Acknowledged[int, int] = Acknowledged()
         """By member and origin: up to where the member is known to have delivered."""
         self._untold = 0
         self._timer: Timer | None = None
@@ -134,12 +135,13 @@ class LazyReliableSession(Session):
         channel.down(self, Broadcast(Message(None).push(_MARKS, *marks)))
 
     def _told(self, member: int, marks: Header) -> None:
-        self._marks[member] = list(map(max, self._marks[member], marks))
+        for origin, mark in enumerate(marks):
+            self._marks.raise_to(member, origin, mark)
         self._drop_stable()
 
     def _drop_stable(self) -> None:
-        told = [m for m, alive in zip(self._marks, self.correct, strict=True) if alive]
-        for copies, marks in zip(self._copies, zip(*told, strict=True), strict=True):
-            stable = min(marks)
+        alive = [rank for rank, correct in enumerate(self.correct) if correct]
+        for origin, copies in enumerate(self._copies):
+            stable = self._marks.stable(origin, alive, self._seen[origin].mark)
             for number in [number for number in copies if number <= stable]:
                 del copies[number]

@@ -94,12 +94,15 @@ class ClientConfig:
     in_flight: int = 256
     """Messages of a publisher that its distributor has not acknowledged."""
 
+    in_flight_bytes: int = 4 * 1024 * 1024
+    """Bytes of them; one message may be larger."""
+
     retained: int = 4096
     """Messages that a publisher keeps until all distributors have them; more wait."""
 
     def __post_init__(self) -> None:
         _positive(self, "sign_of_life", "suspect_after", "retry", "connect_within")
-        _positive(self, "room", "ack_every", "in_flight", "retained")
+        _positive(self, "room", "ack_every", "in_flight", "in_flight_bytes", "retained")
         if self.in_flight > self.retained:
             raise UsageError(f"in_flight={self.in_flight} must not exceed retained={self.retained}")
 

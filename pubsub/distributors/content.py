@@ -1,4 +1,5 @@
-"""What a message of a service carries: an application's data, or an event of the topic behind the service."""
+"""What a message of a service carries: an application's data, or an event of the topic behind the service;
+and what a service may be called."""
 
 from __future__ import annotations
 
@@ -8,9 +9,26 @@ from typing import Any
 import msgpack
 
 from overlay.contact import ID_BYTES, PeerId
+from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.event import ID_BYTES as EVENT_ID_BYTES
 from pubsub.event import Event, pack_data, unpack_data
+
+MAX_NAME_BYTES = 200
+
+
+class ServiceNameError(UsageError):
+    """The text is not a valid name of a service."""
+
+
+def check_service(name: str) -> str:
+    """Return `name` when it can be a service's: 1 to 200 bytes of printable UTF-8."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ServiceNameError(f"{name!r} is not a valid service: a name is printable text")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise ServiceNameError(f"{name!r} is not a valid service: more than {MAX_NAME_BYTES} bytes")
+    return name
+
 
 _DATA = b"\x00"
 _EVENT = b"\x01"

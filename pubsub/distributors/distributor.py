@@ -25,16 +25,14 @@ from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
 from pubsub.attach import join
 from pubsub.distributors import messages
-from pubsub.distributors.client import runtime_config
+from pubsub.distributors.client import DirectoryFinder, group_topic, introduce, runtime_config
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.finder import DirectoryFinder, group_topic, introduce
+from pubsub.distributors.content import check_service
+from pubsub.distributors.feeds import Relay, TopicFeed
 from pubsub.distributors.protocol.distributor import DistributorCore
-from pubsub.distributors.protocol.history import History
+from pubsub.distributors.protocol.recall import History
 from pubsub.distributors.protocol.view import View
-from pubsub.distributors.relay import Relay
-from pubsub.distributors.service_name import check_service
 from pubsub.distributors.settings import distributor_settings, inner_client, inner_node
-from pubsub.distributors.topic_feed import TopicFeed
 from pubsub.topic import Topic
 
 DATAGRAMS_A_TURN = 32

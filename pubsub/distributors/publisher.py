@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from overlay.entropy import entropy
 from overlay.errors import UsageError
 from pubsub.distributors.client import LightClient
-from pubsub.distributors.content import pack_application_data
+from pubsub.distributors.content import check_service, pack_application_data
 from pubsub.distributors.protocol.publishing import PublishingCore
-from pubsub.distributors.protocol.source import RUN_BYTES, make_source
-from pubsub.distributors.service_name import check_service
+from pubsub.reliable.runs import RUN_BYTES, source_of
 
-Wait = Literal["sent", "received", "stable"]
+Wait = Literal["sent", "acked", "safe"]
 
 LINGER = 2.0
 """Seconds that closing waits for what was sent to be acknowledged."""
@@ -44,7 +43,7 @@ class Publisher(LightClient):
                 runtime.context("channel"),
                 self.config,
                 service,
-                make_source(runtime.contact.id, entropy().randbytes(RUN_BYTES)),
+                source_of(runtime.contact.id, entropy().randbytes(RUN_BYTES)),
                 progress=self._tell_news,
                 want_distributors=self._look_up,
             )
@@ -57,14 +56,14 @@ class Publisher(LightClient):
                 self._publishing.pop(service, None)
             raise
 
-    async def publish(self, service: str, data: Any = None, *, wait: Wait = "received") -> int:
+    async def publish(self, service: str, data: Any = None, *, wait: Wait = "acked") -> int:
         """Publish a message and return its number; the service is created if it was not before.
 
-        `data` is anything msgpack carries, to 1 MiB. `wait="received"` returns when a distributor has the
-        message, "stable" when all of its view have it, "sent" as soon as there is room for it. While the
+        `data` is anything msgpack carries, to 1 MiB. `wait="acked"` returns when a distributor has the
+        message, "safe" when all of its view have it, "sent" as soon as there is room for it. While the
         distributors' buffers are full, it waits."""
-        if wait not in ("sent", "received", "stable"):
-            raise UsageError(f'wait is "sent", "received" or "stable", not {wait!r}')
+        if wait not in get_args(Wait):
+            raise UsageError(f'wait is "sent", "acked" or "safe", not {wait!r}')
         content = pack_application_data(data)
         core = self._publishing.get(service)
         if core is None or not core.was_connected:
@@ -74,11 +73,11 @@ class Publisher(LightClient):
             await self._next_news()
             self._open()
         number = core.publish(content)
-        if wait == "received":
+        if wait == "acked":
             while core.received < number:
                 await self._next_news()
                 self._open()
-        elif wait == "stable":
+        elif wait == "safe":
             while core.stable < number:
                 await self._next_news()
                 self._open()

@@ -23,30 +23,20 @@ from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from overlay.contact import PeerId
-from overlay.errors import CamcastError, UsageError
+from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.distributors.client import LightClient
-from pubsub.distributors.content import unpack_content
-from pubsub.distributors.protocol.delivery import Delivery, Gap
-from pubsub.distributors.protocol.source import publisher_of
+from pubsub.distributors.content import check_service, unpack_content
+from pubsub.distributors.protocol.reception import Delivery
 from pubsub.distributors.protocol.subscription import SubscriptionCore
-from pubsub.distributors.service_name import check_service
+from pubsub.reliable.runs import Gap, GapError, publisher_of, run_of
 
 Semantics = Literal["gap", "no_gap"]
 
+ADVICE = "raise buffer_bytes or no_gap_patience at the distributors, or read faster"
+
 REMEMBERED_EVENTS = 4096
 """Events of a topic by which a second copy, from another distributor's feed, is recognised."""
-
-
-class GapError(CamcastError):
-    """A subscription without gaps has one all the same; `gap` says which messages it lacks."""
-
-    def __init__(self, gap: Gap) -> None:
-        super().__init__(
-            f"messages {gap.first} to {gap.last} of {gap.service!r} were given up by the distributors: "
-            "raise buffer_bytes or no_gap_patience there, or read faster"
-        )
-        self.gap = gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +47,8 @@ class Message:
     data: Any
     publisher: PeerId
     """Who published it."""
-    source: bytes
-    """The run of the publisher, or of the distributor that feeds a topic into the service."""
+    run: bytes
+    """Of the publisher, or of the distributor that feeds a topic into the service."""
     sequence: int
     """Counts the messages of the source in this service, from 1."""
     topic: str | None = None
@@ -185,7 +175,7 @@ class ServiceSubscription:
         if len(self._queue) == self._room // 2 and self._core is not None and not self._ended:
             self._core.resume()
         if isinstance(next_one, Gap) and self.semantics == "no_gap":
-            raise GapError(next_one)
+            raise GapError(next_one, ADVICE)
         return next_one
 
     def end(self) -> None:
@@ -213,7 +203,7 @@ class ServiceSubscription:
             delivery.service,
             carried.data,
             carried.publisher or publisher_of(delivery.source),
-            delivery.source,
+            run_of(delivery.source),
             delivery.sequence,
             carried.topic,
         )

@@ -63,6 +63,11 @@ class Gap:
         return cls(publisher_of(source), run_of(source), first, last, reason)
 
     @property
+    def source(self) -> bytes:
+        """The publisher and its run; empty where they are not known."""
+        return b"" if self.publisher is None else source_of(self.publisher, self.run)
+
+    @property
     def count(self) -> int:
         """How many numbers are missing."""
         return self.last - self.first + 1

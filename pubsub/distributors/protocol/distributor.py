@@ -29,14 +29,12 @@ from pubsub.distributors.messages import (
 )
 from pubsub.distributors.protocol.exchange import Exchange
 from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES, Fanout
-from pubsub.distributors.protocol.history import History, NoHistory
 from pubsub.distributors.protocol.membership import DistributorMembership
-from pubsub.distributors.protocol.recall import Recall
-from pubsub.distributors.protocol.service import Service
+from pubsub.distributors.protocol.recall import History, NoHistory, Recall
+from pubsub.distributors.protocol.service import Service, Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.source import is_source, publisher_of
-from pubsub.distributors.protocol.stability import Stability
 from pubsub.distributors.protocol.view import NO_GROUP, View
+from pubsub.reliable.runs import is_source, publisher_of
 
 CATCHING_UP = 5.0
 """Seconds after which a newcomer serves clients though it still lacks what others have."""

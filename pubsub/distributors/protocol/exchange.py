@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.messages import Digest, Publication, Spread, Want
-from pubsub.distributors.protocol.service import Service
-from pubsub.distributors.protocol.stability import Key, Stability
+from pubsub.distributors.protocol.service import Key, Service, Stability
 from pubsub.distributors.protocol.view import View
 
 WHOLE_EVERY = 8

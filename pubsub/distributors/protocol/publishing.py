@@ -23,8 +23,9 @@ from pubsub.distributors.messages import (
     Request,
     Spread,
 )
-from pubsub.distributors.protocol.primary import PrimaryKeeper
 from pubsub.distributors.protocol.view import NO_GROUP, Group
+from pubsub.reliable.primary import PrimaryKeeper
+from pubsub.reliable.window import Window
 
 SPREAD_MESSAGES = 64
 SPREAD_BYTES = 128 * 1024
@@ -51,23 +52,18 @@ class PublishingCore:
         self.keeper = PrimaryKeeper(context, config, self)
         self.refusal = ""
         self.was_connected = False
-        self.last = 0
-        """The number of the newest message."""
         self.received = 0
         """Up to here a distributor has them."""
-        self.stable = 0
-        """Up to here all distributors have them."""
         self._context = context
         self._channel = channel
         self._config = config
         self._progress = progress
         self._want_distributors = want_distributors
-        self._kept: dict[int, Publication] = {}
+        self._window: Window[Publication] = Window(
+            config.in_flight, config.in_flight_bytes, lambda publication: len(publication.data)
+        )
         self._stable_in: tuple[Group, int] = (NO_GROUP, 0)
         """The view of which every distributor has them up to `stable`."""
-        self._sent = 0
-        self._acked = 0
-        """By the present primary."""
         self._number = 0
         self._waiting_since = 0.0
         self._send_is_due = False
@@ -85,18 +81,27 @@ class PublishingCore:
     @property
     def has_room(self) -> bool:
         """Whether another message may be published now."""
-        return self.last - self.stable < self._config.retained
+        return len(self._window) < self._config.retained
+
+    @property
+    def last(self) -> int:
+        """The number of the newest message."""
+        return self._window.last
+
+    @property
+    def stable(self) -> int:
+        """Up to here all distributors have them."""
+        return self._window.released
 
     def publish(self, data: bytes) -> int:
         """Number a message and send it as soon as possible; `received` will tell."""
-        self.last += 1
-        self._kept[self.last] = Publication(self.service, self.source, self.last, data)
+        self._window.add(Publication(self.service, self.source, self.last + 1, data))
         if not self._send_is_due:
             self._send_is_due = True
             self._context.call_later(0.0, self._send)  # with those that are published meanwhile
         return self.last
 
-    # Connecting (see `primary.Connecting`).
+    # Connecting (see `reliable.primary.Connecting`).
 
     def request(self, to: Contact) -> None:
         request = Request(
@@ -110,7 +115,7 @@ class PublishingCore:
     def lost(self, primary: Contact) -> None:
         pass
 
-    def want_distributors(self) -> None:
+    def want_servers(self) -> None:
         self._want_distributors()
 
     def receive_answer(self, sender: Contact, answer: Answer) -> None:
@@ -123,7 +128,7 @@ class PublishingCore:
             return
         self.was_connected = True
         self.keeper.connected(sender)
-        self._acked = self._sent = self.stable
+        self._window.start_over()
         self._send()
         self._progress()
 
@@ -139,44 +144,28 @@ class PublishingCore:
         if primary is None or sender.id != primary.id or published.source != self.source:
             return
         self.keeper.heard(sender)
-        received = min(published.received, self.last)
-        if received > self._acked:
-            self._acked = received
-            self._sent = max(self._sent, received)
+        if self._window.confirm(published.received):
             self._waiting_since = self._context.now()
-        self.received = max(self.received, received)
+        self.received = max(self.received, self._window.confirmed)
         if published.stable >= self.stable:
             self._stable_in = (published.group, published.number)
-        for number in range(self.stable + 1, min(published.stable, received) + 1):
-            del self._kept[number]
-            self.stable = number
+        self._window.release(published.stable)
         self._send()
         self._progress()
 
     def _send(self) -> None:
         self._send_is_due = False
-        primary = self.keeper.primary
-        while primary is not None and self._sent < self.last:
-            if self._sent - self._acked >= self._config.in_flight:
-                return
-            if self._sent == self._acked:
+        primary, window = self.keeper.primary, self._window
+        while primary is not None:
+            if window.sent == window.confirmed:
                 self._waiting_since = self._context.now()
-            self._channel.send(primary, self._spread(self._next_batch()))
+            batch = window.next_batch(SPREAD_MESSAGES, SPREAD_BYTES)
+            if not batch:
+                return
+            self._channel.send(primary, self._spread(batch))
 
     def _spread(self, publications: list[Publication]) -> Spread:
         return Spread(tuple(publications), self.stable, *self._stable_in)
-
-    def _next_batch(self) -> list[Publication]:
-        batch: list[Publication] = []
-        size = 0
-        while self._sent < self.last and len(batch) < SPREAD_MESSAGES:
-            following = self._kept[self._sent + 1]
-            size += len(following.data)
-            if batch and size > SPREAD_BYTES:
-                break
-            self._sent += 1
-            batch.append(following)
-        return batch
 
     def _again(self) -> None:
         """Send once more what was not acknowledged: the distributor may have had no room, or its answer was
@@ -187,9 +176,9 @@ class PublishingCore:
         overdue = now - self._waiting_since >= 3 * self._config.retry
         if primary is not None and overdue and self.stable < self.last:
             self._waiting_since = now
-            if self._acked < self._sent:
-                self._sent = self._acked
+            if self._window.confirmed < self._window.sent:
+                self._window.send_again()
                 self._send()
             else:
-                self._channel.send(primary, self._spread([self._kept[self.last]]))
+                self._channel.send(primary, self._spread([self._window[self.last]]))
         self._context.call_later(self._config.retry, self._again)

@@ -2,18 +2,49 @@
 
 The subscriber asks for a range of a source's messages; the answer holds as many consecutive pieces as fit a
 datagram, or says from which number on there is something. It is asked again until it has everything.
+
+A distributor first looks into its own log; then into its `History`, which is told every message that enters
+the log and may keep it longer, as an archive does. What neither has is a gap, and the subscriber is told so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from overlay.contact import Contact
 from overlay.context import Context
 from pubsub.distributors.messages import Piece, Publication, Recalled, Want
 from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES
-from pubsub.distributors.protocol.history import History
 from pubsub.distributors.protocol.service import Service
+
+Found = Callable[[Sequence[Publication]], None]
+
+
+class History(Protocol):
+    """Past messages of services, by source and number."""
+
+    def record(self, publication: Publication) -> None:
+        """A message has entered the distributor's log."""
+        ...
+
+    def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
+        """Call `found` once, now or later, with messages `first`, `first + 1`... as far as there are any.
+
+        It may find fewer than were asked for, for reasons of size; none means that `first` is not there.
+        """
+        ...
+
+
+class NoHistory:
+    """Nothing is kept beyond the distributors' logs."""
+
+    def record(self, publication: Publication) -> None:
+        pass
+
+    def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
+        found(())
+
 
 RECALLED_AT_ONCE = 64
 """Messages that are looked up for one answer."""

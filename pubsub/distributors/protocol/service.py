@@ -1,13 +1,151 @@
-"""A service at one distributor: its messages, its local subscribers, and the publishers that come here."""
+"""A service at one distributor: its messages, its local subscribers, and the publishers that come here; and
+when a message need not be kept for others any more (sections 4.2.1 and 4.2.2).
+
+Each distributor tells the others, by source, the highest number that it has, and the highest that all of its
+subscribers without gaps have. A message is *stable* when every distributor of the view has it. It may be
+let go when, in addition, every subscriber without gaps in the system has it. So no distributor needs to know
+the others' subscribers, only how far behind the slowest is. What a distributor that left the view had told
+stays a claim for a while: its subscribers without gaps may be about to come here for the rest. A newcomer,
+which was not told such claims, lets go of nothing for as long.
+
+When there is no view, nothing is stable: whoever may be there has not said what it has.
+"""
 
 from __future__ import annotations
 
-from overlay.contact import Contact
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Publication
 from pubsub.distributors.protocol.fanout import Fanout
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.stability import Stability
+from pubsub.distributors.protocol.view import View
+from pubsub.reliable.stability import Acknowledged
+
+Key = tuple[str, bytes]
+"""A service and a source."""
+
+SHORT_PATIENCE = 5.0
+"""Seconds for which the claims count of one that left without having told of subscribers without gaps."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Orphans:
+    """What a distributor had told that left the view."""
+
+    left: float
+    """When."""
+    no_gap: dict[str, bool]
+    safe: dict[Key, int]
+
+
+class Stability:
+    """What the other distributors have, as they told."""
+
+    def __init__(self, me: PeerId, patience: float) -> None:
+        """`patience`: seconds for which the claims of one that left the view are kept."""
+        self._me = me
+        self._patience = patience
+        self._view: View | None = None
+        self._joined_at: float | None = None
+        """When this one came into a view of others, while it may not know of claims that still count."""
+        self._others: list[PeerId] = []
+        self._runs: dict[PeerId, int] = {}
+        self._no_gap: dict[PeerId, dict[str, bool]] = {}
+        """Of each that has told anything: by service, whether it has subscribers without gaps."""
+        self._low: Acknowledged[PeerId, Key] = Acknowledged()
+        self._high: Acknowledged[PeerId, Key] = Acknowledged()
+        self._safe: Acknowledged[PeerId, Key] = Acknowledged()
+        self._orphans: list[_Orphans] = []
+
+    def change_view(self, view: View | None, now: float) -> None:
+        """Wait for the members of this view from now on."""
+        members = view.members if view is not None else ()
+        if self._view is None and len(members) > 1:
+            self._joined_at = now
+        self._view = view
+        self._others = [member.id for member in members if member.id != self._me]
+        runs = {member.id: member.run for member in members}
+        for peer in [one for one in self._no_gap if runs.get(one) != self._runs.get(one)]:
+            self._low.leave(peer)
+            self._high.leave(peer)
+            self._orphans.append(_Orphans(now, self._no_gap.pop(peer), self._safe.leave(peer)))
+        self._runs = runs
+
+    def told_service(self, peer: PeerId, service: str, no_gap: bool) -> None:
+        """A distributor has a service, with or without subscribers without gaps."""
+        self._no_gap.setdefault(peer, {})[service] = no_gap
+
+    def told(self, peer: PeerId, key: Key, low: int, high: int, safe: int) -> None:
+        """A distributor holds numbers `low` to `high`, and its subscribers without gaps have `safe`."""
+        self._no_gap.setdefault(peer, {})
+        self._low.tell(peer, key, low)
+        self._high.tell(peer, key, high)
+        self._safe.tell(peer, key, safe)
+
+    def expire(self, now: float) -> None:
+        if self._joined_at is not None and now - self._joined_at >= self._patience:
+            self._joined_at = None
+        longest, short = now - self._patience, now - min(SHORT_PATIENCE, self._patience)
+        self._orphans = [
+            one
+            for one in self._orphans
+            if one.left > (longest if any(one.no_gap.values()) else short)
+        ]
+
+    def forget_departed(self) -> None:
+        """Keep nothing any more for the subscribers of those who left."""
+        self._orphans.clear()
+        self._joined_at = None
+
+    def forget(self, key: Key) -> None:
+        """The source is gone."""
+        for numbers in (self._low, self._high, self._safe):
+            numbers.forget(key)
+
+    def forget_service(self, service: str) -> None:
+        """The service is gone."""
+        for told in self._no_gap.values():
+            told.pop(service, None)
+
+    @property
+    def has_heard_all(self) -> bool:
+        """Whether every member of the view has told something."""
+        return self._view is not None and all(peer in self._no_gap for peer in self._others)
+
+    def stable(self, key: Key, mine: int) -> int:
+        """The highest number that every distributor of the view has."""
+        return 0 if self._view is None else self._high.stable(key, self._others, mine)
+
+    def releasable(self, key: Key, mine: int) -> int:
+        """The highest number that neither a distributor nor another one's subscriber may still need."""
+        number = self.stable(key, mine) if self._joined_at is None else 0
+        number = self._safe.stable(key, self._others, number)
+        for orphans in self._orphans:
+            unknown = 0 if orphans.no_gap.get(key[0]) else number
+            number = min(number, orphans.safe.get(key, unknown))
+        return number
+
+    def lowest_held(self, key: Key) -> int:
+        """The lowest number of a source that any of the others still holds; above `highest` if none does."""
+        held = [
+            low
+            for peer in self._others
+            if 0 < (low := self._low.of(peer, key)) <= self._high.of(peer, key)
+        ]
+        return min(held, default=self.highest(key) + 1)
+
+    def highest(self, key: Key) -> int:
+        return self._high.highest(key, self._others)
+
+    def holders(self, key: Key, number: int) -> list[PeerId]:
+        """Those of the others that hold a message."""
+        return [
+            peer
+            for peer in self._others
+            if 0 < self._low.of(peer, key) <= number <= self._high.of(peer, key)
+        ]
 
 
 class Service:

@@ -25,10 +25,9 @@ from pubsub.distributors.messages import (
     Received,
     Request,
 )
-from pubsub.distributors.protocol.delivery import Delivery, Gap
-from pubsub.distributors.protocol.primary import PrimaryKeeper
-from pubsub.distributors.protocol.reception import Reception
-from pubsub.distributors.protocol.source_order import SourceOrder
+from pubsub.distributors.protocol.reception import Delivery, Reception, SourceOrder
+from pubsub.reliable.primary import PrimaryKeeper
+from pubsub.reliable.runs import Gap
 
 REPORT_MISSING_AFTER = 0.03
 """Seconds: time for pieces that were overtaken to arrive."""
@@ -140,7 +139,7 @@ class SubscriptionCore:
         if done is not None:
             done(acknowledged)
 
-    # Connecting (see `primary.Connecting`).
+    # Connecting (see `reliable.primary.Connecting`).
 
     def request(self, to: Contact) -> None:
         have = self.have if self.was_connected else None
@@ -159,7 +158,7 @@ class SubscriptionCore:
     def lost(self, primary: Contact) -> None:
         self.stream = 0
 
-    def want_distributors(self) -> None:
+    def want_servers(self) -> None:
         self._want_distributors()
 
     def receive_answer(self, sender: Contact, answer: Answer) -> None:

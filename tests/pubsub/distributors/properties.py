@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from overlay.contact import PeerId
-from pubsub.distributors.protocol.delivery import Delivery
+from pubsub.distributors.protocol.reception import Delivery
 from tests.pubsub.distributors.theatre import (
     DistributorActor,
     MessageId,

@@ -18,7 +18,7 @@ from pubsub.distributors import (
     Subscriber,
 )
 from pubsub.distributors.messages import Publication
-from pubsub.distributors.protocol.source import make_source
+from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.test_on_the_virtual_network import Playground, play, received
 
 SOURCE = b"s" * 24
@@ -86,7 +86,7 @@ def test_a_subscriber_that_was_away_too_long_gets_the_rest_from_the_archive(seed
             ground.network.partition([here], [there])
             await asyncio.sleep(10)
             for number in range(1, 30):
-                await publisher.publish("ticker", number, wait="stable")
+                await publisher.publish("ticker", number, wait="safe")
             await asyncio.sleep(10)
             assert distributor.status()["services"]["ticker"]["held_bytes"] == 0
             ground.network.heal()
@@ -100,7 +100,7 @@ def test_a_subscriber_that_was_away_too_long_gets_the_rest_from_the_archive(seed
 def test_sources_are_told_apart() -> None:
     async def main() -> None:
         async with ArchiveHistory(open_store("memory:")) as history:
-            other = make_source(SOURCE[:20], b"run2")  # type: ignore[arg-type]
+            other = source_of(SOURCE[:20], b"the run2")  # type: ignore[arg-type]
             history.record(publication(1))
             history.record(Publication("ticker", other, 1, b"other"))
             history.record(Publication("else", SOURCE, 1, b"else"))

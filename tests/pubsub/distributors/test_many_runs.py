@@ -8,8 +8,8 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import encode
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Publication, Spread
-from pubsub.distributors.protocol.delivery import Delivery
-from pubsub.distributors.protocol.source import make_source
+from pubsub.distributors.protocol.reception import Delivery
+from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import PublisherActor, Theatre
 
 
@@ -95,8 +95,8 @@ def test_what_is_kept_and_what_travels_is_bounded_however_many_publishers_there_
             assert len(known) <= 2 * most
         assert len(core._exchange._told) <= 2 * most
         assert len(core._exchange._behind) <= 2 * most
-        for claims in core._stability._claims.values():
-            assert max(map(len, (claims.low, claims.high, claims.safe))) <= 2 * most
+        claims = (core._stability._low, core._stability._high, core._stability._safe)
+        assert max(map(len, claims)) <= 2 * most
     # The subscriber's distributor crashes: it finds the other one, and misses nothing.
     primary = subscriber.core.keeper.primary
     assert primary is not None
@@ -126,7 +126,7 @@ def test_fifty_thousand_runs() -> None:
             largest = max(largest, len(encode(message)))
 
     unsent = [numbered_contact(number) for number in range(100_000, 100_000 + runs)]
-    sources = {make_source(one.id, b"run1"): one for one in unsent}
+    sources = {source_of(one.id, b"the run1"): one for one in unsent}
     kept = most_kept = 0
 
     def is_taken(source: bytes) -> bool:
@@ -134,11 +134,11 @@ def test_fifty_thousand_runs() -> None:
 
     while unsent:
         for one in unsent[:at_once]:
-            publication = Publication("news", make_source(one.id, b"run1"), 1, b"once")
+            publication = Publication("news", source_of(one.id, b"the run1"), 1, b"once")
             to = theatre.random.choice(distributors).contact
             theatre.stage.context(one).send(to, Spread((publication,)))
         theatre.run(0.5)
-        unsent = [one for one in unsent if not is_taken(make_source(one.id, b"run1"))]
+        unsent = [one for one in unsent if not is_taken(source_of(one.id, b"the run1"))]
         kept = max(len(actor.core.services["news"].log.sources) for actor in distributors)
         most_kept = max(most_kept, kept)
     theatre.stage.observe(observe)

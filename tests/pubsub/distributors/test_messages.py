@@ -15,12 +15,18 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode, is_message
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from pubsub.distributors.content import Carried, event_id_of, pack_event, unpack_content
+from pubsub.distributors.content import (
+    Carried,
+    ServiceNameError,
+    check_service,
+    event_id_of,
+    pack_event,
+    unpack_content,
+)
 from pubsub.distributors.messages import Publication, Spread
-from pubsub.distributors.protocol.source import make_source
 from pubsub.distributors.protocol.view import Member
-from pubsub.distributors.service_name import ServiceNameError, check_service
 from pubsub.event import Event, Origin
+from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import Theatre
 
 KINDS = [
@@ -105,7 +111,7 @@ def test_nobody_publishes_under_anothers_name() -> None:
     one = theatre.distributor()
     theatre.run(4.0)
     mallory, victim = numbered_contact(60), numbered_contact(61)
-    forged = Publication("news", make_source(victim.id, b"run1"), 1, b"lies")
+    forged = Publication("news", source_of(victim.id, b"the run1"), 1, b"lies")
     one.core.receive_spread(mallory, Spread((forged,)))
     assert one.core.dropped.values == {"not_its_source": 1}
     assert one.taken == {}
@@ -117,7 +123,7 @@ def test_a_service_holds_so_many_sources_and_no_more() -> None:
     theatre.run(4.0)
     for number in range(100, 120):
         sender = numbered_contact(number)
-        source = make_source(sender.id, b"run1")
+        source = source_of(sender.id, b"the run1")
         one.core.receive_spread(sender, Spread((Publication("news", source, 1, b"x"),)))
     assert len(one.core.services["news"].log.sources) == 8
     assert one.core.dropped["too_many_sources"] == 12

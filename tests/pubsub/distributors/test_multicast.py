@@ -6,7 +6,7 @@ from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Publication, Spread
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.source import make_source
+from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import DistributorActor, Theatre
 
 NOTHING_RECENT = DistributorConfig(recent_bytes=0)
@@ -29,7 +29,7 @@ def test_figure_6_a_message_is_taken_in_different_views() -> None:
     """m2 reaches distributor 2 alone before 1 crashes; 3 and 4 get it from 2 in the next view."""
     theatre = four(6)
     one, two, three, four_ = theatre.distributors
-    source = make_source(one.contact.id, b"run1")
+    source = source_of(one.contact.id, b"the run1")
     first = Publication("news", source, 1, b"m1")
     second = Publication("news", source, 2, b"m2")
     assert one.core.publish(first)
@@ -68,7 +68,7 @@ def test_a_new_view_does_not_wait_for_messages_of_the_old_one() -> None:
     exchange = one.core._exchange
     exchange.spread = lambda publications: None  # type: ignore[method-assign]
     exchange.receive_want = lambda sender, want: None  # type: ignore[method-assign]
-    source = make_source(one.contact.id, b"run1")
+    source = source_of(one.contact.id, b"the run1")
     one.core.publish(Publication("news", source, 1, b"m1"))
     before = one.core.view
     theatre.crash(two.contact)

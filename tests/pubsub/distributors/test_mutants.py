@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from pubsub.distributors.protocol.agreement import Agreement, _Attempt
 from pubsub.distributors.protocol.exchange import Exchange
 from pubsub.distributors.protocol.fanout import Fanout
-from pubsub.distributors.protocol.membership import DistributorMembership
+from pubsub.distributors.protocol.membership import Agreement, DistributorMembership, _Attempt
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.recall import Recall
+from pubsub.distributors.protocol.reception import SourceOrder
+from pubsub.distributors.protocol.service import Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.source_order import SourceOrder
-from pubsub.distributors.protocol.stability import Stability
 from pubsub.distributors.protocol.subscription import SubscriptionCore
 from pubsub.distributors.protocol.view import View
 from tests.pubsub.distributors.properties import CHECKS, Violated

@@ -25,7 +25,7 @@ from pubsub.distributors import (
     Subscriber,
 )
 from pubsub.distributors.messages import Publication, Spread
-from pubsub.distributors.protocol.source import make_source
+from pubsub.reliable.runs import source_of
 
 PORT = 4000
 
@@ -259,7 +259,7 @@ def test_what_a_distributor_drops_is_in_its_metrics_and_its_status(seed: int) ->
     async def main(ground: Playground) -> None:
         distributor = (await ground.distributors(1, services=["ticker"]))[0]
         publisher = await ground.enter(Publisher)
-        source = make_source(publisher.contact.id, b"run1")
+        source = source_of(publisher.contact.id, b"the run1")
         strange = Publication("nothing", source, 1, b"")
         publisher._open().context("channel").send(distributor.contact, Spread((strange,)))
         await asyncio.sleep(1)
@@ -294,7 +294,7 @@ def test_light_clients_do_without_the_dht_when_given_addresses(seed: int) -> Non
         await publisher.create("ticker")
         subscriber = await ground.enter(Subscriber, bootstrap=[], distributors=addresses)
         async with subscriber.subscribe("ticker") as messages:
-            await publisher.publish("ticker", "hello", wait="stable")
+            await publisher.publish("ticker", "hello", wait="safe")
             assert [message.data for message in await received(messages, 1)] == ["hello"]
             assert distributor.status()["services"]["ticker"]["subscribers"] == 1
         assert distributor.status()["services"]["ticker"]["subscribers"] == 0

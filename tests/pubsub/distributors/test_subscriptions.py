@@ -9,8 +9,8 @@ import pytest
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import Publication
-from pubsub.distributors.protocol.delivery import Delivery
-from pubsub.distributors.protocol.history import Found
+from pubsub.distributors.protocol.recall import Found
+from pubsub.distributors.protocol.reception import Delivery
 from tests.pubsub.distributors.theatre import (
     DistributorActor,
     SubscriberActor,

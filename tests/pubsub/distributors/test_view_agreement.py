@@ -8,7 +8,7 @@ from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Hello, Propose
-from pubsub.distributors.protocol.agreement import Agreement
+from pubsub.distributors.protocol.membership import Agreement
 from pubsub.distributors.protocol.view import Member, View
 from tests.pubsub.distributors.properties import (
     failures_leave_the_view,

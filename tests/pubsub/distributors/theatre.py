@@ -16,13 +16,13 @@ from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import Publication
-from pubsub.distributors.protocol.delivery import Delivery, Gap
 from pubsub.distributors.protocol.distributor import DistributorCore
-from pubsub.distributors.protocol.history import History
 from pubsub.distributors.protocol.publishing import PublishingCore
-from pubsub.distributors.protocol.source import make_source
+from pubsub.distributors.protocol.recall import History
+from pubsub.distributors.protocol.reception import Delivery
 from pubsub.distributors.protocol.subscription import SubscriptionCore
 from pubsub.distributors.protocol.view import View
+from pubsub.reliable.runs import Gap, source_of
 from tests.pubsub.distributors.watching import Watching
 
 DATAGRAM = 1200
@@ -212,7 +212,7 @@ class Theatre:
             context,
             self.client,
             service,
-            make_source(contact.id, b"run1"),
+            source_of(contact.id, b"the run1"),
             progress=lambda: None,
             want_distributors=lambda: self._look_up(context, core.keeper.know),
         )

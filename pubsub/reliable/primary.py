@@ -1,11 +1,11 @@
-"""A publisher's or subscriber's view of the distributors, and its choice among them (section 4.1.1).
+"""A client's choice among several servers of a service, and how it fails over (UARC, section 4.1.1).
 
-It knows a primary, which it is connected to, and some secondaries, from a well-known place. It decides alone
-that its primary has failed: when a sign of life that it asked for more than once does not come, for longer
-than such signs took before. Then it removes the primary from its view and tries the secondaries one after
-another; when none is left, it asks for a new list. The more clients a distributor has, the less often each
-asks, and questions and requests that are not answered are repeated more and more slowly: a distributor that
-is slow because of its crowd is not made slower by it.
+A client knows a *primary*, which it is connected to, and some secondaries, from a well-known place. It
+decides alone that its primary has failed: when a sign of life that it asked for more than once does not
+come, for longer than such signs took before. Then it removes the primary from its view and tries the
+secondaries one after another; when none is left, it asks for a new list. The more clients a server has, the
+less often each asks, and questions and requests that are not answered are repeated more and more slowly: a
+server that is slow because of its crowd is not made slower by it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Protocol
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
-from pubsub.distributors.config import ClientConfig
 
 LEAST_ASKED = 3
 """Questions without an answer before a primary is suspected: this process may itself have stood still."""
@@ -25,14 +24,38 @@ PACES = 2.0
 
 SLOWEST_PACE = 10.0
 SLOWEST_ANSWER = 5.0
-"""Seconds: the most that is believed of what a distributor says, or takes to answer."""
+"""Seconds: the most that is believed of what a server says, or takes to answer."""
+
+
+class Patience(Protocol):
+    """Times in seconds; a configuration class that has them will do."""
+
+    @property
+    def sign_of_life(self) -> float:
+        """A primary that was silent for so long is asked for a sign of life."""
+        ...
+
+    @property
+    def suspect_after(self) -> float:
+        """It is suspected after so long without an answer."""
+        ...
+
+    @property
+    def retry(self) -> float:
+        """A request or question is repeated after so long, then twice as long, up to 8 times."""
+        ...
+
+    @property
+    def connect_within(self) -> float:
+        """A server that has not answered a first request for so long is passed over."""
+        ...
 
 
 class Connecting(Protocol):
     """What the keeper of a primary asks of its client; messages may be lost."""
 
     def request(self, to: Contact) -> None:
-        """Send the request that connects to a distributor; called again until it is answered."""
+        """Send the request that connects to a server; called again until it is answered."""
         ...
 
     def ask(self, primary: Contact) -> None:
@@ -43,18 +66,18 @@ class Connecting(Protocol):
         """The primary is suspected."""
         ...
 
-    def want_distributors(self) -> None:
+    def want_servers(self) -> None:
         """The view is empty: have `know` called with a new list, now or later."""
         ...
 
 
 class PrimaryKeeper:
-    """Keeps one connection to one distributor."""
+    """Keeps one connection to one server."""
 
-    def __init__(self, context: Context, config: ClientConfig, client: Connecting) -> None:
+    def __init__(self, context: Context, config: Patience, client: Connecting) -> None:
         self.primary: Contact | None = None
         self.candidate: Contact | None = None
-        """The distributor that is asked to be the primary."""
+        """The server that is asked to be the primary."""
         self.secondaries: dict[PeerId, Contact] = {}
         self.changes = 0
         """How often the connection to a primary was lost."""
@@ -93,7 +116,7 @@ class PrimaryKeeper:
             self._timer.cancel()
 
     def _set_view(self, contacts: Iterable[Contact]) -> None:
-        """In random order, so that subscribers spread over the distributors; who failed last is last."""
+        """In random order, so that subscribers spread over the servers; who failed last is last."""
         in_use = [one.id for one in (self.primary, self.candidate) if one is not None]
         others = {one.id: one for one in contacts if one.id not in in_use}
         listed = list(others.values())
@@ -104,7 +127,7 @@ class PrimaryKeeper:
     # What the client hears.
 
     def heard(self, sender: Contact, pace: float = 0.0) -> None:
-        """Something came from a distributor; `pace` is how often it wants to hear from its clients."""
+        """Something came from a server; `pace` is how often it wants to hear from its clients."""
         if self.primary is not None and sender.id == self.primary.id:
             now = self._context.now()
             if self._asked_at is not None:
@@ -202,7 +225,7 @@ class PrimaryKeeper:
         for one in self.secondaries.values():
             self._try(one)
             return
-        self._client.want_distributors()
+        self._client.want_servers()
 
     def _try(self, candidate: Contact) -> None:
         del self.secondaries[candidate.id]

@@ -1,26 +1,36 @@
-"""A service whose messages are the events of a CAMCAST topic.
+"""Where a service's messages come from, beside its publishers: a CAMCAST topic, or another group.
 
 Every distributor of the group is a member of the topic, on behalf of its subscribers. The first of the view
 publishes each event that it gets into the service; the others remember those that they do not see there
 soon, and publish them in the order of their seniority. So an event that reaches any of them reaches the
 subscribers, and a failure of the first loses nothing; an event that two publish, subscribers get once.
+
+Stacks distributors: those of one group take their services' messages from another group (section 2).
+
+Each distributor of the lower group subscribes to the upper one, without gaps, as any subscriber does, and
+puts what it gets into its own service under the number that the publisher gave it. What one of them misses it
+gets from the others of its group. So any number of levels serve any number of subscribers, and order,
+gaps and duplicates are the publisher's at each of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from overlay.entropy import entropy
 from pubsub.config import NodeConfig
+from pubsub.distributors.client import LightClient
 from pubsub.distributors.content import event_id_of, pack_event
 from pubsub.distributors.messages import Publication
 from pubsub.distributors.protocol.distributor import DistributorCore
-from pubsub.distributors.protocol.source import RUN_BYTES, make_source
+from pubsub.distributors.protocol.reception import Delivery
 from pubsub.event import Event
 from pubsub.node import Node
+from pubsub.reliable.runs import RUN_BYTES, Gap, source_of
 from pubsub.topic import Topic
 
 PATIENCE = 1.0
@@ -41,7 +51,7 @@ class TopicFeed:
         self._topic = topic
         self._node = Node.from_config(settings)
         self._me = core.membership.me.id
-        self._source = make_source(self._me, entropy().randbytes(RUN_BYTES))
+        self._source = source_of(self._me, entropy().randbytes(RUN_BYTES))
         self._published = 0
         self._pending: OrderedDict[bytes, tuple[float, Event]] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
@@ -113,3 +123,42 @@ class TopicFeed:
         members = view.members if view is not None else ()
         ranks = [rank for rank, member in enumerate(members) if member.id == self._me]
         return ranks[0] if ranks else 0
+
+
+class Relay(LightClient):
+    """A distributor's subscription to the services of the group above it."""
+
+    def __init__(
+        self, core: DistributorCore, services: Sequence[str], group: str, settings: dict[str, Any]
+    ) -> None:
+        super().__init__(group=group, **settings)
+        self._core = core
+        self._services = services
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        for name in self._services:
+            service = self._core.services[name]
+            service.is_relayed = True
+            self._subscription_core(
+                name,
+                no_gap=True,
+                deliver=self._deliver,
+                report=lambda gap, name=name: self._report(name, gap),
+                begun=lambda numbers, name=name: self._begin(name, numbers),
+                room=lambda service=service: 0 if service.is_full else self.config.room,
+            )
+        return self
+
+    def _begin(self, service: str, numbers: dict[bytes, int]) -> None:
+        """What was published before this distributor came is not its own."""
+        for source, number in numbers.items():
+            self._core.relay_begin(service, source, number)
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self._core.relay(
+            Publication(delivery.service, delivery.source, delivery.sequence, delivery.data)
+        )
+
+    def _report(self, service: str, gap: Gap) -> None:
+        self._core.relay_gap(service, gap.source, gap.last)
