@@ -36,8 +36,11 @@ from overlay.membership.modes import ModeName
 
 START_SECONDS = 90.0
 WORK_SECONDS = 600.0
-STEADY_SECONDS = 2.0
+STEADY_SECONDS = 4.0
 """How long events are published at the steady rate."""
+MOST_BYTES = 64 << 20
+"""Application data of all events of a work: of large events fewer are published, since a server between
+publisher and subscribers may have to keep them all for each subscriber."""
 WARM_EVENTS = 2_000
 """Published before anything is measured."""
 PLAIN = "plain UDP"
@@ -108,9 +111,9 @@ def _company(
 def _nodes(players: Players, setting: NodeSetting, subscribers: int) -> Company:
     readers = [players.start(nodes.subscriber, setting, None)]
     first = readers[0].answer(START_SECONDS)
-    for _ in range(1, subscribers):
-        readers.append(players.start(nodes.subscriber, setting, first))
-        readers[-1].answer(START_SECONDS)
+    readers += [players.start(nodes.subscriber, setting, first) for _ in range(1, subscribers)]
+    for reader in readers[1:]:
+        reader.answer(START_SECONDS)
     found = _company(players.start(nodes.publisher, setting, first), readers)
     _receive(readers, Work(1))  # the publisher's first event, with which it joined
     reports(readers, WORK_SECONDS)
@@ -274,13 +277,19 @@ def _rows(
         yield Row("fanout", settings, metric, value, unit, network=number, note=note)
 
 
+def events_for(events: int, size: int) -> int:
+    """How many events of this size are published at full speed."""
+    return max(1, min(events, MOST_BYTES // size))
+
+
 def _measure(
     way: Way, subscribers: int, size: int, options: argparse.Namespace
 ) -> dict[str, tuple[float, str]]:
     """A fan-out with processes of its own: at full speed, then at a steady rate."""
     with company(way, subscribers) as found:
-        work_once(found, Work(min(WARM_EVENTS, options.events), size))
-        metrics = throughput(work_once(found, Work(options.events, size)), size)
+        events = events_for(options.events, size)
+        work_once(found, Work(min(WARM_EVENTS, events), size))
+        metrics = throughput(work_once(found, Work(events, size)), size)
         steady = Work(max(int(STEADY_SECONDS * options.rate), 1), size, options.rate)
         metrics |= delay(work_once(found, steady))
     return metrics
@@ -290,8 +299,9 @@ def _profile(
     way: Way, subscribers: int, size: int, number: int, options: argparse.Namespace
 ) -> Iterator[Row]:
     with company(way, subscribers) as found:
-        work_once(found, Work(min(WARM_EVENTS, options.events), size))
-        outcome = work_once(found, Work(options.events, size, sampled=True))
+        events = events_for(options.events, size)
+        work_once(found, Work(min(WARM_EVENTS, events), size))
+        outcome = work_once(found, Work(events, size, sampled=True))
     own = {"subscribers": subscribers, "bytes": size} | way.settings()
     for who, layer, part in profile(outcome):
         settings = own | {"process": who, "layer": layer}
@@ -336,7 +346,7 @@ WORKLOAD = Workload(
         Option("peers", [], "other systems that do the same work", choices=tuple(peers.PEERS)),
         Option("subscribers", [4, 16], "numbers of subscribers", quick=[4]),
         Option("bytes", [256], "bytes of an event's data"),
-        Option("events", 100_000, "events published at full speed", quick=10_000),
+        Option("events", 100_000, "events published at full speed; 64 MiB at most", quick=10_000),
         Option("rate", 500.0, "events/s for the delay"),
         Option(
             "mode",

@@ -170,3 +170,9 @@ def test_shares_are_of_everything_and_the_largest_comes_first() -> None:
         "gossip": 0.25,
     }
     assert shares() == {}
+
+
+def test_of_large_events_fewer_are_published() -> None:
+    assert fanout.events_for(100_000, 256) == 100_000
+    assert fanout.events_for(100_000, 4096) == 16_384
+    assert fanout.events_for(5, 1 << 30) == 1
