@@ -81,6 +81,8 @@ class Answer:
 
     gift: Gift
     taken: bool
+    unseen: bool = False
+    """It was given back because the taker does not see its giver, which says nothing about the element."""
 
 
 @message(0x6E)

@@ -28,7 +28,7 @@ from pubsub.collections.messages import (
     decode_broadcast,
     decode_direct,
 )
-from pubsub.collections.one_of_n import Sharing, Taker
+from pubsub.collections.one_of_n import Presence, Sharing, Taker
 from pubsub.collections.outbox import Outbox
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
@@ -75,7 +75,14 @@ class StrongHub:
         self._spare_holders: tuple[PeerId, ...] = ()
         self._shared_view = b""
         """The stable view in which one-of-n delivery has begun to divide what those gone have left."""
-        me, call_later = collections.node.id, collections.node.attachment.runtime.call_later
+        me = collections.node.id
+        call_later = self._call_later = collections.node.attachment.runtime.call_later
+        self._presence = Presence(
+            config.one_of_n.gone_after,
+            asyncio.get_running_loop().time,
+            call_later,
+            self._participants_changed,
+        )
         self._sharing = Sharing(
             me,
             self.incarnation,
@@ -134,6 +141,7 @@ class StrongHub:
         self._change.set()
         self._order.close()
         self._sharing.close()
+        self._presence.close()
         await self._outbox.linger()
         await self._strong.leave()
         await self._outbox.close()
@@ -300,12 +308,13 @@ class StrongHub:
             if wished.takes and peer in members
         ]
         is_asked = any(wished.takes for wished in wishes.values())
-        present = {peer: wishes[peer].incarnation for peer in members if peer in wishes}
+        incarnations = {peer: wished.incarnation for peer, wished in wishes.items()}
+        present = self._presence.update(members, incarnations)
         self._sharing.participants_are(present, takers, is_asked)
         others = [taker.id for taker in takers if taker.id != strong.me]
         self._spare_holders = tuple(others[: self._sharing.config.spares])
         if strong.is_stable and strong.stable_view is not None and is_asked:
-            self._share(strong.stable_view)
+            self._share_later(strong.stable_view)
         if not self._is_ordering and any(wished.ordered for wished in wishes.values()):
             self._begin_ordering()
 
@@ -328,10 +337,15 @@ class StrongHub:
             self._order.stable(view.id, view.members)
         self._participants_changed()
 
-    def _share(self, view: StableView) -> None:
-        """Once in a stable view in which somebody takes, tell the others of gifts of those gone."""
+    def _share_later(self, view: StableView) -> None:
+        """Once in a stable view in which somebody takes, tell the others of gifts of those gone, when those
+        who are not in it have been out for long enough."""
         if view.id != self._shared_view:
             self._shared_view = view.id
+            self._call_later(self.config.one_of_n.gone_after, lambda: self._share(view))
+
+    def _share(self, view: StableView) -> None:
+        if view.id == self._shared_view and not self._is_left:
             sharing = {
                 peer.id: parse_wishes(peer.filter).incarnation
                 for peer in self._strong.participants

@@ -16,7 +16,8 @@ times is dropped and counted.
 """
 
 from pubsub.collections.one_of_n.config import OneOfNConfig
+from pubsub.collections.one_of_n.presence import Presence
 from pubsub.collections.one_of_n.sharing import Sharing
 from pubsub.collections.one_of_n.taker import Taker
 
-__all__ = ["OneOfNConfig", "Sharing", "Taker"]
+__all__ = ["OneOfNConfig", "Presence", "Sharing", "Taker"]

@@ -21,6 +21,11 @@ class OneOfNConfig:
     try_again: float = 2.0
     """Seconds after which an element that all takers gave back is offered to them again."""
 
+    gone_after: float = 5.0
+    """Seconds out of the view after which a participant that has not left counts as gone: what it had in
+    hand goes to others, and what it had to give is given by others. When participants enter, those who are
+    there may be out of a view for a moment."""
+
     spares: int = 3
     """Takers that get a spare copy of each element, if there are as many."""
 
@@ -31,7 +36,8 @@ class OneOfNConfig:
         for name in ("in_hand", "most_waiting", "most_attempts", "most_remembered"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name}={getattr(self, name)} must be 1 or more")
-        if not self.try_again > 0:
-            raise UsageError(f"try_again={self.try_again} must be more than 0 seconds")
+        for name in ("try_again", "gone_after"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
         if self.spares < 0:
             raise UsageError(f"spares={self.spares} must be 0 or more")

@@ -132,7 +132,7 @@ class Giver:
         elif item.holder == sender:
             self._release(item)
             item.given_back_by[sender] = None
-            item.attempts += 1
+            item.attempts += not answer.unseen
             if item.attempts >= self._config.most_attempts:
                 self._drop(item)
             elif self._timer is None:

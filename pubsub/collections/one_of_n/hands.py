@@ -78,7 +78,7 @@ class Hands:
         """Take a gift in hand; not from one who is gone, since heirs see to its gifts."""
         gift = offer.gift
         if sender not in self._present:
-            self._send(sender, Answer(gift, False))
+            self._send(sender, Answer(gift, False, unseen=True))
         elif gift in self._taken:
             self._send(sender, Answer(gift, True))
         else:

@@ -299,11 +299,20 @@ def test_an_offer_of_one_who_is_gone_is_not_taken() -> None:
     bench.hands.present_are({A: 1})
     bench.hands.offered(P, Offer(gift(1), "/t", b"", 1))
     assert not bench.worked
-    assert bench.answers == [Answer(gift(1), False)]
+    assert bench.answers == [Answer(gift(1), False, unseen=True)]
 
 
 @pytest.mark.parametrize(
-    "field", ["in_hand", "most_waiting", "most_attempts", "try_again", "most_remembered", "spares"]
+    "field",
+    [
+        "in_hand",
+        "most_waiting",
+        "most_attempts",
+        "try_again",
+        "gone_after",
+        "most_remembered",
+        "spares",
+    ],
 )
 def test_a_configuration_that_cannot_work_is_refused(field: str) -> None:
     with pytest.raises(UsageError, match=field):
