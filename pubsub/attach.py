@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from overlay.channel import OnAck
 from overlay.contact import Address, Contact
@@ -26,12 +26,18 @@ from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
 from pubsub.event import Copy
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
+from pubsub.publishing import Pace
 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""
 
 ROOM_AROUND_COPIES = 96
 """Bytes of a datagram that are left to the heads of channels and messages."""
+
+
+BEHIND_PART = 0.75
+"""Of a channel's send buffer: a member for which more waits is behind. Half of the buffer is where publishers
+begin to wait, and what is left is for what the member is told meanwhile."""
 
 
 async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
@@ -123,6 +129,8 @@ class Attachment:
         self._leave = leave
         self._process: Process | None = None
         self._over_channels = config.links == "channel"
+        self._pace = Pace(runtime.channels)
+        self._most_buffered = int(BEHIND_PART * runtime.channels.config.send_buffer)
         self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
         """Bytes of a copy that travels to a member in one datagram, together with all that is around it."""
         self.control: Context = runtime.context("channel")
@@ -193,11 +201,17 @@ class Attachment:
             on_ack(False)
         return True
 
-    async def writable(self, contacts: Iterable[Contact]) -> None:
-        """Give others a turn, and wait while too much is waiting to leave for any of these."""
+    def keeps_up(self, member: Contact) -> bool:
+        """Whether no more waits for a member than it should be able to take; always with datagrams.
+
+        One that does not is behind: it is told of blocks, and fetches them."""
+        return self._runtime.channels.to(member).buffered <= self._most_buffered
+
+    async def writable(self, contacts: Collection[Contact]) -> None:
+        """Give others a turn, and wait for these members as `Pace` says."""
         await asyncio.sleep(0)
         if self._over_channels:
-            await self._runtime.writable(contacts)
+            await self._pace.wait([*contacts])
         else:
             await self._runtime.endpoint.drained()
 

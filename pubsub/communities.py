@@ -95,6 +95,11 @@ class JoinedTopic:
             for subscription in self.subscriptions:
                 subscription.offer(batch)
 
+    def lose(self, count: int) -> None:
+        """Tell every subscription that this many more events of the community were lost, or fewer."""
+        for subscription in self.subscriptions:
+            subscription.lost += count
+
     def _batches(self, arrival: Arrival) -> list[Batch]:
         """The new events of a block, without those whose data cannot be read: these are dropped."""
         block, hops, new = arrival
@@ -193,6 +198,7 @@ class JoinedTopics:
             joined.community = self._process.join(
                 topic, joined.deliver, self._config.parameters_of(topic.name)
             )
+            joined.community.lost = joined.lose
             joined.outlet = Outlet(
                 self._link, topic, joined.community.publish, self._config.is_eager
             )

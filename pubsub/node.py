@@ -116,6 +116,7 @@ class Node:
             attachment.runtime.turn,
             OwnRuns(attachment.contact.id),
             self._drops,
+            self.metrics,
             signer=signer,
             acknowledged=config.links == "channel",
         )

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from overlay.channel import Channel, Channels, ChannelState
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from overlay.identity import Identity
+from overlay.metrics import Metrics
 from overlay.turn import Turn
 from pubsub.camcast.community import Spread
 from pubsub.camcast.observer import EventDrops
@@ -46,6 +48,18 @@ EVENTS_A_BLOCK = 1024
 
 BYTES_A_TURN = 256 * 1024
 """Bytes of copies that may be handed over before publishers are paced."""
+
+ALLOWED_PART = 0.1
+"""The part of the time that publishers wait for slow members while others keep up."""
+
+MOST_ALLOWANCE = 0.01
+"""Seconds that they may wait in one go."""
+
+LEAST_ALLOWANCE = 0.001
+"""Seconds: to wait for less is not worth it."""
+
+SILENT_SECONDS = 0.25
+"""When none of the members was heard of for this long, publishers do not wait for them."""
 
 SMALLEST_BLOCK = 16 * 1024
 """Bytes: over channels a block may be this large even where a datagram takes less."""
@@ -339,6 +353,80 @@ class Outlet:
         return own
 
 
+def is_told_of(gossip: Gossip) -> bool:
+    """Whether the members of its community are told of the block besides being sent it."""
+    block = gossip.block
+    return not block.eager and not gossip.upward and block.topic == gossip.community
+
+
+class Pace:
+    """How long publishers wait for the members whose channels are more than half full.
+
+    While no member that was published to keeps up, publishers wait for the first that does, unless none of
+    them was heard of for `SILENT_SECONDS`. As soon as one keeps up, they wait for the others for a tenth of
+    the time at most. So publishers are as fast as the fastest member that they publish to, and a member that
+    is slow, stopped or crashed costs them a tenth. It falls behind, and is then not waited for at all.
+    """
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._loop = asyncio.get_running_loop()
+        self._allowance = MOST_ALLOWANCE
+        """Seconds that publishers may wait for members while others keep up."""
+        self._looked_at = self._loop.time()
+        self._waiter: asyncio.Future[None] | None = None
+        channels.on_writable(lambda contact: self._wake())
+        channels.on_state(lambda contact, state: self._wake())
+
+    async def wait(self, contacts: Sequence[Contact]) -> None:
+        """Wait while publishers to these members have to."""
+        channels = [self._channels.to(contact) for contact in contacts]
+        began = self._loop.time()
+        while True:
+            full = [channel for channel in channels if is_full(channel)]
+            if not full:
+                return
+            now = self._loop.time()
+            if len(full) == len(channels):
+                heard_at = max(channel.heard_at or began for channel in full)
+                if max(heard_at, began) + SILENT_SECONDS <= now:
+                    return
+                await self._change(SILENT_SECONDS)
+            elif not await self._wait_for_others(now):
+                return
+
+    async def _wait_for_others(self, now: float) -> bool:
+        """Wait for a change, out of the allowance; False when it is used up."""
+        grown = self._allowance + ALLOWED_PART * (now - self._looked_at)
+        self._allowance = min(grown, MOST_ALLOWANCE)
+        self._looked_at = now
+        if self._allowance < LEAST_ALLOWANCE:
+            return False
+        await self._change(self._allowance)
+        self._allowance -= self._loop.time() - now
+        return True
+
+    async def _change(self, within: float) -> None:
+        """Wait until a channel may have room, or its state has changed."""
+        if self._waiter is None:
+            self._waiter = self._loop.create_future()
+        alarm = self._loop.call_later(within, self._wake)
+        try:
+            await asyncio.shield(self._waiter)
+        finally:
+            alarm.cancel()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+def is_full(channel: Channel) -> bool:
+    """Whether publishers wait for the channel; a closed one's peer does not answer, and may never again."""
+    return not channel.is_writable and channel.state is not ChannelState.CLOSED
+
+
 class _Handover:
     """A copy of an own block that one member was sent."""
 
@@ -352,8 +440,9 @@ class _Handover:
 class EventLink:
     """The `Carrier` of a process's blocks: sends them, paces publishers, and keeps account of own copies.
 
-    A publisher is held back while too much waits for any member that its events went to; forwarding never
-    is."""
+    A member that is behind is not sent a block that it is told of anyway (lazy dissemination): it fetches
+    what it misses when it can. Publishers wait for the members that keep up, as `Pace` says; forwarding
+    never waits."""
 
     def __init__(
         self,
@@ -361,6 +450,7 @@ class EventLink:
         turn: Turn,
         runs: OwnRuns,
         drops: EventDrops,
+        metrics: Metrics,
         *,
         signer: Identity | None,
         acknowledged: bool,
@@ -382,6 +472,9 @@ class EventLink:
         self._open: dict[bytes, OwnBlock] = {}
         """Own blocks of which a copy is neither acknowledged nor given up, by the id of their first event."""
         self._encoded: tuple[Gossip | None, bytes] = (None, b"")
+        self._withheld = metrics.counter(
+            "events_withheld", "Copies not sent to members that were behind: they were only told."
+        )
         self._published = 0
         self._handed_over = 0
         self._published_to: dict[PeerId, Contact] = {}
@@ -468,16 +561,22 @@ class EventLink:
             own.copy_settled(False)
             self._close_if_done(own, block_id)
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
         last, data = self._encoded
         if gossip is not last:
             data = encode_copy(gossip)
             self._encoded = (gossip, data)
         own = self._open.get(gossip.block.id) if self._open else None
+        if self._acknowledged and is_told_of(gossip):
+            to = self._those_that_keep_up(to, gossip, own)
         if own is None:
             for contact in to:
                 self._send_one(contact, gossip, data)
-            return
+        else:
+            self._send_own(to, gossip, data, own)
+        return len(to)
+
+    def _send_own(self, to: Sequence[Contact], gossip: Gossip, data: bytes, own: OwnBlock) -> None:
         own.sent += len(to)
         for contact in to:
             self._published_to[contact.id] = contact
@@ -490,6 +589,21 @@ class EventLink:
             self.is_pace_due = True
         own.wake()
         self._close_if_done(own, gossip.block.id)
+
+    def _those_that_keep_up(
+        self, to: Sequence[Contact], gossip: Gossip, own: OwnBlock | None
+    ) -> Sequence[Contact]:
+        """Those of the members that are not behind; the others' copies have failed."""
+        keeps_up = self._attachment.keeps_up
+        kept_up = [contact for contact in to if keeps_up(contact)]
+        if len(kept_up) == len(to):
+            return to
+        behind = len(to) - len(kept_up)
+        self._withheld.value += behind * gossip.block.count
+        if own is not None:
+            own.refused += behind
+            own.failed += behind
+        return kept_up
 
     def _send_one(self, contact: Contact, gossip: Gossip, data: bytes) -> None:
         if not self._attachment.send_copy(contact, data, None):

@@ -209,6 +209,8 @@ class Subscription:
         self.pattern = pattern
         self.dropped = 0
         """Events that were dropped because the queue was full."""
+        self.lost = 0
+        """Events of the topic that this node was told of and could not get: nobody kept them any longer."""
         self._node = node
         self._deliveries = deliveries
         self._order = order

@@ -29,7 +29,7 @@ from pubsub.camcast.messages import (
     NewProcessesAnswer,
     Prune,
 )
-from pubsub.camcast.numbers import HeardEvents, read_ranges
+from pubsub.camcast.numbers import MOST_GAPS, HeardEvents, Numbers, read_ranges
 from pubsub.camcast.observer import EventDrops, Observer
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.tables import SuperTables
@@ -51,6 +51,9 @@ Deliver = Callable[[Arrival], None]
 
 MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 """Makes the membership service of one community; which one it is, only the maker knows."""
+
+MOST_LOSSES = 1024
+"""Sources of which it is remembered which events were lost."""
 
 SIZE_SECONDS = 1.0
 """How long an estimate of the community's size is used for events."""
@@ -104,6 +107,10 @@ class Community:
         self.topic = topic
         self.name = topic.name
         self.deliver = deliver
+        self.lost: Callable[[int], None] = lambda count: None
+        """Told how many events of the community were lost: heard of, and not to be had. Less than 0: how many
+        have come after all."""
+        self._lost: dict[bytes, Numbers] = {}
         self._parameters = parameters
         self._services = services
         self._leases = leases
@@ -297,6 +304,30 @@ class Community:
     def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None:
         self._drops.add(reason, self.name, source, numbers)
 
+    def lose(self, source: bytes, numbers: Sequence[range], reason: str) -> None:
+        known = self._lost.pop(source, None) or Numbers()
+        self._lost[source] = (
+            known  # last again: the source of which nothing was lost for longest goes first
+        )
+        if len(self._lost) > MOST_LOSSES:
+            del self._lost[next(iter(self._lost))]
+        for stretch in numbers:
+            new = known.missing(stretch.start, stretch.stop)
+            if new:  # several may have announced what nobody kept
+                known.add(stretch.start, stretch.stop)
+                self._drops.add(reason, self.name, source, new)
+                self.lost(sum(map(len, new)))
+        while len(known) > MOST_GAPS:
+            known.close_lowest_gap()
+
+    def _came_after_all(self, source: bytes, new: Sequence[range]) -> None:
+        """Count events as lost no more that were given up, and have come by another way."""
+        lost = self._lost.get(source)
+        if lost is not None:
+            for stretch in new:
+                missing = lost.missing(stretch.start, stretch.stop)
+                self.lost(sum(map(len, missing)) - len(stretch))
+
     def receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
         """What another process's dissemination strategy says to this one's."""
         self._dissemination.receive(sender, message)
@@ -326,6 +357,8 @@ class Community:
             return
         self._duplicates.value += count - sum(map(len, new))
         self.heard.add(source, first, count, self._context.now())
+        if self._lost:
+            self._came_after_all(source, new)
         if self._observer is not None:
             self._record_reception(block, copy.hops, sender, new)
         arrival = Arrival(block, min(copy.hops, MOST_HOPS), new)

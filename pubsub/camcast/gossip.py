@@ -64,7 +64,11 @@ class Neighbourhood(Protocol):
         ...
 
     def give_up(self, source: bytes | None, numbers: Sequence[range], reason: str) -> None:
-        """Count events that this process has heard of and will not get."""
+        """Count events, or what a peer says of them, that are dropped."""
+        ...
+
+    def lose(self, source: bytes, numbers: Sequence[range], reason: str) -> None:
+        """Count events that this process has heard of and will not get, and tell the subscriptions."""
         ...
 
 

@@ -49,8 +49,10 @@ class Carrier(Protocol):
         """This many copies of the block are to be sent."""
         ...
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
-        """Send a copy to each; never blocks, and never raises for reasons of the network."""
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
+        """Send a copy to each, or to those that keep up; how many copies have left.
+
+        Never blocks, and never raises for reasons of the network."""
         ...
 
     def refused(self, gossip: Gossip) -> None:
@@ -114,8 +116,7 @@ class Leases:
         now = self._control.now()
         topic, until, renew_before = gossip.community, self._until, self._renew_before
         if to is self._sure and topic == self._sure_topic and now < self._sure_until:
-            self._sent.value += len(to) * gossip.block.count
-            self._carrier.send(to, gossip)
+            self._sent.value += self._carrier.send(to, gossip) * gossip.block.count
             return
         ready: list[Contact] = []
         for contact in to:
@@ -127,8 +128,7 @@ class Leases:
             else:
                 self._hold(self._ask(contact, topic), gossip)
         if ready:
-            self._sent.value += len(ready) * gossip.block.count
-            self._carrier.send(ready, gossip)
+            self._sent.value += self._carrier.send(ready, gossip) * gossip.block.count
         if len(ready) == len(to):
             self._sure, self._sure_topic = to, topic
             self._sure_until = min([renew_before[contact.id, topic] for contact in to])
@@ -240,8 +240,8 @@ class Leases:
         if alive:
             self._keep(key, question.asked, lease)
             for gossip in question.held:
-                self._sent.value += gossip.block.count
-                self._carrier.send((question.contact,), gossip)
+                sent = self._carrier.send((question.contact,), gossip)
+                self._sent.value += sent * gossip.block.count
         else:
             self._sure = ()
             self._until.pop(key, None)

@@ -168,7 +168,7 @@ class MissingEvents:
     def announced(self, source: bytes, numbers: range, announcer: Contact) -> None:
         """Wait for these events, which `announcer` has and this process may not have."""
         if len(self._waiting) >= MOST_ANNOUNCEMENTS:
-            self._neighbourhood.give_up(source, (numbers,), "too_many_missing")
+            self._neighbourhood.lose(source, (numbers,), "too_many_missing")
             return
         due = self._context.now() + self._delay
         self._waiting.append(_Announcement(source, numbers, announcer, due))
@@ -231,7 +231,7 @@ class MissingEvents:
             missing = self._neighbourhood.missing(asked.source, asked.numbers)
             if asked.tries >= ROUNDS * len(asked.announcers):
                 if missing:
-                    self._neighbourhood.give_up(asked.source, missing, "not_fetched")
+                    self._neighbourhood.lose(asked.source, missing, "not_fetched")
                 continue
             for numbers in missing:
                 again = _Asked(asked.source, numbers, asked.announcers)

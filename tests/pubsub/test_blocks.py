@@ -42,10 +42,14 @@ class AttachmentStub:
         self.is_full = False
         self.changed = asyncio.Event()
         self.waited_for: list[Contact] = []
+        self.behind: list[Contact] = []
 
     def send_copy(self, to: Contact, data: bytes, on_ack: OnAck | None) -> bool:
         self.sent.append((to, data, on_ack))
         return True
+
+    def keeps_up(self, member: Contact) -> bool:
+        return member not in self.behind
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
         self.waited_for += contacts
@@ -75,6 +79,7 @@ class World:
             Turn(),
             OwnRuns(ME),
             EventDrops(Metrics()),
+            Metrics(),
             signer=None,
             acknowledged=True,
         )
@@ -219,6 +224,27 @@ def test_copies_for_a_suspected_member_have_failed_and_late_answers_change_nothi
         world.link.suspect(B.id)
         assert all(receipt.is_settled and receipt.failed == 1 for receipt in receipts)
         assert not world.link._open
+
+    run(main)
+
+
+def test_a_member_that_is_behind_is_only_told_unless_it_would_not_be_told_either() -> None:
+    async def main(world: World) -> None:
+        world.attachment.behind = [A]
+        receipt = world.outlet.add(pack_data(0))
+        assert (receipt.copies, receipt.sent, receipt.failed, receipt.all_sent) == (2, 1, 1, True)
+        assert not world.attachment.blocks_to(A)
+        world.attachment.answer(B, True)
+        assert receipt.is_settled
+        eager = world.outlet.add(pack_data(1), world.outlet.head(None, True))
+        assert (eager.copies, eager.sent) == (2, 2)
+        assert [block.first for block in world.attachment.blocks_to(A)] == [2]
+        foreign = make_block(bytes(28), 1, Head("/a", eager=False), [b"\xc0"] * 3)
+        assert world.link.send((A, B), Gossip(foreign, "/a", 2)) == 1
+        assert world.link.send((A, B), Gossip(foreign, "/", 2, upward=True)) == 2
+        world.attachment.behind = []
+        assert world.link.send((A, B), Gossip(foreign, "/a", 2)) == 2
+        assert world.link._withheld.value == 4
 
     run(main)
 

@@ -53,10 +53,11 @@ class StageCarrier:
 
     def suspect(self, peer: PeerId) -> None: ...
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
         for contact in to:
             if self._context.random.random() >= self._loss:
                 self._context.send(contact, decode(encode_copy(gossip)))
+        return len(to)
 
 
 class OracleDirectory:
