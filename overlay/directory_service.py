@@ -6,6 +6,7 @@ Nothing here raises for reasons of the network. Calls that the DHT's closing int
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
@@ -14,7 +15,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from overlay.dht import Dht
 from overlay.directory import Directory, DirectoryConfig, DirectoryServer, TopicSize
-from overlay.directory.messages import Announce, Query, Withdraw
+from overlay.directory.messages import Announce, Query, Report, Withdraw
 from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.metrics import Metrics
@@ -60,6 +61,8 @@ class DirectoryService:
         self._directory = Directory(DhtPeers(dht, server), config, metrics)
         self._announcing: dict[str, asyncio.Task[None]] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        dht.on_rejoined(self._network_changed)
 
     @property
     def topics(self) -> list[str]:
@@ -93,6 +96,10 @@ class DirectoryService:
     async def sample(self, topic: str, count: int) -> list[Contact]:
         return await self._directory.sample(topic, count)
 
+    async def report(self, topic: str, member: Contact) -> None:
+        """A member that was found under `topic` does not answer."""
+        await self._directory.report(topic, member)
+
     async def size(self, topic: str) -> TopicSize:
         return await self._directory.size(topic)
 
@@ -124,7 +131,16 @@ class DirectoryService:
             seconds = await self._directory.announce(topic)
             if not announced.done():
                 announced.set_result(None)
-            await asyncio.sleep(seconds)
+            changed = self._changed
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await changed.wait()
+
+    def _network_changed(self) -> None:
+        """The halves of a cut network have met: announce everything again, at once."""
+        self._directory.network_changed()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 def _serve_on(dht: Dht, config: DirectoryConfig, metrics: Metrics) -> DirectoryServer:
@@ -133,7 +149,16 @@ def _serve_on(dht: Dht, config: DirectoryConfig, metrics: Metrics) -> DirectoryS
         return sender == dht.contact or dht.accepts_token(sender, token)
 
     now = asyncio.get_running_loop().time
-    server = DirectoryServer(config, now, accepts_token, metrics, dht.max_message)
-    for request in (Query, Announce, Withdraw):
+    server = DirectoryServer(
+        config,
+        now,
+        accepts_token,
+        metrics,
+        dht.max_message,
+        give_token=dht.give_token,
+        neighbours=lambda key: dht.known_closest(key, config.replicas),
+        ask_alive=dht.ask_alive,
+    )
+    for request in (Query, Announce, Withdraw, Report):
         dht.serve(request, server.handle)
     return server

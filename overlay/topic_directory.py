@@ -43,6 +43,9 @@ class CallbackTopicDirectory:
         sample = partial(self._service.sample, topic, count)
         _start(self._questions, _answer, sample, _as_tuple(found), [])
 
+    def report(self, topic: str, member: Contact) -> None:
+        _start(self._questions, self._service.report, topic, member)
+
     def size(self, topic: str, found: Callable[[float], None]) -> None:
         _start(self._questions, _answer, partial(self._float_size, topic), found, 0.0)
 

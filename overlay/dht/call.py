@@ -45,6 +45,7 @@ class Call:
         "reply",
         "sent",
         "timer",
+        "tries",
         "waiter",
     )
 
@@ -62,6 +63,8 @@ class Call:
         self.sent: list[float] = []
         self.due = 0.0
         self.excused = False
+        self.tries: int | None = None
+        """How often it is sent; None: as often as the measured loss asks for."""
         self.timer: asyncio.TimerHandle | None = None
         self.outcome: Outcome | None = None
         self.reply: Any = None

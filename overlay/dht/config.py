@@ -76,8 +76,9 @@ class DhtConfig:
     check_interval: float = 10.0
     """Seconds between two rounds of upkeep, +-20 % by chance."""
 
-    check_period: float = 300.0
-    """Seconds in which every contact is heard or checked once: table x interval / period checks a round."""
+    checks_a_round: int = 1
+    """Contacts that one round of upkeep checks, those heard longest ago first; one that is used and does not
+    answer is noticed without, and leads to checks of others."""
 
     refresh_interval: float = 3600.0
     """Seconds without a lookup in its range after which a bucket is refreshed."""

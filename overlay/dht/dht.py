@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from overlay.contact import Address, Contact, PeerId
+from overlay.dht.call import Outcome
 from overlay.dht.config import DhtConfig
 from overlay.dht.errors import ValueTooLarge
 from overlay.dht.joining import explore, find_first_contacts
 from overlay.dht.lookup import LookupReport
 from overlay.dht.messages import MAX_CONTACTS, MAX_VALUE_BYTES, Record
+from overlay.dht.peer import Target
 from overlay.dht.server import DhtServer, PutOutcome
 from overlay.dht.upkeep import Upkeep
 from overlay.entropy import entropy
@@ -89,6 +91,19 @@ class Dht:
         """Whether this node gave `token` to `sender`, at its address, within the last token lifetime."""
         return self._server.protocol.accepts_token(sender, token)
 
+    def give_token(self, to: Contact) -> bytes:
+        """A token for `to`, which it presents with a later request."""
+        return self._server.protocol.give_token(to)
+
+    def ask_alive(self, contact: Contact, answered: Callable[[bool], None]) -> None:
+        """Ask a node for a sign of life; `answered` is called once, unless this node is closed before."""
+        if contact == self.contact:
+            answered(True)
+        else:
+            self._server.protocol.call_ping(
+                contact, lambda call: answered(call.outcome is not Outcome.GIVEN_UP)
+            )
+
     async def ask(self, to: Contact, request: object) -> object | None:
         """The typed reply to a registered request, or None if `to` did not answer.
 
@@ -142,10 +157,22 @@ class Dht:
         """What the lookup that ended last did cost."""
         return self._server.last_report
 
+    def on_rejoined(self, action: Callable[[], None]) -> None:
+        """Call `action` whenever nodes that were lost are back: the network had been cut in two."""
+        self._upkeep.on_rejoined = action
+
     def neighbours(self) -> list[Contact]:
         """The closest nodes that this one knows, nearest first, without asking anybody."""
         protocol = self._server.protocol
         return [peer.contact for peer in protocol.router.find_neighbors(self._server.node)]
+
+    def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
+        """The nodes closest to `key` that this one knows, itself included if it serves; asks nobody."""
+        goal = Target(key)
+        found = self._server.protocol.router.find_neighbors(goal, count)
+        if self._config.serve:
+            found = sorted([*found, self._server.node], key=goal.distance_to)[:count]
+        return tuple(peer.contact for peer in found)
 
     def known_contacts(self) -> list[Contact]:
         """All contacts of the routing table."""

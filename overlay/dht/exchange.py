@@ -93,8 +93,11 @@ class Exchange:
         expects: tuple[type, ...] | None = None,
         on_end: Callable[[Call], None] | None = None,
         on_overdue: Callable[[Call], None] | None = None,
+        tries: int | None = None,
     ) -> Call:
         """Send `request`; a bare address may be answered by any id.
+
+        It is sent `tries` times, or as often as the measured loss asks for.
 
         A reply of a type that is neither in `expects` nor a refusal is an offence; None expects
         anything. `on_overdue` is called when the first time-out passes, `on_end` when the call is over,
@@ -115,6 +118,7 @@ class Exchange:
         call.expects = expects
         call.on_overdue = on_overdue
         call.on_end = on_end
+        call.tries = tries
         self._send(call)
         return call
 
@@ -177,7 +181,7 @@ class Exchange:
         attempt = len(call.sent)
         if attempt == 1 and call.on_overdue is not None:
             call.on_overdue(call)
-        if attempt < self.round_trips.tries:
+        if attempt < (call.tries or self.round_trips.tries):
             self._repeated.value += 1
             self._send(call)
         else:

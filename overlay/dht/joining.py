@@ -22,6 +22,9 @@ KNOWN_AT_ONCE = 32
 ATTEMPTS_FOR_THE_SILENT = 3
 """Attempts, counted from 0, before a node founds a network although a bootstrap address is silent."""
 
+ENOUGH_OF_A_PART = 2
+"""Contacts in a farther part of the space, in multiples of alpha, with which lookups find their way."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -101,6 +104,6 @@ async def explore(server: DhtServer, config: DhtConfig, draw: random.Random) -> 
     for bit in range(farthest.bit_length() - 1, ID_BITS):
         low = 1 << bit
         known = sum(low <= peer.long_id ^ own.long_id < 2 * low for peer in server.protocol.router)
-        if known < config.k:
+        if known < ENOUGH_OF_A_PART * config.alpha:
             place = own.long_id ^ (low | draw.getrandbits(bit))
             await server.closest(PeerId(place.to_bytes(ID_BITS // 8, "big")), config.alpha)

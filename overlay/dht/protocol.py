@@ -194,9 +194,16 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
 
     # Whom it asks.
 
-    def call_ping(self, to: Contact | Address, on_end: Ended | None = None) -> Call:
+    def call_ping(
+        self, to: Contact | Address, on_end: Ended | None = None, tries: int | None = None
+    ) -> Call:
         """Replaces lines 74-77."""
-        return self.exchange.call(to, Ping(), (Pong,), on_end)
+        return self.exchange.call(to, Ping(), (Pong,), on_end, tries=tries)
+
+    def probe_buried(self) -> None:
+        """Ask those who were lost last whether they are back, as many as may be asked at once."""
+        for contact in list(self.buried)[-self._config.probes_at_once :]:
+            self._probe(contact)
 
     def call_find_node(
         self,
@@ -230,6 +237,9 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         if contact == self.source_node.contact:
             return self._tokens.token_for(contact, self._clock())
         return self._tokens_held.get(contact, b"")
+
+    def give_token(self, to: Contact) -> bytes:
+        return self._tokens.token_for(to, self._clock())
 
     def accepts_token(self, sender: Contact, token: bytes) -> bool:
         """Whether this node gave `token` to `sender` lately."""
@@ -299,7 +309,7 @@ class DhtProtocol(KademliaProtocol):  # type: ignore[misc]
         if peer.id == self.source_node.id:
             return
         self.failures.heard(peer.contact)
-        if not self._touch(peer) and not self.is_avoided(peer):
+        if not self._touch(peer) and not self.is_avoided(peer) and self.router.has_use_for(peer):
             self._probe(peer.contact)
 
     def check(self, peer: Peer) -> None:

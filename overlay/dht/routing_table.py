@@ -12,6 +12,9 @@ from overlay.contact import ID_BITS
 from overlay.dht.bucket import Bucket, Clock
 from overlay.dht.peer import Peer, Target
 
+SPARES = 4
+"""Spare contacts of a full bucket that are looked for; more may be there from earlier."""
+
 
 class Owner(Protocol):
     """What a routing table asks of the protocol that keeps it."""
@@ -80,6 +83,13 @@ class ExactRoutingTable(RoutingTable):  # type: ignore[misc]
                 return
             self.split_bucket(self.get_bucket_for(peer))
             bucket = self.bucket_of(peer)
+
+    def has_use_for(self, peer: Peer) -> bool:
+        """Whether a new contact would get a place, or is one of few spare ones for its bucket."""
+        bucket = self.bucket_of(peer)
+        if len(bucket) < self.ksize or len(bucket.replacement_nodes) < SPARES:
+            return True
+        return bool(bucket.has_in_range(self.node)) or bucket.depth() % 5 != 0
 
     def find_neighbors(
         self, node: Peer | Target, k: int | None = None, exclude: Peer | None = None

@@ -29,6 +29,9 @@ _HASTE = 8
 """How much sooner a member comes again that was heard by fewer replicas than there should be: the network has
 just begun, or is hard to reach."""
 
+_MOST_SILENT = 256
+"""Nodes of which is remembered that they did not answer."""
+
 _LARGE_DEPTH = 4
 """From this depth of its leaves on, a topic has so many newcomers that its root is kept at more nodes."""
 
@@ -65,6 +68,8 @@ class Announcer:
         self._explorer = explorer
         self._config = config
         self._stays: dict[PeerId, Stay] = {}
+        self._silent: dict[Contact, float] = {}
+        """When nodes were last told something and did not answer."""
         self._sent = metrics.counter("directory_announcements", "Announcements sent to replicas")
         self._moves = metrics.family(
             "directory_moves", "direction", "Moves of this process to another depth of a topic"
@@ -169,26 +174,67 @@ class Announcer:
         )
 
     async def _tell(self, shard: Shard, request: _WithToken, count: int) -> list[AnnounceReply]:
-        """Tell all replicas; where some are silent, look for them anew and tell whoever lacks it."""
+        """Tell all replicas, and nearer ones that they name; where some are silent, look for them anew."""
         replies: dict[Contact, AnnounceReply] = {}
-        for max_age in (self._config.location_life, _JUST_NOW):
-            replicas = (await self._locations.of(shard, max_age, count))[:count]
-            untold = [replica for replica in replicas if replica not in replies]
-            if not untold:
-                break
-            answers = await self._peers.together([self._tell_one(r, request) for r in untold])
-            for replica, reply in zip(untold, answers, strict=True):
-                if reply is not None:
-                    replies[replica] = reply
+        replicas = (await self._locations.of(shard, self._config.location_life, count))[:count]
+        await self._tell_those(replicas, request, replies)
+        if len(replies) < len(replicas):
+            replicas = (await self._locations.of(shard, _JUST_NOW, count))[:count]
+            await self._tell_those(replicas, request, replies)
+        if count == self._config.replicas and len(replicas) == count:
+            nearest = self._nearest(shard, replicas, replies)
+            if nearest != replicas:
+                await self._tell_those(nearest, request, replies)
+                held_by = [replica for replica in nearest if replica in replies]
+                if len(held_by) == count:
+                    self._locations.correct(shard, tuple(held_by))
         return list(replies.values())
 
+    async def _tell_those(
+        self,
+        replicas: Sequence[Contact],
+        request: _WithToken,
+        replies: dict[Contact, AnnounceReply],
+    ) -> None:
+        """Tell those that have not replied yet."""
+        untold = [replica for replica in replicas if replica not in replies]
+        answers = await self._peers.together([self._tell_one(r, request) for r in untold])
+        for replica, reply in zip(untold, answers, strict=True):
+            if reply is not None:
+                replies[replica] = reply
+                self._silent.pop(replica, None)
+            else:
+                self._silent.pop(replica, None)
+                self._silent[replica] = self._peers.now()
+                if len(self._silent) > _MOST_SILENT:
+                    del self._silent[next(iter(self._silent))]
+
+    def _nearest(
+        self, shard: Shard, replicas: Sequence[Contact], replies: dict[Contact, AnnounceReply]
+    ) -> tuple[Contact, ...]:
+        """The closest to the shard's key of the replicas and those that they named, but for the silent."""
+        now, goal = self._peers.now(), int.from_bytes(shard.key, "big")
+        named = dict.fromkeys(replicas)
+        for reply in replies.values():
+            named |= dict.fromkeys(reply.near[: self._config.replicas])
+        sound = [
+            c for c in named if now - self._silent.get(c, -self._config.ttl) >= self._config.ttl
+        ]
+        sound.sort(key=lambda contact: int.from_bytes(contact.id, "big") ^ goal)
+        return tuple(sound[: self._config.replicas])
+
     async def _tell_one(self, replica: Contact, request: _WithToken) -> AnnounceReply | None:
-        """The reply; None for silence, and for want of a token, which a new lookup brings."""
-        self._sent.add()
-        reply = await self._peers.ask(replica, request(self._peers.token(replica)))
-        if not isinstance(reply, AnnounceReply) or reply.refused == BAD_TOKEN:
-            return None
-        return reply
+        """The reply; None for silence, and for want of a token, though one that came along was tried."""
+        token = self._peers.token(replica)
+        for _ in range(2):
+            self._sent.add()
+            reply = await self._peers.ask(replica, request(token))
+            if not isinstance(reply, AnnounceReply):
+                return None
+            if reply.refused != BAD_TOKEN:
+                return reply
+            token = reply.token
+        return None
 
     def _shard(self, stay: Stay, depth: int) -> Shard:
         return shard_at(stay.topic, depth, point_of(stay.topic, self._peers.contact.id))

@@ -11,8 +11,9 @@ from overlay.errors import UsageError
 class DirectoryConfig:
     """The first five fields have to be the same on every node of a network; the others are a node's own."""
 
-    ttl: float = 60.0
-    """Seconds after which a crashed member is in no sample any more, caches included."""
+    ttl: float = 120.0
+    """Seconds after which a crashed member is in no sample any more, caches included. One that somebody
+    reports as silent is gone as soon as those who hold it have asked it themselves."""
 
     replicas: int = 5
     """How many nodes hold a shard: the ones whose ids are closest to its key."""
@@ -78,6 +79,12 @@ class DirectoryConfig:
         return 1.3 * self.period
 
     @property
+    def round_time(self) -> float:
+        """Seconds in which every member announces itself to a new replica, of which the others tell it."""
+        return 1.5 * self.period
+
+    @property
     def location_life(self) -> float:
-        """Seconds after which an announcer looks again for the nodes that hold its shard."""
-        return 2 * self.period
+        """Seconds after which an announcer looks again for the nodes that hold its shard, although these
+        tell it of nearer ones with every reply."""
+        return 4 * self.ttl

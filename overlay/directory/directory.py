@@ -13,12 +13,13 @@ from overlay.directory.announcer import Announcer
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.explorer import Explorer
 from overlay.directory.locations import Locations
+from overlay.directory.messages import Report
 from overlay.directory.path import Visit
 from overlay.directory.peers import Peers
 from overlay.directory.reader import ShardReader
 from overlay.directory.sampler import Sampler
 from overlay.directory.topic_size import TopicSize, topic_size
-from overlay.directory.tree import POINT_BITS, topic_key
+from overlay.directory.tree import POINT_BITS, point_of, shard_at, topic_key
 from overlay.metrics import Metrics
 
 
@@ -28,7 +29,7 @@ class Directory:
     def __init__(self, peers: Peers, config: DirectoryConfig, metrics: Metrics) -> None:
         self._peers = peers
         self._config = config
-        locations = Locations(peers, config, metrics)
+        locations = self._locations = Locations(peers, config, metrics)
         reader = ShardReader(peers, locations, config, metrics)
         self._explorer = Explorer(peers, reader, config)
         self._sampler = Sampler(peers, reader, self._explorer, config, metrics)
@@ -41,6 +42,21 @@ class Directory:
     async def withdraw(self, topic: str) -> None:
         """Stop being a member."""
         await self._announcer.withdraw(topic_key(topic))
+
+    def network_changed(self) -> None:
+        """Nodes that were lost are back: nothing that is known of where shards are held is to be trusted."""
+        self._locations.forget()
+
+    async def report(self, topic: str, member: Contact) -> None:
+        """A member that was found does not answer: have those who hold it ask it, and forget it."""
+        key = topic_key(topic)
+        point = point_of(key, member.id)
+        outline = self._explorer.outline(key)
+        seen = outline.leaf_at(point)
+        shard = seen[0] if seen else shard_at(key, outline.likely_depth(), point)
+        request = Report(key, shard.depth, shard.prefix, member)
+        replicas = (await self._locations.of(shard))[: self._config.replicas]
+        await self._peers.together([self._peers.ask(replica, request) for replica in replicas])
 
     async def contacts(self, topic: str, count: int) -> list[Contact]:
         """Some members other than this process, from the first leaf that is found."""

@@ -144,7 +144,7 @@ class HeldShard:
     def settled(self, now: float) -> bool:
         """Whether every member must have been heard here, and the members have not moved elsewhere."""
         config = self._config
-        return now - self.since >= config.record_life and now - self.heard <= config.silence
+        return now - self.since >= config.round_time and now - self.heard <= config.silence
 
     def hint(self) -> int:
         """The depth at which those that left traces live: the middle one."""

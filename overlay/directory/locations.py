@@ -27,6 +27,16 @@ class Locations:
         self._known: dict[Shard, tuple[tuple[Contact, ...], int, float]] = {}
         self._lookups = metrics.counter("directory_lookups", "DHT lookups made for shards")
 
+    def forget(self) -> None:
+        """The network has changed: look everything up again."""
+        self._known.clear()
+
+    def correct(self, shard: Shard, replicas: tuple[Contact, ...]) -> None:
+        """Those who hold a shard have told who else does now."""
+        known = self._known.get(shard)
+        if known is not None:
+            self._known[shard] = (replicas, len(replicas), known[2])
+
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None
     ) -> tuple[Contact, ...]:

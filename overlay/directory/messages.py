@@ -36,8 +36,8 @@ class ShardReply:
     `fingerprints` has four bytes for each member. `below` is the number of traces, `hint` the depth
     at which the members that left them live. `interior` is the advice to live deeper. `settled` says
     that a full round of announcements has been heard, and that they still come. `seasoned`
-    says that the replica has served for as long as a record lives: whom it does not name did not announce
-    to it, while one that is newer may have come too late to hear of a member.
+    says that the replica has served for longer than a round of announcements takes: whom it does not name did
+    not announce to it, while one that is newer may have come too late to hear of a member.
     """
 
     settled: bool
@@ -86,3 +86,25 @@ class AnnounceReply:
     settled: bool
     interior: bool
     members: int
+    near: tuple[Contact, ...]
+    """The nodes closest to the shard's key that the replica knows: so announcers follow the DHT's changes
+    without lookups."""
+    token: bytes
+    """For the next request; a request that was refused for want of one may be sent again with it."""
+
+
+@message(0x15)
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A member of this shard does not answer. The replica asks the member itself before it believes that."""
+
+    topic: PeerId
+    depth: int
+    prefix: int
+    member: Contact
+
+
+@message(0x16)
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The answer to a report."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.held_shard import HeldShard
 from overlay.directory.messages import (
     BAD_TOKEN,
     Announce,
     AnnounceReply,
+    Noted,
     Query,
+    Report,
     ShardReply,
     Withdraw,
 )
@@ -26,6 +28,12 @@ from overlay.metrics import Metrics
 
 REPLY_BYTES = 1_200
 """A reply's budget where datagrams are not smaller: with all that goes around it, it fits 1,400 bytes."""
+
+REPORTS_AT_ONCE = 64
+"""Members that were reported as silent and are being asked; further reports are not followed."""
+
+AskAlive = Callable[[Contact, Callable[[bool], None]], None]
+"""`ask_alive(contact, answered)` asks a process for a sign of life, and calls `answered` once."""
 
 _BESIDE_MEMBERS = 32
 _BESIDE_CONTACT = 2
@@ -43,8 +51,20 @@ class DirectoryServer:
         accepts_token: Callable[[Contact, bytes], bool],
         metrics: Metrics,
         reply_bytes: int = REPLY_BYTES,
+        *,
+        give_token: Callable[[Contact], bytes] = lambda sender: b"",
+        neighbours: Callable[[PeerId], tuple[Contact, ...]] = lambda key: (),
+        ask_alive: AskAlive = lambda contact, answered: None,
     ) -> None:
-        """`accepts_token(sender, token)` says whether this node gave the token to that sender lately."""
+        """`accepts_token(sender, token)` says whether this node gave the token to that sender lately.
+
+        `neighbours(key)`: the nodes closest to a key that this node knows. `ask_alive` asks a member that
+        was reported as silent.
+        """
+        self._give_token = give_token
+        self._neighbours = neighbours
+        self._ask_alive = ask_alive
+        self._asking: set[tuple[Shard, Contact]] = set()
         needed = _BESIDE_MEMBERS + FINGERPRINT_BYTES * config.capacity + _LARGEST_CONTACT
         if reply_bytes < needed:
             raise UsageError(
@@ -62,6 +82,9 @@ class DirectoryServer:
         self._refused = metrics.family(
             "directory_refused", "reason", "Directory requests refused, by reason"
         )
+        self._buried = metrics.counter(
+            "directory_buried", "Members that were reported as silent and did not answer"
+        )
         metrics.gauge("directory_records", "Records held", lambda: self._store.records)
         metrics.gauge("directory_shards", "Shards held", lambda: len(self._store))
 
@@ -76,6 +99,8 @@ class DirectoryServer:
             return self._query(request)
         if isinstance(request, Announce | Withdraw):
             return self._change(sender, request)
+        if isinstance(request, Report):
+            return self._report(request)
         self._refused.add("not_a_request")
         return None
 
@@ -85,7 +110,7 @@ class DirectoryServer:
             return None
         self._served.add()
         now = self._now()
-        seasoned = now - self._since >= self._config.record_life
+        seasoned = now - self._since >= self._config.round_time
         held = self._store.get(Shard(query.topic, query.depth, query.prefix), now)
         if held is None:
             return ShardReply(False, False, 0, query.depth, b"", (), seasoned)
@@ -120,13 +145,33 @@ class DirectoryServer:
             self._refused.add(refusal)
         else:
             self._served.add()
-        return self._outcome(shard, refusal, now)
+        return self._outcome(sender, shard, refusal, now)
 
-    def _outcome(self, shard: Shard, refusal: str, now: float) -> AnnounceReply:
+    def _outcome(self, sender: Contact, shard: Shard, refusal: str, now: float) -> AnnounceReply:
         held = self._store.held(shard)
-        if held is None:
-            return AnnounceReply(refusal, False, False, 0)
-        return AnnounceReply(refusal, held.settled(now), held.advise(), len(held.members))
+        settled, interior, members = False, False, 0
+        if held is not None:
+            settled, interior, members = held.settled(now), held.advise(), len(held.members)
+        near, token = self._neighbours(shard.key), self._give_token(sender)
+        return AnnounceReply(refusal, settled, interior, members, near, token)
+
+    def _report(self, report: Report) -> Noted:
+        """Ask a member that somebody found silent, and forget it if it is silent here as well."""
+        shard = Shard(report.topic, report.depth, report.prefix)
+        case = (shard, report.member)
+        if case not in self._asking and len(self._asking) < REPORTS_AT_ONCE:
+            held = self._store.get(shard, self._now())
+            record = held.get(report.member.id) if held is not None else None
+            if record is not None and record.contact == report.member:
+                self._asking.add(case)
+                self._ask_alive(report.member, lambda alive: self._asked(case, alive))
+        return Noted()
+
+    def _asked(self, case: tuple[Shard, Contact], alive: bool) -> None:
+        self._asking.discard(case)
+        if not alive:
+            self._store.forget(*case)
+            self._buried.add()
 
 
 def _sound_query(query: Query) -> bool:

@@ -4,7 +4,7 @@ One replica may have come late and hold a part, have been left behind by a chang
 reader asks two, and is content when both are settled and say the same. Otherwise it asks all, and
 believes in a member that two or more name: a lone voice may have made it up. Where most are settled, at
 least half of them must name it, too. A replica that holds nothing has no voice, as it may be new.
-While fewer than three of those who answer have served for as long as a record lives, or the network
+While fewer than three of those who answer have served for a round of announcements, or the network
 has fewer nodes than a shard has replicas, each is believed: the others came too late to hear of all
 members. That the tree goes on below is a graver claim, and rarer: it takes three who say the same, or half
 of all who answer.

@@ -77,6 +77,13 @@ class ShardStore:
         if held is not None and record is not None:
             self._drop(shard, held, sender)
 
+    def forget(self, shard: Shard, member: Contact) -> None:
+        """Drop a member that has crashed."""
+        held = self._shards.get(shard)
+        record = held.get(member.id) if held is not None else None
+        if held is not None and record is not None and record.contact == member:
+            self._drop(shard, held, member)
+
     def _replace_at(self, held: HeldShard | None, sender: Contact) -> None:
         """A process that came back with another id takes the place of what it was before."""
         former = held.at(sender.address) if held else None

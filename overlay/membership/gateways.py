@@ -51,6 +51,9 @@ class Gateways:
         """The same as `contacts`: a sample of the gateways is all there is."""
         self.contacts(topic, count, found)
 
+    def report(self, topic: str, member: Contact) -> None:
+        """Nothing to do: a gateway that is down may come back."""
+
     def size(self, topic: str, found: Callable[[float], None]) -> None:
         """At least this process and the gateways."""
         others = [a for a in self._gateways.get(topic, ()) if a != self._context.contact.address]

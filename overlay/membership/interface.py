@@ -39,6 +39,10 @@ class TopicDirectory(Protocol):
         """Distinct members other than this process, uniform over the live ones (searchPeers)."""
         ...
 
+    def report(self, topic: str, member: Contact) -> None:
+        """A member that was found under `topic` does not answer: it should not be found any more."""
+        ...
+
     def size(self, topic: str, found: Callable[[float], None]) -> None:
         """An estimate of the number of members."""
         ...

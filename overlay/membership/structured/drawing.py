@@ -96,6 +96,8 @@ class Drawing:
             self._ask(member, self._size)
 
     def _finish(self) -> None:
+        for silent in self._silent.values():
+            self._directory.report(self._topic, silent)
         # In the order of the sample: in that of the answers, near members would be preferred.
         members = [member for member in self._sample if member.id in self._confirmed]
         self.cancel()

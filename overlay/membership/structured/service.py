@@ -152,6 +152,9 @@ class StructuredMembership:
             reaction(sender, message)
 
     def suspect(self, peer: PeerId) -> None:
+        member = self._members.get(peer)
+        if member is not None:
+            self._directory.report(self._topic, member)
         self._gone(peer)
         if self._drawing is not None:
             self._drawing.suspect(peer)

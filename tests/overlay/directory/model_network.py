@@ -49,6 +49,9 @@ class ModelNode:
             network.now,
             lambda sender, token: self.tokens.accepts(sender, token, network.clock),
             self.metrics,
+            give_token=lambda sender: self.tokens.token_for(sender, network.clock),
+            neighbours=lambda key: tuple(network.closest(key, network.config.replicas, self.side)),
+            ask_alive=lambda contact, answered: answered(contact.id in network.members),
         )
         self.answer: Answer = self.server.handle
         self.served = 0

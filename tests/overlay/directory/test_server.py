@@ -185,10 +185,12 @@ def test_a_member_that_moves_deeper_turns_into_a_trace_and_back() -> None:
     assert fixture.server.records == 1
 
 
-def test_a_replica_is_settled_after_a_records_life_and_until_announcements_cease() -> None:
+def test_a_replica_is_settled_after_a_round_of_announcements_and_until_announcements_cease() -> (
+    None
+):
     fixture = Fixture()
     peer = fixture.peers(1)[0]
-    while fixture.clock < fixture.config.record_life:
+    while fixture.clock < fixture.config.round_time:
         fixture.announce(peer)
         assert not fixture.query().settled
         fixture.clock += fixture.config.period

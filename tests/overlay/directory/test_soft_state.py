@@ -33,6 +33,34 @@ def test_a_crashed_member_is_gone_after_one_time_to_live_for_old_readers_and_new
     assert drive(reader.directory.size(TOPIC)).members == 200
 
 
+def test_a_member_that_is_reported_as_silent_is_gone_if_it_is_and_stays_if_it_is_not() -> None:
+    network = ModelNetwork(seed=12, nodes=40)
+    members = network.join(300, over=5.0)
+    network.run(network.config.ttl)
+    reader = network.peer()
+    everyone(reader)
+    for member in members[:100]:
+        network.kill(member)
+    for member in members[:200]:
+        drive(reader.directory.report(TOPIC, member.contact))
+    assert everyone(network.peer()) == set(network.members)
+    assert len(network.members) == 200
+
+
+def test_members_follow_new_nodes_near_their_shard_without_looking_them_up() -> None:
+    network = ModelNetwork(seed=13, nodes=40)
+    members = network.join(30, over=5.0)
+    network.run(network.config.ttl)
+    lookups = [member.lookups for member in members]
+    for _ in range(60):
+        network.add_node()
+    network.run(network.config.round_time)
+    assert [member.lookups for member in members] == lookups
+    assert everyone(network.peer()) == set(network.members)
+    replicas = network.closest(Shard(KEY, 0, 0).key, network.config.replicas, 0)
+    assert all(network.nodes[replica.id].server.records == 30 for replica in replicas)
+
+
 def test_a_withdrawn_member_is_gone_at_once_despite_loss() -> None:
     network = ModelNetwork(seed=3, nodes=40, loss=0.2)
     members = network.join(150, over=5.0)
