@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: report test sweep check ledger speed clean
+.PHONY: report test sweep check ledger speed figures clean
 
 report: $(READY)  ## the main job: the comparative benchmark, ending in a report
 	$(BIN)/camcast bench run quick --report
@@ -25,6 +25,24 @@ ledger: $(READY)  ## schedules of faults against every promise, by the hundred; 
 
 speed: $(READY)  ## every other benchmark in a quick size: fan-out, durable delivery, layers...
 	$(BIN)/camcast bench run speed
+
+MEASURED := bench-results/figures
+FAN := $(BIN)/camcast bench fanout --out $(MEASURED)
+figures: $(READY)  ## remake every figure of README and docs: about 80 minutes, on a machine with nothing else to do
+	rm -rf $(MEASURED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,compare]'
+	-$(FAN) --dissemination eager --subscribers 4
+	-$(FAN) --sealed no yes --signed yes --subscribers 4
+	-$(FAN) --peers nats --datagram-size 1400 --sealed no yes --subscribers 4 --runs 5
+	-$(FAN) --peers zenoh zmq nats --bytes 16 4096 --subscribers 4
+	-$(FAN) --peers zenoh zmq nats --subscribers 1
+	-$(FAN) --peers zenoh zmq nats --sealed no yes --subscribers 4 16 --runs 5
+	-$(FAN) --stop-one --runs 5
+	-$(FAN) --stop-one --stop-rate 5000 --runs 5
+	-$(FAN) --loss --runs 5
+	for name in durable distributors topics broadcasts collections; do \
+		$(BIN)/camcast bench $$name --out $(MEASURED); done
+	$(BIN)/camcast bench quote --take $(MEASURED)
 
 clean:
 	rm -rf .venv build *.egg-info
