@@ -27,6 +27,7 @@ from pubsub.distributors.protocol.subscription import SubscriptionCore
 from pubsub.event import DATA_LIMIT
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 from pubsub.reliable.primary import PrimaryKeeper
+from pubsub.reliable.tasks import Tasks
 
 FOUND_AT_ONCE = 16
 """Distributors of a group that a client learns of."""
@@ -175,6 +176,9 @@ class LightClient:
         self._publishing: dict[str, PublishingCore] = {}
         self._subscribed: list[SubscriptionCore] = []
         self._streams: dict[int, SubscriptionCore] = {}
+        self._tasks = Tasks(
+            type(self).__name__.lower(), self.metrics, lambda failure: self._tell_news()
+        )
         self._looking: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
 
@@ -220,13 +224,13 @@ class LightClient:
         await self._close_network()
 
     async def _close_network(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-        if self._overlay is not None:
-            await self._overlay.close()
-        if self._runtime is not None:
-            await self._runtime.close()
+        try:
+            await self._tasks.close()
+        finally:
+            if self._overlay is not None:
+                await self._overlay.close()
+            if self._runtime is not None:
+                await self._runtime.close()
 
     @property
     def contact(self) -> Contact:
@@ -235,14 +239,15 @@ class LightClient:
     def _open(self) -> Runtime:
         if self._runtime is None or self._closed:
             raise ClosedError(f"use a {type(self).__name__} inside `async with`")
+        self._tasks.check()
         return self._runtime
 
     # Finding distributors.
 
     def _look_up(self) -> None:
         """Ask the well-known place, unless it is being asked already."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._find())
+        if not self._closed and (self._looking is None or self._looking.done()):
+            self._looking = self._tasks.start("search for distributors", self._find())
 
     async def _find(self) -> None:
         assert self._finder is not None
@@ -259,9 +264,11 @@ class LightClient:
             async with asyncio.timeout(self._connect_timeout):
                 while not core.was_connected:
                     self._open()
+                    if core.refusal == "removed":
+                        raise TimeoutError
                     await self._next_news()
         except TimeoutError:
-            if core.refusal == "no_service":
+            if core.refusal in ("no_service", "removed"):
                 raise NoSuchService(
                     f"no distributor of group {self._group!r} has a service {service!r}: create it"
                 ) from None

@@ -33,6 +33,7 @@ from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.recall import History
 from pubsub.distributors.protocol.view import View
 from pubsub.distributors.settings import distributor_settings, inner_client, inner_node
+from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
 
 DATAGRAMS_A_TURN = 32
@@ -74,14 +75,15 @@ class Distributor:
         """`services`: to have from the start; publishers create others.
 
         `topics`: by service, a CAMCAST topic whose events are its messages. `upstream`: another group of
-        distributors, from which the messages of `services` are taken. `settings` are those of `NodeConfig`,
+        distributors, from which the messages of `services` are taken, or of all its services if none is
+        named. `settings` are those of `NodeConfig`,
         those about events only with `topics`; publishers and subscribers need this node's `keys` too."""
         if isinstance(services, str):
             raise UsageError(f"services={services!r} is one name: write it in a list")
         self.services = tuple(check_service(name) for name in services)
         self.topics = {check_service(s): Topic.of(topic) for s, topic in (topics or {}).items()}
-        if upstream is not None and (upstream == group or not self.services):
-            raise UsageError("upstream is another group, and services names what is taken from it")
+        if upstream == group:
+            raise UsageError(f"upstream={upstream!r} is this group itself: name another one")
         group_topic(group)
         if upstream is not None:
             group_topic(upstream)
@@ -91,6 +93,7 @@ class Distributor:
         self.config = config or DistributorConfig()
         self.metrics = Metrics()
         self._history = history
+        self._tasks = Tasks("distributor", self.metrics, lambda failure: self._wake_all())
         self._stack = AsyncExitStack()
         self._finish = Finish(self._end)
         self._core: DistributorCore | None = None
@@ -163,9 +166,10 @@ class Distributor:
         for name in (*self.services, *self.topics):
             core.create(name)
         self._register_gauges(core)
-        for work in (self._tick(core), self._pump(core), self._look(core)):
-            task = asyncio.get_running_loop().create_task(work)
-            self._stack.push_async_callback(_cancel, task)
+        self._stack.push_async_callback(self._tasks.close)
+        self._tasks.start("ticks", self._tick(core))
+        self._tasks.start("sending to subscribers", self._pump(core))
+        self._tasks.start("search for distributors", self._look(core))
         await self._overlay.announce(group_topic(self.group))
         await self._open_sources(core)
 
@@ -189,6 +193,7 @@ class Distributor:
             (messages.Spread, core.receive_spread),
             (messages.Request, core.receive_request),
             (messages.Received, core.receive_received),
+            (messages.ListServices, core.receive_list),
         ):
             runtime.on(kind, handler)
         runtime.failure.subscribe(
@@ -200,7 +205,7 @@ class Distributor:
         here = self._runtime.contact.address
         enter = self._stack.enter_async_context
         for service, topic in self.topics.items():
-            feed = TopicFeed(core, service, topic, inner_node(self.node, here))
+            feed = TopicFeed(core, service, topic, inner_node(self.node, here), self._tasks)
             self._feeds.append(feed)
             await enter(feed)
         if self.upstream is not None:
@@ -274,12 +279,20 @@ class Distributor:
         """Wait until it serves clients."""
         self._opened()
         await self._ready.wait()
+        self._tasks.check()
 
     async def next_view(self) -> View | None:
         """Wait for the next change of the view."""
         self._opened()
         await self._view_changes.wait()
+        self._tasks.check()
         return self.view
+
+    def remove(self, service: str) -> bool:
+        """Remove a service at all distributors of the group; False if there is none of this name."""
+        self._opened()
+        assert self._core is not None
+        return self._core.remove(service)
 
     def status(self) -> dict[str, Any]:
         """Its view, by service the subscribers and the memory, and all counters."""
@@ -337,9 +350,10 @@ class Distributor:
     def _opened(self) -> Runtime:
         if self._core is None:
             raise ClosedError("use a distributor inside `async with`")
+        self._tasks.check()
         return self._runtime
 
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    def _wake_all(self) -> None:
+        """Have those who wait see that a task has died."""
+        self._ready.set()
+        self._view_changes.set()

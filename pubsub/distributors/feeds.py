@@ -21,20 +21,25 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from pubsub.config import NodeConfig
 from pubsub.distributors.client import LightClient
 from pubsub.distributors.content import event_id_of, pack_event
-from pubsub.distributors.messages import Publication
+from pubsub.distributors.messages import ListServices, Publication, Services
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.reception import Delivery
 from pubsub.event import Event
 from pubsub.node import Node
 from pubsub.reliable.runs import RUN_BYTES, Gap, source_of
+from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
 
 PATIENCE = 1.0
 """Seconds that each distributor leaves to those before it in the view."""
+
+LIST_EVERY = 2.0
+"""Seconds between two looks whether the group above has more services."""
 
 REMEMBERED = 8192
 """Events that are recognised as published already."""
@@ -44,7 +49,12 @@ class TopicFeed:
     """Feeds one service from one topic."""
 
     def __init__(
-        self, core: DistributorCore, service: str, topic: Topic, settings: NodeConfig
+        self,
+        core: DistributorCore,
+        service: str,
+        topic: Topic,
+        settings: NodeConfig,
+        tasks: Tasks,
     ) -> None:
         self._core = core
         self._service = service
@@ -55,13 +65,14 @@ class TopicFeed:
         self._published = 0
         self._pending: OrderedDict[bytes, tuple[float, Event]] = OrderedDict()
         self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._tasks = tasks
         self._reading: asyncio.Task[None] | None = None
         self._now = asyncio.get_running_loop().time
 
     async def __aenter__(self) -> Self:
         await self._node.__aenter__()
         ready = asyncio.get_running_loop().create_future()
-        self._reading = asyncio.get_running_loop().create_task(self._read(ready))
+        self._reading = self._tasks.start("topic feed", self._read(ready))
         await asyncio.wait([ready, self._reading], return_when=asyncio.FIRST_COMPLETED)
         if self._reading.done():
             self._reading.result()
@@ -126,29 +137,64 @@ class TopicFeed:
 
 
 class Relay(LightClient):
-    """A distributor's subscription to the services of the group above it."""
+    """A distributor's subscription to the services of the group above it: to those that are named, or to all
+    that there are, also those that are created later."""
 
     def __init__(
         self, core: DistributorCore, services: Sequence[str], group: str, settings: dict[str, Any]
     ) -> None:
+        """`services`: these; none for all."""
         super().__init__(group=group, **settings)
         self._core = core
-        self._services = services
+        self._named = services
+        self._asked: PeerId | None = None
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
-        for name in self._services:
-            service = self._core.services[name]
-            service.is_relayed = True
-            self._subscription_core(
-                name,
-                no_gap=True,
-                deliver=self._deliver,
-                report=lambda gap, name=name: self._report(name, gap),
-                begun=lambda numbers, name=name: self._begin(name, numbers),
-                room=lambda service=service: 0 if service.is_full else self.config.room,
-            )
+        for name in self._named:
+            self._take(name)
+        if not self._named:
+            self._open().on(Services, self._listed)
+            self._tasks.start("list of services", self._keep_listing())
         return self
+
+    def _take(self, name: str) -> None:
+        """Subscribe to a service, and have it here."""
+        service = self._core.create(name)
+        if service is None or any(core.service == name for core in self._subscribed):
+            return
+        service.is_relayed = True
+        self._subscription_core(
+            name,
+            no_gap=True,
+            deliver=self._deliver,
+            report=lambda gap: self._report(name, gap),
+            begun=lambda numbers: self._begin(name, numbers),
+            room=lambda: 0 if service.is_full else self.config.room,
+            removed=lambda: self._gone(name),
+        )
+
+    def _gone(self, name: str) -> None:
+        """The service was removed above: it is removed here."""
+        self._subscribed = [core for core in self._subscribed if core.service != name]
+        self._core.remove(name)
+
+    async def _keep_listing(self) -> None:
+        while True:
+            assert self._finder is not None
+            contacts = await self._finder.find()
+            if contacts:
+                self._asked = contacts[0].id
+                self._open().context("channel").send(contacts[0], ListServices(""))
+            await asyncio.sleep(LIST_EVERY)
+
+    def _listed(self, sender: Contact, services: Services) -> None:
+        if sender.id != self._asked:
+            return
+        for name in services.names:
+            self._take(name)
+        if services.names and services.more:
+            self._open().context("channel").send(sender, ListServices(services.names[-1]))
 
     def _begin(self, service: str, numbers: dict[bytes, int]) -> None:
         """What was published before this distributor came is not its own."""

@@ -96,8 +96,9 @@ class Digest:
     """Of the sender: what an earlier run had tells nothing of this one."""
     whole: bool
     """Whether all sources are in this one or those before it since the last whole one."""
-    services: tuple[tuple[str, bool], ...]
-    """Services that it has, and whether it has subscribers without gaps of them."""
+    services: tuple[tuple[str, int, bool], ...]
+    """Services that it has, or knows to be removed; the version of each (see `Service.version`), and whether
+    it has subscribers without gaps of it."""
     sources: tuple[tuple[str, bytes, int, int, int, int], ...]
     """Service, source, the number after which it begins here, lowest number still held, highest received,
     highest that all subscribers here have."""
@@ -153,6 +154,8 @@ class Action(IntEnum):
     UNSUBSCRIBE = 3
     MOVED = 4
     """Unsubscribe, because the subscriber has gone to another distributor."""
+    REMOVE = 5
+    """Have no such service any more."""
 
 
 @message(0x89)
@@ -261,3 +264,23 @@ class Recalled:
     first: int
     next: int
     pieces: tuple[Piece, ...]
+
+
+# Which services there are, for a group below this one.
+
+
+@message(0xB1)
+@dataclass(frozen=True, slots=True)
+class ListServices:
+    """Asks a distributor for its services; names after this one, in order."""
+
+    after: str
+
+
+@message(0xB2)
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The answer: some names in order, and whether there are more."""
+
+    names: tuple[str, ...]
+    more: bool

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from overlay.entropy import entropy
 from overlay.errors import UsageError
-from pubsub.distributors.client import LightClient
+from pubsub.distributors.client import LightClient, NoDistributor
 from pubsub.distributors.content import check_service, pack_application_data
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.reliable.runs import RUN_BYTES, source_of
@@ -55,6 +55,22 @@ class Publisher(LightClient):
                 core.stop()
                 self._publishing.pop(service, None)
             raise
+
+    async def remove(self, service: str) -> None:
+        """Remove a service: all distributors of the group let its messages go, and its subscribers get
+        `NoSuchService`. Who publishes to it again creates it again. `NoDistributor` when none answers."""
+        await self.create(service)
+        core = self._publishing[service]
+        answered = asyncio.Event()
+        core.remove(answered.set)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await answered.wait()
+        except TimeoutError:
+            raise NoDistributor(f"no distributor has removed {service!r}") from None
+        finally:
+            core.stop()
+            del self._publishing[service]
 
     async def publish(self, service: str, data: Any = None, *, wait: Wait = "acked") -> int:
         """Publish a message and return its number; the service is created if it was not before.

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self, get_args
 from overlay.contact import PeerId
 from overlay.errors import UsageError
 from overlay.wire import WireError
-from pubsub.distributors.client import LightClient
+from pubsub.distributors.client import LightClient, NoSuchService
 from pubsub.distributors.content import check_service, unpack_content
 from pubsub.distributors.protocol.reception import Delivery
 from pubsub.distributors.protocol.subscription import SubscriptionCore
@@ -97,6 +97,7 @@ class ServiceSubscription:
         self._arrival = asyncio.Event()
         self._core: SubscriptionCore | None = None
         self._ended = False
+        self._is_removed = False
         self._drops = subscriber.metrics.family(
             "service_messages_dropped", "reason", "Messages of services that were not delivered"
         )
@@ -112,6 +113,7 @@ class ServiceSubscription:
             no_gap=self.semantics == "no_gap",
             deliver=self._deliver,
             report=self._report,
+            removed=self._removed,
             room=lambda: self._room - len(self._queue),
         )
         try:
@@ -165,6 +167,8 @@ class ServiceSubscription:
 
     async def __anext__(self) -> Message | Gap:
         while not self._queue:
+            if self._is_removed:
+                raise NoSuchService(f"the service {self.service!r} was removed")
             if self._ended:
                 raise StopAsyncIteration
             if self._core is None:
@@ -209,6 +213,10 @@ class ServiceSubscription:
         )
         self._queue.append(message)
         self._arrival.set()
+
+    def _removed(self) -> None:
+        self._is_removed = True
+        self.end()
 
     def _report(self, gap: Gap) -> None:
         self.gaps += gap.count

@@ -20,10 +20,12 @@ from pubsub.distributors.messages import (
     Alive,
     Answer,
     Digest,
+    ListServices,
     Publication,
     Published,
     Received,
     Request,
+    Services,
     Spread,
     Want,
 )
@@ -36,8 +38,18 @@ from pubsub.distributors.protocol.service_log import ServiceLog
 from pubsub.distributors.protocol.view import NO_GROUP, View
 from pubsub.reliable.runs import is_source, publisher_of
 
+REMEMBER_REMOVED = 600.0
+"""Seconds for which a service that was removed is known to be: a distributor that was away for longer brings
+it back."""
+
+LATEST_VERSION = 1 << 62
+"""A version that is believed is lower."""
+
 CATCHING_UP = 5.0
 """Seconds after which a newcomer serves clients though it still lacks what others have."""
+
+LISTED_AT_ONCE = 256
+"""Names of services in one answer, each of at most 255 characters."""
 
 SMALL_ANSWER = 16
 """Sources in an answer that surely fits a datagram; larger ones go over the channel."""
@@ -77,7 +89,9 @@ class DistributorCore:
         self._piece_bytes = datagram - HEAD_BYTES - PIECE_HEAD_BYTES
         self._stability = Stability(peers.contact.id, config.no_gap_patience)
         run = self.membership.me.run
-        self._exchange = Exchange(peers, run, self.services, self._stability)
+        self._removed: dict[str, tuple[int, float]] = {}
+        """Services that are removed: their versions, and since when."""
+        self._exchange = Exchange(peers, run, self.services, self._removed, self._stability)
         self._history = history or NoHistory()
         self._recall = Recall(clients, self._history, datagram, self._piece_bytes)
         self._by_stream: dict[int, Service] = {}
@@ -124,6 +138,7 @@ class DistributorCore:
         self.membership.tick()
         self._stability.expire(now)
         self._exchange.tick()
+        self._forget_removed()
         self._look_whether_ready()
         for service in self.services.values():
             service.fanout.sweep()
@@ -165,19 +180,63 @@ class DistributorCore:
         """Have a service, and publicise it to the other distributors; None when there are too many."""
         service = self.services.get(name)
         if service is None:
-            service = self._make(name)
+            service = self._make(name, self._version_of(name) + 1)
             if service is not None:
                 self._exchange.tell()
         return service
 
-    def _make(self, name: str) -> Service | None:
+    def remove(self, name: str) -> bool:
+        """Have a service no more, at any distributor; False if there is none.
+
+        Its messages are let go, and its subscribers are told. A publisher that goes on creates it again."""
+        if name not in self.services:
+            return False
+        self._remove(name, self._version_of(name) + 1)
+        self._exchange.tell()
+        return True
+
+    def _version_of(self, name: str) -> int:
+        service = self.services.get(name)
+        return service.version if service is not None else self._removed.get(name, (0, 0.0))[0]
+
+    def _hear_of_service(self, name: str, version: int) -> None:
+        """Another distributor has a service, or knows that it is removed."""
+        if version <= self._version_of(name) or version >= LATEST_VERSION:
+            return
+        if name in self.services:
+            self._remove(name, version - version % 2)
+        if version % 2:
+            self._make(name, version)
+        else:
+            self._note_removed(name, version)
+
+    def _remove(self, name: str, version: int) -> None:
+        service = self.services.pop(name)
+        del self._by_stream[service.log.stream]
+        self._busy.pop(name, None)
+        self._note_removed(name, version)
+        service.fanout.end_all()
+        self._exchange.forget_service(name)
+
+    def _note_removed(self, name: str, version: int) -> None:
+        self._removed[name] = (version, self._peers.now())
+        while len(self._removed) > self.config.most_services:
+            del self._removed[next(iter(self._removed))]
+
+    def _forget_removed(self) -> None:
+        long_ago = self._peers.now() - REMEMBER_REMOVED
+        for name in [name for name, (_, since) in self._removed.items() if since < long_ago]:
+            del self._removed[name]
+
+    def _make(self, name: str, version: int = 1) -> Service | None:
         if len(self.services) >= self.config.most_services or len(name) > 255:
             self.dropped.add("too_many_services")
             return None
+        self._removed.pop(name, None)
         stream = self._peers.random.getrandbits(62) + 1
         log = ServiceLog(name, stream, self._piece_bytes, self._taken)
         fanout = Fanout(log, self._clients, self.config, self._datagram)
-        service = self.services[name] = Service(log, fanout, self.config)
+        service = self.services[name] = Service(log, fanout, self.config, version)
         self._by_stream[log.stream] = service
         return service
 
@@ -229,6 +288,8 @@ class DistributorCore:
             service = self.services.get(request.service)
             if request.action == Action.CREATE:
                 self._begin_sources(sender, request)
+            elif request.action == Action.REMOVE:
+                self.remove(request.service)
             elif service is not None:
                 moved = request.action == Action.MOVED
                 service.fanout.remove(sender.id, request.number, moved)
@@ -249,8 +310,12 @@ class DistributorCore:
             return "not_ready"
         if request.action == Action.CREATE:
             return "" if self.create(request.service) is not None else "too_many_services"
+        if request.action == Action.REMOVE:
+            return ""
         if request.action == Action.SUBSCRIBE:
-            return "" if request.service in self.services else "no_service"
+            if request.service in self.services:
+                return ""
+            return "removed" if request.service in self._removed else "no_service"
         return "unknown_action"
 
     def _subscribe(self, sender: Contact, request: Request) -> None:
@@ -296,9 +361,12 @@ class DistributorCore:
                 continue
             own = publisher_of(publication.source) == sender.id
             service = self.services.get(publication.service)
-            if service is None and from_peer:
+            if service is None and from_peer and publication.service not in self._removed:
                 service = self._make(publication.service)
-            if service is None or not (own or from_peer):
+            if service is None and own and not from_peer:
+                self.dropped.add("no_service")
+                self._clients.send(sender, Alive(0, 0, False, self.config.least_pace))
+            elif service is None or not (own or from_peer):
                 self.dropped.add("no_service" if service is None else "not_its_source")
             elif own and not from_peer:
                 news[service.name, publication.source] = service
@@ -347,10 +415,8 @@ class DistributorCore:
         if self.view is None or not self.view.has(sender.id, digest.run):
             self.dropped.add("not_in_view")
             return
-        named = [*(name for name, _ in digest.services), *(entry[0] for entry in digest.sources)]
-        for name in named:
-            if name not in self.services:
-                self._make(name)
+        for name, version, _ in digest.services:
+            self._hear_of_service(name, version)
         self._exchange.receive_digest(sender, digest)
         self._look_whether_ready()
 
@@ -374,6 +440,12 @@ class DistributorCore:
         elif received.ask:
             knows = received.stream == 0
             self._clients.send(sender, Alive(received.stream, 0, knows, self.config.least_pace))
+
+    def receive_list(self, sender: Contact, question: ListServices) -> None:
+        """A group below this one wants to know the services."""
+        names = sorted(name for name in self.services if name > question.after)
+        some = tuple(names[:LISTED_AT_ONCE])
+        self._peers.send(sender, Services(some, len(names) > len(some)))
 
     def suspect(self, peer: PeerId) -> None:
         self.membership.suspect(peer)

@@ -34,16 +34,22 @@ class Exchange:
     """One distributor's part; `services` is shared with the rest of the distributor."""
 
     def __init__(
-        self, context: Context, run: int, services: dict[str, Service], stability: Stability
+        self,
+        context: Context,
+        run: int,
+        services: dict[str, Service],
+        removed: dict[str, tuple[int, float]],
+        stability: Stability,
     ) -> None:
-        """`run`: this member's."""
+        """`run`: this member's. `removed`: versions of services that are there no more, and since when."""
         self._context = context
         self._run = run
         self._services = services
+        self._removed = removed
         self._stability = stability
         self._others: list[Contact] = []
         self._told: dict[Key, tuple[int, int, int, int]] = {}
-        self._told_services: dict[str, bool] = {}
+        self._told_services: dict[str, tuple[int, bool]] = {}
         self._behind: dict[Key, int] = {}
         """Sources of which others have more, and up to which number this one had them when it was told."""
         self._ticks = 0
@@ -65,6 +71,12 @@ class Exchange:
         self._told.pop(key, None)
         self._behind.pop(key, None)
         self._stability.forget(key)
+
+    def forget_service(self, name: str) -> None:
+        """The service is gone, and all of its sources."""
+        for key in [key for key in (*self._told, *self._behind) if key[0] == name]:
+            self.forget(key)
+        self._stability.forget_service(name)
 
     # Telling and asking.
 
@@ -91,13 +103,16 @@ class Exchange:
                 self._context.send(other, digest)
 
     def _digests(self, whole: bool) -> Iterator[Digest]:
-        services = []
+        now = {one.name: (one.version, one.fanout.has_no_gap) for one in self._services.values()}
+        now |= {name: (version, False) for name, (version, _) in self._removed.items()}
+        services = [
+            (name, *told)
+            for name, told in now.items()
+            if whole or self._told_services.get(name) != told
+        ]
+        self._told_services = now
         entries = []
         for name, service in self._services.items():
-            has_no_gap = service.fanout.has_no_gap
-            if whole or self._told_services.get(name) != has_no_gap:
-                self._told_services[name] = has_no_gap
-                services.append((name, has_no_gap))
             for source, numbers in service.claims().items():
                 if whole or self._told.get((name, source)) != numbers:
                     self._told[name, source] = numbers
@@ -142,7 +157,7 @@ class Exchange:
     def receive_digest(self, sender: Contact, digest: Digest) -> None:
         """Take note of what another distributor of the view has; its services are known already."""
         now = self._context.now()
-        for name, has_no_gap in digest.services:
+        for name, _, has_no_gap in digest.services:
             if name in self._services:
                 self._stability.told_service(sender.id, name, has_no_gap)
         for name, source, began, low, high, safe in digest.sources:

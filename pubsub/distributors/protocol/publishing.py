@@ -68,6 +68,7 @@ class PublishingCore:
         self._waiting_since = 0.0
         self._send_is_due = False
         self._closed = False
+        self._removing: Callable[[], None] | None = None
 
     def start(self, contacts: Iterable[Contact] = ()) -> None:
         self._number = self._context.random.getrandbits(62)
@@ -77,6 +78,20 @@ class PublishingCore:
     def stop(self) -> None:
         self._closed = True
         self.keeper.close()
+
+    def remove(self, done: Callable[[], None]) -> None:
+        """Have the service removed; `done` is called when a distributor has acknowledged it."""
+        self._number += 1
+        self._removing = done
+        self._ask_to_remove()
+
+    def _ask_to_remove(self) -> None:
+        primary = self.keeper.primary
+        if not self._closed and self._removing is not None:
+            if primary is not None:
+                request = Request(self._number, Action.REMOVE, self.service, False, None, 0.0)
+                self._context.send(primary, request)
+            self._context.call_later(self._config.retry, self._ask_to_remove)
 
     @property
     def has_room(self) -> bool:
@@ -119,6 +134,10 @@ class PublishingCore:
         self._want_distributors()
 
     def receive_answer(self, sender: Contact, answer: Answer) -> None:
+        if self._removing is not None and answer.number == self._number:
+            done, self._removing = self._removing, None
+            done()
+            return
         candidate = self.keeper.candidate
         if answer.number != self._number or candidate is None or sender.id != candidate.id:
             return
@@ -135,6 +154,9 @@ class PublishingCore:
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
         if alive.stream == 0:
             self.keeper.heard(sender)
+            primary = self.keeper.primary
+            if not alive.knows and primary is not None and sender.id == primary.id:
+                self.keeper.reconnect()  # the service was removed: create it again
 
     # Sending.
 

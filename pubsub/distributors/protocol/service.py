@@ -151,8 +151,13 @@ class Stability:
 class Service:
     """Created by a publisher, or publicised by another distributor."""
 
-    def __init__(self, log: ServiceLog, fanout: Fanout, config: DistributorConfig) -> None:
+    def __init__(
+        self, log: ServiceLog, fanout: Fanout, config: DistributorConfig, version: int = 1
+    ) -> None:
         self.name = log.service
+        self.version = version
+        """Odd: the service is there. It grows when the service is removed (even), and when it is created
+        again. Of two versions the later one counts."""
         self.log = log
         self.fanout = fanout
         self.publishers: dict[bytes, Contact] = {}

@@ -57,9 +57,11 @@ class SubscriptionCore:
         want_distributors: Callable[[], None],
         room: Callable[[], int] | None = None,
         begun: Callable[[dict[bytes, int]], None] = lambda numbers: None,
+        removed: Callable[[], None] = lambda: None,
     ) -> None:
         """`context` sends datagrams, and `channel` what may not fit one. `begun` is called once, with the
-        numbers of each source's messages that were before the subscription.
+        numbers of each source's messages that were before the subscription; `removed`, when the service is
+        gone.
 
         `room`: how many more messages the application takes now; `ClientConfig.room` if not given."""
         self.service = service
@@ -74,6 +76,7 @@ class SubscriptionCore:
         self._config = config
         self._want_distributors = want_distributors
         self._begun = begun
+        self._removed = removed
         self._room = room or (lambda: config.room)
         self._order = SourceOrder(context, config, service, no_gap, deliver, report, self._recall)
         self._reception = Reception(self._order.take)
@@ -171,6 +174,10 @@ class SubscriptionCore:
         if candidate is None or sender.id != candidate.id:
             return
         self.refusal = answer.refusal
+        if answer.refusal == "removed":
+            self.stop()
+            self._removed()
+            return
         if answer.refusal:
             self.keeper.refused(sender)
             return

@@ -37,7 +37,7 @@ KINDS = [
 
 
 def test_every_message_has_a_code_of_this_part() -> None:
-    assert len(KINDS) == 17
+    assert len(KINDS) == 19
     for kind in KINDS:
         value = _example(kind)
         assert is_message(value)
@@ -55,7 +55,8 @@ def _example(kind: type) -> object:
         "members": (Member(contact, 7),),
         "publications": (Publication("news", b"s" * 24, 1, b"x"),),
         "pieces": (piece,),
-        "services": (("news", True),),
+        "services": (("news", 1, True),),
+        "names": ("news",),
         "sources": (("news", b"s", 0, 1, 2, 3),),
         "missing": (1, 2),
         "have": {b"s": 3},

@@ -26,6 +26,7 @@ from pubsub.distributors import (
 )
 from pubsub.distributors.messages import Publication, Spread
 from pubsub.reliable.runs import source_of
+from pubsub.reliable.tasks import TaskFailed
 
 PORT = 4000
 
@@ -298,5 +299,49 @@ def test_light_clients_do_without_the_dht_when_given_addresses(seed: int) -> Non
             assert [message.data for message in await received(messages, 1)] == ["hello"]
             assert distributor.status()["services"]["ticker"]["subscribers"] == 1
         assert distributor.status()["services"]["ticker"]["subscribers"] == 0
+
+    play(seed, main)
+
+
+def test_services_that_are_created_above_later_flow_down_and_go_when_they_are_removed(
+    seed: int,
+) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(2, services=["early"])
+        await ground.distributors(2, group="lower", upstream="main")
+        await ground.distributors(1, group="lowest", upstream="lower")
+        publisher = await ground.enter(Publisher)
+        await publisher.create("later")
+        subscriber = await ground.enter(Subscriber, group="lowest")
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    messages = await subscriber.subscribe("later").__aenter__()
+                    break
+                except NoSuchService:
+                    pass
+        for number in range(20):
+            await publisher.publish("later", number)
+        found = await received(messages, 20)
+        assert [message.data for message in found] == list(range(20))
+        await publisher.remove("later")
+        with pytest.raises(NoSuchService, match="removed"):
+            await received(messages, 1, within=60)
+
+    play(seed, main)
+
+
+def test_a_distributor_whose_task_dies_says_so(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(ground: Playground) -> None:
+        (one,) = await ground.distributors(1)
+
+        def broken() -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setattr(one._core, "tick", broken)
+        with pytest.raises(TaskFailed, match="ticks of the distributor"):
+            await one.next_view()
+        assert one.metrics.as_dict()["background_tasks_failed"] == {"ticks": 1}
+        await one.close()
 
     play(seed, main)

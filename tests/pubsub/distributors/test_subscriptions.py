@@ -281,3 +281,49 @@ def test_five_thousand_subscribers_move_when_their_distributor_crashes() -> None
     publisher.core.publish(b"y")
     theatre.run(5.0)
     assert all(numbers(one) == list(range(1, 12)) and not one.gaps for one in subscribers)
+
+
+def test_a_service_that_is_removed_at_one_distributor_is_gone_at_all_and_may_be_created_again() -> (
+    None
+):
+    theatre = Theatre(11, StageConfig(loss=0.1, duplicate=0.1))
+    distributors = [theatre.distributor(services=()) for _ in range(3)]
+    assert theatre.settled()
+    publisher, subscriber = theatre.publisher(), None
+    theatre.run(3.0)
+    subscriber = theatre.subscriber(no_gap=True)
+    theatre.run(2.0)
+    publisher.core.publish(b"first")
+    theatre.run(2.0)
+    assert len(subscriber.delivered) == 1
+    removed: list[str] = []
+    subscriber.core._removed = lambda: removed.append("told")
+    done: list[bool] = []
+    publisher.core.remove(lambda: done.append(True))
+    theatre.run(5.0)
+    assert done == [True]
+    assert removed == ["told"]
+    for one in distributors:
+        assert one.core.services == {}
+        assert one.core._exchange._told == {}
+    late = theatre.distributor(services=())
+    theatre.run(5.0)
+    assert late.core.services == {}
+    publisher.core.publish(b"again")
+    theatre.run(8.0)
+    assert all("news" in one.core.services for one in (*distributors, late))
+    assert publisher.core.stable == 2
+
+
+def test_a_version_of_a_service_from_a_peer_is_believed_within_reason() -> None:
+    theatre = Theatre(12)
+    one = theatre.distributor(services=("news",))
+    theatre.run(5.0)
+    one.core._hear_of_service("news", 1 << 62)
+    assert one.core.services["news"].version == 1
+    one.core._hear_of_service("news", 4)
+    assert "news" not in one.core.services
+    one.core._hear_of_service("news", 3)
+    assert "news" not in one.core.services
+    one.core._hear_of_service("news", 5)
+    assert one.core.services["news"].version == 5
