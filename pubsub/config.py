@@ -26,6 +26,8 @@ from overlay.topic_name import check_topic_name
 from overlay.transport.seal import check_keys
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
+from pubsub.topic import Pattern
+from pubsub.validation import Validator
 
 LinkKind = Literal["channel", "datagram"]
 DisseminationKind = Literal["eager", "lazy"]
@@ -39,6 +41,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "insecure": ("true or false", (bool,)),
     "identity": ("an Identity", (Identity, NoneType)),
     "signatures": ("true or false", (bool,)),
+    "validators": ("functions by pattern of topics", (Mapping,)),
     "parameters": ("Parameters", (Parameters,)),
     "topic_parameters": ("Parameters by topic", (Mapping,)),
     "trace": ("the path of a file", (str, os.PathLike, NoneType)),
@@ -152,6 +155,10 @@ class NodeConfig:
     signatures: bool = False
     """Sign events, and drop those that their publisher did not sign; the whole network must agree."""
 
+    validators: Mapping[str, Validator] = field(default_factory=dict)
+    """By pattern of topics: functions that are asked whether events may be delivered and forwarded (see
+    `pubsub.validation`). Only a caller of `Node` can give them."""
+
     parameters: Parameters = field(default_factory=Parameters)
     """Of every community without an entry in `topic_parameters`."""
 
@@ -203,6 +210,12 @@ class NodeConfig:
         self._set("gateways", gateways)
         self._set("keys", _keys(self.keys))
         self._check_mode()
+        for pattern, validator in self.validators.items():
+            Pattern.of(pattern)
+            if not callable(validator):
+                raise ConfigurationError(
+                    f"the validator of {pattern} must be a function, not {validator!r}"
+                )
         for topic, parameters in self.topic_parameters.items():
             check_topic_name(topic)
             check_type(f"topic_parameters of {topic}", parameters, "Parameters", (Parameters,))
@@ -286,6 +299,7 @@ class NodeSettings(TypedDict, total=False):
     insecure: bool
     identity: Identity | None
     signatures: bool
+    validators: Mapping[str, Validator]
     parameters: Parameters
     topic_parameters: Mapping[str, Parameters]
     trace: str | Path | None

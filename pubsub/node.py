@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
@@ -39,7 +39,7 @@ from pubsub.publishing import EventLink, Outlet, OwnRuns, Receipt
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
 from pubsub.trace import Trace, trace_clock
-from pubsub.validation import is_signed_by_publisher
+from pubsub.validation import Validation
 
 if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.durability import Durability, LocalArchive
@@ -107,6 +107,8 @@ class Node:
         attachment.runtime.start_on(COLLECTION_CODES, self._start_collections)
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
+        self.validation = Validation(config.validators, config.signatures)
+        """What this node asks of events before it delivers or forwards them."""
         self._run = entropy().randbytes(RUN_BYTES)
         signer = attachment.identity if config.signatures else None
         self._drops = EventDrops(self.metrics, self._trace)
@@ -130,7 +132,7 @@ class Node:
             observer=self._trace,
             watch=attachment.watch,
             unwatch=attachment.unwatch,
-            verify=is_signed_by_publisher if config.signatures else None,
+            refusal=self.validation.refusal,
             dissemination=LazyGossip,
         )
         self._process = Process(services, config.parameters)
@@ -308,6 +310,29 @@ class Node:
                 await outlet.link.pace()
             return receipt
         return await self._publish_with(topic, data, *options)
+
+    async def publish_many(
+        self,
+        topic: str | type | Topic,
+        data: Iterable[Any],
+        *,
+        wait: Literal["sent", "acked"] | None = None,
+        upward: float | None = None,
+        dissemination: DisseminationKind | None = None,
+    ) -> list[Receipt]:
+        """Publish an event for each of the data, in their order; the options are those of `publish`.
+
+        The events leave in as few blocks as they fit, and publishing is paced like anything else. With
+        `wait="acked"` it returns when this is so of all events."""
+        receipts: list[Receipt] = []
+        for one in data:
+            receipt = await self.publish(topic, one, upward=upward, dissemination=dissemination)
+            receipts.append(receipt)
+        if wait is not None:
+            self._check_options(wait, False, upward, dissemination)
+        for receipt in receipts if wait == "acked" else ():
+            await receipt.wait_settled()
+        return receipts
 
     async def _publish_with(
         self,

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -301,6 +302,29 @@ class Subscription:
             return event
         self._current = self._queue.popleft().events()
         return next(self._current)
+
+    async def batches(self, max: int = 1000) -> AsyncIterator[list[Event]]:
+        """The events in lists, each of all that wait and at most `max`; it waits while there are none.
+
+            async for events in subscription.batches(max=500): ...
+
+        The events of a list count as taken when the list is given."""
+        if type(max) is not int or max < 1:
+            raise SubscriptionError(f"max is a number of events, 1 or more, not {max!r}")
+        while True:
+            try:
+                first = await self.__anext__()
+            except StopAsyncIteration:
+                return
+            events = [first, *islice(self._current, max - 1)]
+            while len(events) < max and self._queue:
+                self._current = self._queue.popleft().events()
+                events += islice(self._current, max - len(events))
+            self._waiting -= len(events) - 1
+            if self._is_full and self._waiting < self._room:
+                self._is_full = False
+                self._space.set()
+            yield events
 
     async def _arrivals(self) -> None:
         """Wait until the queue is not empty; `StopAsyncIteration` when it never will be."""

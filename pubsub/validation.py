@@ -1,4 +1,17 @@
-"""Signed blocks: who published an event can be told by everyone who receives it.
+"""Validation: what a node asks of a block of events before it delivers or forwards it.
+
+Where the network signs, a block has to be its publisher's own. Then the application's validators are asked,
+those whose pattern matches the block's topic:
+
+    def is_score(batch: Batch) -> bool:
+        return all(isinstance(data, dict) and "score" in data for data in batch.data)
+
+    Node(validators={"/soccer/**": is_score})
+
+A validator is called once for each block that is new, however many events it holds, whether it came live or
+from an archive, and on the event loop: it must be quick and not block. What it refuses is neither delivered
+nor forwarded, nor kept by an archive on this node; it is counted as `refused` under `events_dropped`. A
+validator that raises has refused; its exception is logged. A node does not ask about its own events.
 
 A signature is the publisher's public key (32 bytes) and its Ed25519 signature (64 bytes) of the block's
 bytes, just as they travel. The key proves the publisher's id (see `overlay.identity`), and the bytes hold all
@@ -7,8 +20,21 @@ that the publisher says: run and numbers, topic and its super-topics, and the ev
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
+
 from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, peer_id_of, verify
-from pubsub.event import Block
+from pubsub.event import Batch, Block, Origin
+from pubsub.topic import Pattern, included
+
+Validator = Callable[[Batch], bool]
+"""Whether the events of a batch may be delivered and forwarded; `MALFORMED` stands for data that cannot be
+read."""
+
+REFUSED = "refused"
+"""The reason under which refusals of validators are counted."""
+
+_log = logging.getLogger(__name__)
 
 SIGNATURE_SIZE = PUBLIC_KEY_BYTES + SIGNATURE_BYTES
 """Bytes of a block's signature."""
@@ -26,3 +52,43 @@ def is_signed_by_publisher(block: Block) -> bool:
     if peer_id_of(public_key) != block.publisher:
         return False
     return verify(public_key, block.encoded, signature[PUBLIC_KEY_BYTES:])
+
+
+class Validation:
+    """What one node asks of every block that it did not publish itself."""
+
+    def __init__(self, validators: Mapping[str, Validator], signed: bool) -> None:
+        """`signed`: whether the network signs."""
+        self._validators = [(Pattern.of(text), ask) for text, ask in validators.items()]
+        self._signed = signed
+
+    @property
+    def asks_nothing(self) -> bool:
+        return not self._signed and not self._validators
+
+    def refusal(self, block: Block) -> str | None:
+        """Why a block is refused; None for one that may be delivered and forwarded."""
+        if self._signed and not is_signed_by_publisher(block):
+            return "bad_signature"
+        asked = [ask for pattern, ask in self._validators if concerns(pattern, block)]
+        if asked:
+            data, _ = block.data()
+            origin = Origin(block.topic, block.publisher, block.run, 0, self._signed)
+            batch = Batch(origin, block.first, data)
+            if not all(accepts(ask, batch) for ask in asked):
+                return REFUSED
+        return None
+
+
+def concerns(pattern: Pattern, block: Block) -> bool:
+    if not included(pattern.topic.name, block.topic, block.lineage):
+        return False
+    return pattern.matches(block.topic)
+
+
+def accepts(ask: Validator, batch: Batch) -> bool:
+    try:
+        return bool(ask(batch))
+    except Exception:
+        _log.exception("a validator failed on events of %s: they are refused", batch.topic)
+        return False

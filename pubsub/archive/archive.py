@@ -63,7 +63,6 @@ from pubsub.config import NodeSettings
 from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
-from pubsub.validation import is_signed_by_publisher
 
 T = TypeVar("T")
 
@@ -242,7 +241,7 @@ class Archive:
             _wall_clock(),
             self._config,
             self._runtime.metrics,
-            is_signed_by_publisher if self.node.config.signatures else None,
+            None if self.node.validation.asks_nothing else self.node.validation.refusal,
             self._replay,
         )
         others = dict.fromkeys((*known, *await self._others(name)))

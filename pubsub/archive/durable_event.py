@@ -8,7 +8,7 @@ from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.subscriber import Numbered
 from pubsub.event import Event, Origin
-from pubsub.validation import is_signed_by_publisher
+from pubsub.validation import Validation
 
 
 class DurableEvent(Event):
@@ -41,12 +41,14 @@ class DurableEvent(Event):
         return super()._fields() | {name: getattr(self, name) for name in self.__slots__}
 
 
-def from_archive(numbered: Numbered, managed: str, missed: int, signed: bool) -> DurableEvent:
-    """The event that an archive sent; `WireError` for anything else, or, with `signed`, for a forged one."""
+def from_archive(
+    numbered: Numbered, managed: str, missed: int, validation: Validation, signed: bool
+) -> DurableEvent:
+    """The event that an archive sent; `WireError` for anything else, or for one that is refused."""
     read = read_event(numbered.event, managed)
     block = read.block
-    if signed and not is_signed_by_publisher(block):
-        raise WireError("bad_signature")
+    if (reason := validation.refusal(block)) is not None:
+        raise WireError(reason)
     return DurableEvent(
         Origin(block.topic, block.publisher, block.run, 0, signed),
         read.data(),

@@ -283,7 +283,13 @@ class DurableSubscription:
             event = from_gossip(live, missed)
         else:
             try:
-                event = from_archive(numbered, self._core.subscribing.topic, missed, self._signed)
+                event = from_archive(
+                    numbered,
+                    self._core.subscribing.topic,
+                    missed,
+                    self._node.validation,
+                    self._signed,
+                )
             except WireError as error:
                 drops = self._node.metrics.family(
                     "events_dropped", "reason", "Events dropped, by reason."

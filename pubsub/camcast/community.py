@@ -45,6 +45,7 @@ from pubsub.event import (
     read_block,
 )
 from pubsub.topic import Topic
+from pubsub.validation import REFUSED
 
 Deliver = Callable[[Arrival], None]
 """Takes a block with events that are new in the community."""
@@ -76,8 +77,9 @@ class Services:
     watch: Callable[[Contact], None] = lambda contact: None
     """Have a member of the topic table watched by the failure detector."""
     unwatch: Callable[[Contact], None] = lambda contact: None
-    verify: Callable[[Block], bool] | None = None
-    """Whether a block's signature is its publisher's; None accepts every block."""
+    refusal: Callable[[Block], str | None] = lambda block: None
+    """Why a block is to be neither delivered nor forwarded, a reason for the count of drops; None accepts
+    it."""
     dissemination: DisseminationFactory = EagerGossip
 
 
@@ -375,10 +377,14 @@ class Community:
         """The block in a copy, or None, and counted, when it is not to be taken."""
         try:
             block = read_block(copy.block, self.name, copy.signature)
-            if self._services.verify is not None and not self._services.verify(block):
-                raise WireError("bad_signature")
+            if (reason := self._services.refusal(block)) is not None:
+                raise WireError(reason)
         except WireError as error:
             self._drops.add(error.reason, self.name, source, (numbers,), sender.id)
+            if error.reason == REFUSED:
+                # It need not be fetched, nor be asked about again. A forged block is another matter: the
+                # true one may still come.
+                self.heard.add(source, numbers.start, len(numbers), self._context.now())
             return None
         return block
 

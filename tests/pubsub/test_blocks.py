@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from overlay.channel import OnAck
 from overlay.contact import Contact, PeerId
 from overlay.metrics import Metrics
@@ -24,7 +26,9 @@ from pubsub.publishing import (
     Outlet,
     OwnRuns,
 )
+from pubsub.subscription import SubscriptionError
 from pubsub.topic import Topic
+from tests.pubsub.playground import Playground, play
 
 A, B, C = (numbered_contact(number) for number in range(3))
 ME = PeerId(bytes(20))
@@ -287,3 +291,29 @@ def test_while_one_publisher_is_held_back_all_are() -> None:
         assert published == 5000
 
     run(main)
+
+
+def test_many_are_published_in_few_blocks_and_taken_in_lists() -> None:
+    async def main(p: Playground) -> None:
+        _, events = await p.subscriber("/a", queue=1000)
+        publisher = await p.node()
+        receipts = await publisher.publish_many("/a", range(300), wait="acked")
+        assert [receipt.sequence for receipt in receipts] == list(range(1, 301))
+        assert all(receipt.acknowledged == 1 for receipt in receipts)
+        assert len({id(receipt._block) for receipt in receipts}) < 10
+        assert len(events) == 300
+        taken: list[list[int]] = []
+        assert (await anext(events)).data == 0
+        async for some in events.batches(max=70):
+            taken.append([event.data for event in some])
+            if sum(map(len, taken)) == 299:
+                break
+        assert [len(some) for some in taken] == [70, 70, 70, 70, 19]
+        assert [number for some in taken for number in some] == list(range(1, 300))
+        assert len(events) == 0
+        events.end()
+        assert [some async for some in events.batches()] == []
+        with pytest.raises(SubscriptionError, match="max is a number of events"):
+            await anext(events.batches(max=0))
+
+    play(81, main, mode="structured")

@@ -38,20 +38,20 @@ class ArchiveWorld:
     """Seconds since 1970."""
     config: DurableConfig
     metrics: Metrics
-    verify: Callable[[Block], bool] | None = None
-    """Whether an event is its publisher's own; None where the network does not sign."""
+    refusal: Callable[[Block], str | None] | None = None
+    """Why an event may not be kept (see `pubsub.validation`); None where the node asks nothing of events."""
     replay: ReplayPolicy = field(default_factory=ReplayPolicy)
     """How far back new durable names may begin."""
 
     def are_genuine(self, stream: bytes, events: Iterable[bytes]) -> bool:
         """Whether all of these are; see below."""
-        return self.verify is None or all(self.is_genuine(stream, event) for event in events)
+        return self.refusal is None or all(self.is_genuine(stream, event) for event in events)
 
     def is_genuine(self, stream: bytes, encoded: bytes) -> bool:
-        """Whether an event was signed by the publisher of its stream, where the network signs; counted
+        """Whether an event is of the publisher of its stream and the node's validation accepts it; counted
         otherwise. To be asked before its number counts as taken, or the true one would be taken for a
         duplicate."""
-        if self.verify is None:
+        if self.refusal is None:
             return True
         try:
             event = read_event(encoded, self.topic)
@@ -59,10 +59,12 @@ class ArchiveWorld:
             self.count_drop(error.reason)
             return False
         block = event.block
-        genuine = block.publisher == publisher_of(stream) and self.verify(block)
-        if not genuine:
-            self.count_drop("bad_signature")
-        return genuine
+        reason: str | None = "bad_signature"
+        if block.publisher == publisher_of(stream):
+            reason = self.refusal(block)
+        if reason is not None:
+            self.count_drop(reason)
+        return reason is None
 
     def count_drop(self, reason: str, count: int = 1) -> None:
         """Count something that a peer sent and that cannot be used."""
