@@ -310,7 +310,11 @@ class TopicBroadcast:
         appeared = self._appeared.pop(peer, None)
         if row is None or appeared is None:
             return
-        for item in state.kept.take_lacked(row.has, appeared, now):
+
+        def needs_not(source: bytes, number: int) -> bool:
+            return source not in state.taken or row.has(source, number)
+
+        for item in state.kept.take_lacked(needs_not, appeared, now):
             held = Held(item, now, {item.publisher: None}, revived=True)
             state.held.add(held)
             state.counts["revived"] += 1

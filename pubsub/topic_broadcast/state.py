@@ -28,6 +28,9 @@ COUNTED = (
 """Messages taken, and dropped as duplicates, for want of room, or as a peer's mistake; those forwarded;
 participants expelled; how often the disk failed; messages held again for one that began apart."""
 
+FORGOTTEN = 16
+"""Times `most_sources`: sources of which the highest number alone is remembered, some 100 bytes each."""
+
 
 class BroadcastState:
     """The variables of the algorithm (DACE, appendix 1, lines 1 to 7), and what it stands on."""
@@ -54,6 +57,8 @@ class BroadcastState:
         """What everybody has, as far as is known here: fewer are claimed where this one came later."""
         self.taken: dict[bytes, Numbers] = {}
         """What this participant has received; it acknowledges it when the application or the log has it."""
+        self.forgotten: dict[bytes, int] = {}
+        """The highest numbers of sources of which nothing else is remembered, the latest last."""
         self.sources: dict[bytes, tuple[PeerId, int]] = {}
         """Publisher and life of every source of which a message was seen."""
         self.counts = counts
@@ -80,7 +85,13 @@ class BroadcastState:
         )
 
     def forget(self, source: bytes) -> None:
-        """Forget all of a source; should one of its messages come again, it would be taken for new."""
+        """Forget all of a source but its highest number: what is at most that counts as received, should
+        anybody speak of it again."""
+        taken = self.taken.get(source)
+        if taken is not None:
+            self.forgotten[source] = taken.highest
+            if len(self.forgotten) > FORGOTTEN * self.config.most_sources:
+                del self.forgotten[next(iter(self.forgotten))]
         for by_source in (self.taken, self.garbage, self.sources):
             by_source.pop(source, None)
         for row in self.acknowledged.rows.values():
@@ -89,7 +100,10 @@ class BroadcastState:
     def taken_of(self, source: bytes) -> Numbers:
         numbers = self.taken.get(source)
         if numbers is None:
-            numbers = self.taken[source] = Numbers()
+            highest = self.forgotten.pop(source, 0)
+            numbers = self.taken[source] = Numbers(highest)
+            if highest and self.me in self.acknowledged.rows:
+                self.mine.of(source).update(highest, ())
         return numbers
 
     def garbage_of(self, source: bytes) -> Numbers:

@@ -122,3 +122,8 @@ class Upkeep:
         idle = (s for s in state.taken if s not in current and s not in state.held.by_source)
         for source in [source for _, source in zip(range(spare), idle, strict=False)]:
             state.forget(source)
+        for row in state.acknowledged.rows.values():
+            for source in [s for s in row.numbers if s not in state.taken]:
+                del row.numbers[source]
+        for source in [s for s in state.garbage if s not in state.taken]:
+            del state.garbage[source]

@@ -30,10 +30,11 @@ class MembershipConfig:
     """Each participant compares its knowledge with that of one other, drawn at random, so often."""
 
     most_participants: int = 1024
-    """Participants of one topic that are remembered, those who left included; one more is refused."""
+    """Participants of one topic. For one more, the one that cannot be reached for longest counts as having
+    left; where all can be reached, it is refused. As many of those who left are remembered."""
 
     remember_left: float = 3600.0
-    """How long one that left is remembered, so that old gossip does not bring it back."""
+    """How long one that left is remembered at most, so that old gossip does not bring it back."""
 
     def __post_init__(self) -> None:
         for name in ("settle", "rumour_interval", "gossip_interval", "remember_left"):

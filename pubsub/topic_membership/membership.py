@@ -352,7 +352,10 @@ class TopicMembership:
 
     def _take_entry(self, entry: Entry, learned_from: PeerId | None) -> None:
         before = self.participants.get(entry.id)
-        is_new = self._knowledge.roster.get(entry.id) is None
+        known = self._knowledge.roster.get(entry.id)
+        is_new = known is None
+        if before is None and not entry.left and (known is None or known.stamp < entry.stamp):
+            self._make_room()
         if not self._knowledge.merge_entry(entry, self._context.now()):
             return
         self._spreading.changed(Item(Kind.ENTRY, entry.id), learned_from)
@@ -387,6 +390,13 @@ class TopicMembership:
                 self._spreading.news.told(entry.id)  # its sponsor tells it everything
             if self.can_talk_to(entry.id):
                 self._listener.met(entry.contact)
+
+    def _make_room(self) -> None:
+        """Where the topic is full, count the participant as having left that is suspected for longest."""
+        if self._knowledge.roster.is_full:
+            gone = next((peer for peer in self._row.suspected if peer in self.participants), None)
+            if gone is not None:
+                self.expel(gone)
 
     def _row_is_due(self) -> None:
         self._forget_those_who_left()

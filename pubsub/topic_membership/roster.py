@@ -39,6 +39,11 @@ class Roster:
         """Those who left, and when this was heard."""
         self._most = most
 
+    @property
+    def is_full(self) -> bool:
+        """Whether one more participant is refused."""
+        return len(self.joined) >= self._most
+
     def get(self, peer: PeerId) -> Entry | None:
         """The entry of a participant, or of one that left."""
         entry = self.joined.get(peer)
@@ -47,16 +52,19 @@ class Roster:
         return entry
 
     def merge(self, entry: Entry, now: float) -> bool:
-        """Take an entry; False when it is no news, or there is no room for one more participant."""
+        """Take an entry; False when it is no news, or there is no room for one more participant.
+
+        Of those who left, as many are remembered as may take part; the one that left first is forgotten."""
         known = self.get(entry.id)
-        if known is None:
-            if len(self.joined) + len(self.left) >= self._most:
-                return False
-        elif entry.stamp <= known.stamp:
+        if known is not None and entry.stamp <= known.stamp:
+            return False
+        if not entry.left and entry.id not in self.joined and self.is_full:
             return False
         self._remove(entry.id)
         if entry.left:
             self.left[entry.id] = (entry, now)
+            if len(self.left) > self._most:
+                del self.left[next(iter(self.left))]
         else:
             self.joined[entry.id] = entry
             self.digest += hashed(entry.id, entry.boot)

@@ -61,10 +61,12 @@ def test_a_later_boot_brings_back_who_left_and_an_earlier_one_does_not() -> None
 def test_a_full_roster_refuses_one_more_and_forgets_those_who_left_long_ago() -> None:
     roster = Roster(2)
     for number in range(2):
-        assert roster.merge(Entry(numbered_contact(number), 1, True, 0, 1, "", ()), float(number))
+        assert roster.merge(Entry(numbered_contact(number), 1, False, 0, 1, "", ()), 0.0)
     assert not roster.merge(Entry(numbered_contact(2), 1, False, 0, 1, "", ()), 5.0)
-    assert roster.forget_left(before=0.5) == [PEERS[0]]
+    for number in range(2):
+        assert roster.merge(Entry(numbered_contact(number), 1, True, 0, 1, "", ()), float(number))
     assert roster.merge(Entry(numbered_contact(2), 1, False, 0, 1, "", ()), 5.0)
+    assert roster.forget_left(before=0.5) == [PEERS[0]]
 
 
 def matrix(closed: dict[int, list[int]]) -> Matrix:
