@@ -50,6 +50,15 @@ def add_command(commands: Any) -> None:
     add_option(
         parser, "--upstream", metavar="GROUP", help="take the services' messages from another group"
     )
+    add_option(
+        parser,
+        "--downstream",
+        metavar="GROUP",
+        nargs="+",
+        many=True,
+        default=[],
+        help="groups whose distributors may bring what is published there",
+    )
     add_flag(parser, "--json", help="print JSON lines")
     add_metrics_option(parser)
     _add_memory_options(parser)
@@ -98,6 +107,7 @@ async def serve(arguments: argparse.Namespace) -> int:
             group=arguments.group,
             topics=read_topics(arguments.topic),
             upstream=arguments.upstream,
+            downstream=arguments.downstream,
             history=history,
             config=DistributorConfig(buffer_bytes=buffer, recent_bytes=min(buffer, 1024 * 1024)),
             **{name: getattr(node, name) for name in node.__dataclass_fields__},

@@ -51,6 +51,9 @@ LOOK_EVERY = 10.0
 LOOK_EVERY_ALONE = 1.0
 """The same for one that has not."""
 
+LOOK_BELOW_EVERY = 2.0
+"""Seconds between two looks for the distributors of the groups below."""
+
 GOODBYE_SECONDS = 1.0
 """How long a goodbye has to arrive."""
 
@@ -68,6 +71,7 @@ class Distributor:
         group: str = "main",
         topics: Mapping[str, str] | None = None,
         upstream: str | None = None,
+        downstream: Sequence[str] = (),
         history: History | None = None,
         config: DistributorConfig | None = None,
         **settings: Any,
@@ -76,7 +80,8 @@ class Distributor:
 
         `topics`: by service, a CAMCAST topic whose events are its messages. `upstream`: another group of
         distributors, from which the messages of `services` are taken, or of all its services if none is
-        named. `settings` are those of `NodeConfig`,
+        named; what is published here goes up to it, if it has this group among its `downstream` groups.
+        `settings` are those of `NodeConfig`,
         those about events only with `topics`; publishers and subscribers need this node's `keys` too."""
         if isinstance(services, str):
             raise UsageError(f"services={services!r} is one name: write it in a list")
@@ -84,10 +89,12 @@ class Distributor:
         self.topics = {check_service(s): Topic.of(topic) for s, topic in (topics or {}).items()}
         if upstream == group:
             raise UsageError(f"upstream={upstream!r} is this group itself: name another one")
-        group_topic(group)
-        if upstream is not None:
-            group_topic(upstream)
+        if isinstance(downstream, str):
+            raise UsageError(f"downstream={downstream!r} is one name: write it in a list")
+        for name in (group, *downstream, *((upstream,) if upstream is not None else ())):
+            group_topic(name)
         self.group = group
+        self.downstream = tuple(downstream)
         self.upstream = upstream
         self.node = distributor_settings(settings, feeds=bool(self.topics))
         self.config = config or DistributorConfig()
@@ -170,6 +177,8 @@ class Distributor:
         self._tasks.start("ticks", self._tick(core))
         self._tasks.start("sending to subscribers", self._pump(core))
         self._tasks.start("search for distributors", self._look(core))
+        if self.downstream:
+            self._tasks.start("search below", self._look_below(core))
         await self._overlay.announce(group_topic(self.group))
         await self._open_sources(core)
 
@@ -194,6 +203,8 @@ class Distributor:
             (messages.Request, core.receive_request),
             (messages.Received, core.receive_received),
             (messages.ListServices, core.receive_list),
+            (messages.Raise, core.receive_raise),
+            (messages.Published, core.upward.receive_published),
         ):
             runtime.on(kind, handler)
         runtime.failure.subscribe(
@@ -240,6 +251,16 @@ class Distributor:
             core.membership.know(await finder.find())
             alone = core.view is None or len(core.view.members) == 1
             await asyncio.sleep(LOOK_EVERY_ALONE if alone else LOOK_EVERY)
+
+    async def _look_below(self, core: DistributorCore) -> None:
+        """Keep knowing the distributors of the groups below."""
+        finders = [
+            DirectoryFinder(self._overlay, group, MOST_DISTRIBUTORS) for group in self.downstream
+        ]
+        while True:
+            found = [contact for finder in finders for contact in await finder.find()]
+            core.below = frozenset(contact.id for contact in found)
+            await asyncio.sleep(LOOK_BELOW_EVERY)
 
     def _view_changed(self, view: View | None) -> None:
         failure = self._runtime.failure

@@ -151,6 +151,7 @@ class Relay(LightClient):
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
+        self._core.above = self._primary_of
         for name in self._named:
             self._take(name)
         if not self._named:
@@ -164,6 +165,7 @@ class Relay(LightClient):
         if service is None or any(core.service == name for core in self._subscribed):
             return
         service.is_relayed = True
+        service.arrived_to = lambda source: self._core.upward.needed_after(name, source)
         self._subscription_core(
             name,
             no_gap=True,
@@ -173,6 +175,11 @@ class Relay(LightClient):
             room=lambda: 0 if service.is_full else self.config.room,
             removed=lambda: self._gone(name),
         )
+
+    def _primary_of(self, name: str) -> Contact | None:
+        """The distributor above that serves this one."""
+        cores = [core for core in self._subscribed if core.service == name]
+        return cores[0].keeper.primary if cores else None
 
     def _gone(self, name: str) -> None:
         """The service was removed above: it is removed here."""

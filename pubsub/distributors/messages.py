@@ -284,3 +284,15 @@ class Services:
 
     names: tuple[str, ...]
     more: bool
+
+
+@message(0xB3)
+@dataclass(frozen=True, slots=True)
+class Raise:
+    """Consecutive messages of a source that were published at a group below; answered by `Published`."""
+
+    service: str
+    source: bytes
+    after: int
+    """What is up to this number has arrived, or is not held below any more."""
+    publications: tuple[Publication, ...]

@@ -23,6 +23,7 @@ from pubsub.distributors.messages import (
     ListServices,
     Publication,
     Published,
+    Raise,
     Received,
     Request,
     Services,
@@ -35,6 +36,7 @@ from pubsub.distributors.protocol.membership import DistributorMembership
 from pubsub.distributors.protocol.recall import History, NoHistory, Recall
 from pubsub.distributors.protocol.service import Service, Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
+from pubsub.distributors.protocol.upward import Upward
 from pubsub.distributors.protocol.view import NO_GROUP, View
 from pubsub.reliable.runs import is_source, publisher_of
 
@@ -92,6 +94,11 @@ class DistributorCore:
         self._removed: dict[str, tuple[int, float]] = {}
         """Services that are removed: their versions, and since when."""
         self._exchange = Exchange(peers, run, self.services, self._removed, self._stability)
+        self.upward = Upward(peers, self.services, lambda name: self.above(name), self._rank)
+        self.above: Callable[[str], Contact | None] = lambda name: None
+        """The distributor of the group above that serves this one, by service."""
+        self.below: frozenset[PeerId] = frozenset()
+        """The distributors of the groups below, which may bring messages of their publishers."""
         self._history = history or NoHistory()
         self._recall = Recall(clients, self._history, datagram, self._piece_bytes)
         self._by_stream: dict[int, Service] = {}
@@ -139,6 +146,7 @@ class DistributorCore:
         self._stability.expire(now)
         self._exchange.tick()
         self._forget_removed()
+        self.upward.tick()
         self._look_whether_ready()
         for service in self.services.values():
             service.fanout.sweep()
@@ -146,6 +154,7 @@ class DistributorCore:
                 service.skip_what_is_lost(self._stability, now - CATCHING_UP, now)
             for source in service.trim(self._stability):
                 self._exchange.forget((service.name, source))
+                self.upward.forget((service.name, source))
             for source in service.publishers:
                 self._acknowledge(service, source)
             self._wake_for(service)
@@ -261,6 +270,7 @@ class DistributorCore:
         service, now = self.services[publication.service], self._peers.now()
         # Of a source that is not known, what came before was told as a gap, or need not be told.
         service.log.begin(publication.source, publication.sequence - 1, now)
+        self.upward.arrived(publication.service, publication.source, publication.sequence)
         if service.take(publication, now):
             self._wake_for(service)
 
@@ -268,6 +278,7 @@ class DistributorCore:
         """What was published up to this number came before this distributor took messages of the other
         group."""
         service, now = self.services[name], self._peers.now()
+        self.upward.arrived(name, source, after)
         if source in service.log.sources:
             service.skip(source, after, now)
         else:
@@ -275,6 +286,7 @@ class DistributorCore:
 
     def relay_gap(self, name: str, source: bytes, last: int) -> None:
         """The other group will not send a source's messages up to this one."""
+        self.upward.arrived(name, source, last)
         self.services[name].skip(source, last, self._peers.now())
 
     def receive_request(self, sender: Contact, request: Request) -> None:
@@ -380,6 +392,41 @@ class DistributorCore:
             self._wake_for(service)
         if brought:
             self._exchange.spread(tuple(brought))
+            self.upward.brought(brought)
+
+    def _rank(self) -> int:
+        members = self.view.members if self.view is not None else ()
+        ranks = [rank for rank, one in enumerate(members) if one.id == self.membership.me.id]
+        return ranks[0] if ranks else 0
+
+    def receive_raise(self, sender: Contact, raised: Raise) -> None:
+        """Messages that were published at a group below this one."""
+        service, now = self.services.get(raised.service), self._peers.now()
+        if sender.id not in self.below or service is None or not self._is_ready:
+            self.dropped.add("not_below" if sender.id not in self.below else "no_service")
+            if sender.id not in self.below:
+                refusal = Published(raised.service, raised.source, -1, 0, NO_GROUP, 0)
+                self._peers.send(sender, refusal)
+            return
+        if not is_source(raised.source) or raised.after < 0:
+            self.dropped.add("malformed")
+            return
+        if not service.knows_or_takes(raised.source, now, raised.after) or service.is_full:
+            self.dropped.add("buffer_full" if service.is_full else "too_many_sources")
+            return
+        brought = []
+        for publication in raised.publications:
+            is_its = (publication.service, publication.source) == (raised.service, raised.source)
+            if is_its and publication.sequence > 0 and service.take(publication, now):
+                brought.append(publication)
+        state = service.log.sources[raised.source]
+        self._peers.send(
+            sender, Published(raised.service, raised.source, state.high, 0, NO_GROUP, 0)
+        )
+        self._wake_for(service)
+        if brought:
+            self._exchange.spread(tuple(brought))
+            self.upward.brought(brought)
 
     def _take_from_publisher(
         self, sender: Contact, service: Service, publication: Publication, spread: Spread

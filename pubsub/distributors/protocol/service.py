@@ -13,6 +13,7 @@ When there is no view, nothing is stable: whoever may be there has not said what
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
@@ -168,6 +169,8 @@ class Service:
         """Before which number its publisher has nothing any more, and when it said so."""
         self.is_relayed = False
         """Whether its messages come from another group of distributors, which alone knows what is lost."""
+        self.arrived_to: Callable[[bytes], int] | None = None
+        """Where there is a group above: the number up to which it has a source's messages."""
         self._config = config
 
     @property
@@ -224,7 +227,10 @@ class Service:
             limit = limits.get(source)
             if limit is None:
                 mine = self.log.sources[source].high
-                limit = limits[source] = stability.releasable((self.name, source), mine)
+                limit = stability.releasable((self.name, source), mine)
+                if self.arrived_to is not None:
+                    limit = min(limit, self.arrived_to(source))
+                limits[source] = limit
             return number <= limit
 
         config, least = self._config, self.fanout.least_acked

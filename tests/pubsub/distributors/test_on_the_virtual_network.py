@@ -345,3 +345,52 @@ def test_a_distributor_whose_task_dies_says_so(seed: int, monkeypatch: pytest.Mo
         await one.close()
 
     play(seed, main)
+
+
+def test_what_is_published_below_goes_up_and_to_every_group_once(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(2, services=["ticker"], downstream=["east", "west"])
+        east = await ground.distributors(2, services=["ticker"], group="east", upstream="main")
+        await ground.distributors(1, services=["ticker"], group="west", upstream="main")
+        await asyncio.sleep(5.0)
+        publisher = await ground.enter(Publisher, group="east")
+        groups = ("main", "east", "west")
+        subscribers = [await ground.enter(Subscriber, group=group) for group in groups]
+        async with AsyncExitStack() as stack:
+            streams = [
+                await stack.enter_async_context(one.subscribe("ticker", semantics="no_gap"))
+                for one in subscribers
+            ]
+            for number in range(30):
+                await publisher.publish("ticker", number)
+            for messages in streams:
+                found = await received(messages, 30)
+                assert [message.data for message in found] == list(range(30))
+            # The publisher's distributor and the publisher are gone just after it was acknowledged.
+            await publisher.publish("ticker", 30, wait="safe")
+            primary = publisher._publishing["ticker"].keeper.primary
+            ground.crash(next(one for one in east if one.contact.id == primary.id))
+            for messages in (streams[0], streams[2]):
+                (last,) = await received(messages, 1, within=60)
+                assert isinstance(last, Message)
+                assert last.data == 30
+            await asyncio.sleep(10.0)
+            assert not any(map(len, (streams[0], streams[2])))
+
+    play(seed, main)
+
+
+def test_messages_from_below_are_taken_from_groups_that_are_named_only(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        above = await ground.distributors(1, services=["ticker"])
+        (below,) = await ground.distributors(1, services=["ticker"], group="east", upstream="main")
+        await asyncio.sleep(3.0)
+        publisher = await ground.enter(Publisher, group="east")
+        await publisher.publish("ticker", "mine")
+        await asyncio.sleep(5.0)
+        assert above[0].status()["dropped"]["not_below"] > 0
+        assert above[0].status()["services"]["ticker"]["held_pieces"] == 0
+        assert below._core is not None
+        assert below._core.upward.is_refused, "nothing is kept for a group that does not take it"
+
+    play(seed, main)
