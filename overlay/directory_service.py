@@ -40,6 +40,9 @@ class DhtPeers:
     async def closest(self, key: PeerId, count: int) -> Sequence[Contact]:
         return await self._dht.closest(key, count)
 
+    async def around(self, key: PeerId, exact: int, wide: int) -> Sequence[Contact]:
+        return await self._dht.around(key, exact, wide)
+
     def token(self, to: Contact) -> bytes:
         return self._dht.token(to)
 
@@ -60,6 +63,8 @@ class DirectoryService:
         server = _serve_on(dht, config, metrics) if serve else None
         self._directory = Directory(DhtPeers(dht, server), config, metrics)
         self._announcing: dict[str, asyncio.Task[None]] = {}
+        self._announced: dict[str, asyncio.Future[None]] = {}
+        """Done when the first announcement is."""
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         dht.on_rejoined(self._network_changed)
@@ -73,9 +78,10 @@ class DirectoryService:
         """Be found under `topic` from the return of this call until it is withdrawn."""
         if topic in self._announcing:
             return
-        announced = asyncio.get_running_loop().create_future()
+        announced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(self._keep_announced(topic, announced))
         self._announcing[topic] = task
+        self._announced[topic] = announced
         await asyncio.wait([announced, task], return_when=asyncio.FIRST_COMPLETED)
         if task.done() and not task.cancelled():
             task.result()
@@ -83,6 +89,7 @@ class DirectoryService:
     async def withdraw(self, topic: str) -> None:
         """Not be found under `topic` any more; nothing if it was not announced."""
         task = self._announcing.pop(topic, None)
+        self._announced.pop(topic, None)
         if task is not None:
             task.cancel()
             earlier = [task, self._leaving[topic]] if topic in self._leaving else [task]
@@ -91,9 +98,11 @@ class DirectoryService:
             await self._leaving[topic]
 
     async def contacts(self, topic: str, count: int) -> list[Contact]:
+        await self._be_announced(topic)
         return await self._directory.contacts(topic, count)
 
     async def sample(self, topic: str, count: int) -> list[Contact]:
+        await self._be_announced(topic)
         return await self._directory.sample(topic, count)
 
     async def report(self, topic: str, member: Contact) -> None:
@@ -101,7 +110,16 @@ class DirectoryService:
         await self._directory.report(topic, member)
 
     async def size(self, topic: str) -> TopicSize:
+        await self._be_announced(topic)
         return await self._directory.size(topic)
+
+    async def _be_announced(self, topic: str) -> None:
+        """Wait for a first announcement that is under way: it learns what a question would ask again."""
+        announced = self._announced.get(topic)
+        if announced is not None and not announced.done():
+            await asyncio.wait(
+                [announced, self._announcing[topic]], return_when=asyncio.FIRST_COMPLETED
+            )
 
     async def close(self, within: float) -> None:
         """Withdraw from every topic, for so many seconds at most, and stop; what is left expires."""

@@ -25,7 +25,7 @@ from bench.suites.settings import IMPLEMENTED, MODES
 from bench.workloads.workload import Option, Row, Table, Workload, column
 from overlay.virtual import Latency, Network
 
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 120.0
 """Virtual time from the last join to the first second that counts as rest."""
 REST_SECONDS = 30.0
 CRASHED = 0.3

@@ -79,6 +79,17 @@ class Dht:
             raise UsageError(f"count={count} is not within 1..{MAX_CONTACTS}")
         return await self._server.closest(PeerId(key), count)
 
+    async def around(self, key: PeerId, exact: int, wide: int) -> list[Contact]:
+        """The `exact` live nodes closest to `key`, nearest first, then others near it, up to `wide` in all.
+
+        The others were named by those who were asked and were not asked themselves: that costs no more than
+        `closest` with `exact`, and some of them may be gone.
+        """
+        self._check_open()
+        if not 1 <= exact <= wide <= MAX_CONTACTS:
+            raise UsageError(f"exact={exact}, wide={wide}: 1 <= exact <= wide <= {MAX_CONTACTS}")
+        return await self._server.around(PeerId(key), exact, wide)
+
     def token(self, contact: Contact) -> bytes:
         """The last token that `contact` gave to this node, empty if none.
 

@@ -50,15 +50,22 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
     node: Target
 
     def __init__(
-        self, protocol: DhtProtocol, target: Target, count: int, config: DhtConfig
+        self,
+        protocol: DhtProtocol,
+        target: Target,
+        count: int,
+        config: DhtConfig,
+        reach: int = 0,
     ) -> None:
+        """`reach`: contacts that every peer is asked for at least."""
         super().__init__(protocol, target, [], count, config.alpha)
         self._deadline = config.lookup_deadline
         self._loop = asyncio.get_running_loop()
         self._calls: dict[PeerId, Call] = {}
         self._over: asyncio.Future[None] = self._loop.create_future()
         budget = config.lookup_budget * max(count, config.k)
-        self.shortlist = Shortlist(target.long_id, count, min(config.alpha, count), budget)
+        alpha = min(config.alpha, count)
+        self.shortlist = Shortlist(target.long_id, count, alpha, budget, reach)
         if config.serve:
             self.shortlist.add_self(protocol.source_node)
         self.shortlist.add(protocol.router.find_neighbors(target, config.k))

@@ -95,6 +95,17 @@ class DhtServer(Server):  # type: ignore[misc]
         self._count(lookup)
         return [peer.contact for peer in found]
 
+    async def around(self, target: PeerId, exact: int, wide: int) -> list[Contact]:
+        """The `exact` live nodes closest to `target`, and after them up to `wide` in all that they named."""
+        place = Target(target)
+        self.protocol.router.bucket_of(place).touch_last_updated()
+        async with self._lookups:
+            lookup = NodeLookup(self.protocol, place, exact, self.config, reach=wide)
+            found: list[Peer] = await lookup.find()
+        self._count(lookup)
+        named = dict.fromkeys([*found, *lookup.shortlist.near(wide)])
+        return [peer.contact for peer in named][:wide]
+
     async def bootstrap(self, addrs: Sequence[Address]) -> dict[Contact, bool]:
         """Replaces lines 115-134: ping every address.
 

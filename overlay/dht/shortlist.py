@@ -91,7 +91,9 @@ def _not_overdue(candidates: list[_Candidate]) -> list[_Candidate]:
 class Shortlist:
     """The state of one lookup; a core: it is told what happened and says whom to ask."""
 
-    def __init__(self, target: int, k: int, alpha: int, budget: int) -> None:
+    def __init__(self, target: int, k: int, alpha: int, budget: int, least_reach: int = 0) -> None:
+        """`least_reach`: contacts that every peer is asked for at least, though `k` are looked for."""
+        self._least_reach = least_reach
         self._target = target
         self._k = k
         self._alpha = alpha
@@ -158,7 +160,7 @@ class Shortlist:
         room = min(window - self._in_window, self._budget - self.asked)
         chosen = [c for c in sound if c.state is _NEW][: max(room, 0)]
         # Where some are missing more will be: to ask for a few more now saves asking again.
-        ample = min(2 * reach - self._k, MOST_REACH)
+        ample = max(min(2 * reach - self._k, MOST_REACH), self._least_reach)
         for candidate in chosen:
             candidate.state = _ASKED
             candidate.reach = ample
@@ -211,6 +213,10 @@ class Shortlist:
     def result(self) -> list[Peer]:
         """The k nearest that have answered so far, nearest first."""
         return [c.peer for c in self._candidates if c.state is _ANSWERED][: self._k]
+
+    def near(self, count: int) -> list[Peer]:
+        """The nearest that did not fail, nearest first, whether they were asked or only named."""
+        return [c.peer for c in _not_overdue(self._candidates)][:count]
 
     @property
     def hops(self) -> int:

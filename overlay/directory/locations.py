@@ -55,7 +55,9 @@ class Locations:
                 self._known[shard] = known
                 return found
         self._lookups.add()
-        found = tuple(await self._peers.closest(shard.key, wanted))
+        # Newcomers look at the root of a topic from farther away as well: see `Explorer.introduce`.
+        wanted = max(wanted, self._config.root_replicas) if shard.depth == 0 else wanted
+        found = tuple(await self._peers.around(shard.key, self._config.replicas, wanted))
         self._known[shard] = (found, wanted, self._peers.now())
         if len(self._known) > self.MAX_SHARDS:
             del self._known[next(iter(self._known))]

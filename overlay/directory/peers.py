@@ -30,6 +30,10 @@ class Peers(Protocol):
         """The live serving nodes closest to `key`, closest first; this one too if it serves."""
         ...
 
+    async def around(self, key: PeerId, exact: int, wide: int) -> Sequence[Contact]:
+        """The `exact` live serving nodes closest to `key`, then others near it, up to `wide` in all."""
+        ...
+
     def token(self, to: Contact) -> bytes:
         """The last token that this process got from a node; empty if none. `closest` brings new ones."""
         ...

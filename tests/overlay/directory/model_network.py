@@ -78,6 +78,10 @@ class ModelPeer:
         self.lookups += 1
         return self.network.closest(key, count, self.side)
 
+    async def around(self, key: PeerId, exact: int, wide: int) -> Sequence[Contact]:
+        self.lookups += 1
+        return self.network.closest(key, wide, self.side)
+
     def token(self, to: Contact) -> bytes:
         node = self.network.nodes.get(to.id)
         return node.tokens.token_for(self.contact, self.now()) if node else b""
