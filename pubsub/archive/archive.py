@@ -28,7 +28,7 @@ from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.topic_name import check_topic_name
 from pubsub.archive.acceptance import Acceptance
-from pubsub.archive.commits import Commits
+from pubsub.archive.commits import Commits, Reads
 from pubsub.archive.departures import WITHIN, Departures
 from pubsub.archive.directory_names import archives_of
 from pubsub.archive.errors import ArchiveError, DurableUsageError
@@ -45,6 +45,8 @@ from pubsub.archive.protocol.messages import (
     Register,
     ReplicaInfo,
     ReplicaInvoice,
+    ReplicaParts,
+    ReplicaSummary,
     StoredEvents,
 )
 from pubsub.archive.protocol.world import ArchiveWorld
@@ -142,6 +144,7 @@ class Archive:
                 lambda: float(self._has_failed),
             )
             self._commits = Commits(self._writer, self._config.patience, self._fail)
+            self._reads = Reads(self._store, self._guard, self._store.blocking)
             self._departures = Departures(self._runtime, self._directory)
             self._desk = HandOverDesk(self._runtime, self._operators, self.hand_over)
             self._serve()
@@ -181,6 +184,7 @@ class Archive:
                 if isinstance(self._store_given, str):
                     ending.callback(self._store.close)
                 ending.push_async_callback(self._writer.close)
+                ending.push_async_callback(self._reads.close)
                 ending.callback(self._commits.close)
                 ending.callback(self._say_goodbye)
                 ending.push_async_callback(self._desk.close)
@@ -238,6 +242,7 @@ class Archive:
             replica,
             self._store,
             self._commits,
+            self._reads,
             _wall_clock(),
             self._config,
             self._runtime.metrics,
@@ -342,6 +347,8 @@ class Archive:
             Invoice: lambda topic: topic.entities.receive_invoice,
             StoredEvents: lambda topic: topic.replication.receive_events,
             ReplicaInvoice: lambda topic: topic.replication.receive_invoice,
+            ReplicaSummary: lambda topic: topic.replication.receive_summary,
+            ReplicaParts: lambda topic: topic.replication.receive_parts,
             EntityUpdates: lambda topic: topic.exchange.receive,
         }
 

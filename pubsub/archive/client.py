@@ -156,7 +156,7 @@ class DurableClient:
 
     def use_for_publisher(self, publisher: Publisher, found: Found) -> None:
         self._last_used[publisher] = found.archive.id
-        publisher.use(found.archive, found.replica, found.catenation)
+        publisher.use(found.archive, found.replica, found.catenation, found.time)
 
     def search_for_publisher(self, publisher: Publisher) -> None:
         """Find a publisher another archive of its topic."""

@@ -1,13 +1,20 @@
-"""An archive's commits: in order, each answered once it is on stable storage, and watched while it is not."""
+"""An archive's use of its store: commits, each answered once it is safe, and reads in another thread."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 from overlay.errors import ClosedError
-from pubsub.archive.store import Change, GroupCommit, StoreError
+from pubsub.archive.store import Change, GroupCommit, Store, StoreError
+
+T = TypeVar("T")
 
 
 class Commits:
@@ -54,3 +61,57 @@ class Commits:
     def close(self) -> None:
         """Nobody hears of what becomes safe from here on."""
         self._closed = True
+
+
+class Reads:
+    """`pubsub.archive.protocol.world.Read` for a running archive: one thread asks the store. So the event
+    loop waits for no disk, and the answers come in the order of the questions."""
+
+    def __init__(
+        self, store: Store, guard: Callable[[Callable[[], None]], None], is_blocking: bool
+    ) -> None:
+        """`guard` runs something that may find the store failed."""
+        self._store = store
+        self._guard = guard
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+        self._thread = ThreadPoolExecutor(1, "archive reads") if is_blocking else None
+        self._closed = False
+
+    def __call__(self, query: Callable[[Store], T], then: Callable[[T], None]) -> None:
+        if self._closed:
+            return
+        if self._thread is None:
+            self._loop.call_soon(self._ask_here, query, then, context=self._context)
+        else:
+            self._thread.submit(self._ask_elsewhere, query, then)
+
+    def _ask_here(self, query: Callable[[Store], T], then: Callable[[T], None]) -> None:
+        if not self._closed:
+            self._guard(lambda: then(query(self._store)))
+
+    def _ask_elsewhere(self, query: Callable[[Store], T], then: Callable[[T], None]) -> None:
+        if self._closed:
+            return
+        try:
+            result = query(self._store)
+            answer = partial(then, result)
+        except Exception as error:
+            answer = partial(_raise, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._answer, answer, context=self._context)
+
+    def _answer(self, answer: Callable[[], None]) -> None:
+        if not self._closed:
+            self._guard(answer)
+
+    async def close(self) -> None:
+        """Nobody is answered from here on; wait for the question that is being asked."""
+        self._closed = True
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
+            await self._loop.run_in_executor(None, thread.shutdown)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -37,7 +37,7 @@ class Durability:
             lambda topic: node.archive is not None and topic in node.archive.topics,
             node.config.durability,
         )
-        self.publishers = DurablePublishers(self.client, node._run)
+        self.publishers = DurablePublishers(self.client)
         self._node = node
         self._subscriptions: list[DurableSubscription] = []
 

@@ -57,7 +57,7 @@ class DurableOutcome:
 class DurablePublishing:
     """This node's stream of events to the archives of one managed topic."""
 
-    def __init__(self, client: DurableClient, topic: str, run: bytes) -> None:
+    def __init__(self, client: DurableClient, topic: str) -> None:
         self._waiting: dict[int, _Waiting] = {}
         """By the number of copies that is waited for: heaps of the numbers that events had when it was last
         looked, with the order of waiting and the number that the application knows."""
@@ -67,7 +67,6 @@ class DurablePublishing:
         self.core = Publisher(
             client.runtime.context("channel"),
             topic,
-            run,
             client.config,
             on_progress=self._progress,
             on_silent=lambda: client.search_for_publisher(self.core),
@@ -137,9 +136,8 @@ def _settle(change: asyncio.Future[None]) -> None:
 class DurablePublishers:
     """The streams of one node, made on first use."""
 
-    def __init__(self, client: DurableClient, run: bytes) -> None:
+    def __init__(self, client: DurableClient) -> None:
         self._client = client
-        self._run = run
         self._by_topic: dict[str, DurablePublishing] = {}
         """By the topic published to."""
         self._managed: dict[str, DurablePublishing] = {}
@@ -197,7 +195,7 @@ class DurablePublishers:
         """Have the topic's events go to the archives of the topic that was found, from here on."""
         publishing = self._managed.get(found.topic)
         if publishing is None:
-            publishing = DurablePublishing(self._client, found.topic, self._run)
+            publishing = DurablePublishing(self._client, found.topic)
             self._client.add_publisher(publishing.core)
             self._managed[found.topic] = publishing
             self._client.use_for_publisher(publishing.core, found)

@@ -24,9 +24,9 @@ from pubsub.archive.store import (
     Change,
     GroupCommit,
     Retention,
+    Scan,
     Store,
     StoreError,
-    plan_drop,
 )
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.distributors.messages import Publication
@@ -131,7 +131,7 @@ class ArchiveHistory:
         while not self._retention.is_unlimited:
             await asyncio.sleep(RETENTION_SECONDS)
             for topic in list(self._sequences):
-                drop = plan_drop(self._store, topic, self._retention, time.time())
+                drop = Scan().plan(self._store, topic, self._retention, time.time()).drop
                 if drop is not None:
                     self._submit([drop])
 

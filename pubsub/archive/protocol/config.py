@@ -44,6 +44,10 @@ class DurableConfig:
     """A name that was removed is remembered as such for so long; a replica that was away for longer may bring
     it back."""
 
+    forget_runs: float = 86400.0
+    """A run of a publisher of which no replica has an event any more, and which has had no new one for this
+    many seconds, is forgotten. A publisher that runs for long begins a new stream every quarter of this."""
+
     listen: float = 0.3
     """How long answers to a discovery are waited for after the first, before the best one is chosen."""
 

@@ -51,6 +51,8 @@ class Session:
     """Notified and not done with: stream, catenation number and bytes sent, by sequence number."""
     offered_bytes: int = 0
     """Of all of them together."""
+    is_reading: bool = False
+    """Events above the cursor are being read."""
     outstanding: dict[int, None] = field(default_factory=dict)
     """Those among them that the subscriber has not acknowledged; the dissemination table's record."""
 
@@ -133,13 +135,14 @@ class Dissemination:
         """Events above this number have this entity among their destinations if they are for it; earlier ones
         were archived before this archive knew of it, and are matched when they are read."""
         self.covered = Frontier()
-        """What the application is done with according to other replicas, or to itself."""
+        """What the application is done with according to other replicas, or to itself, and `done` does not
+        say: events above it, or that are not here yet."""
         self.is_covered_anew = False
         """`covered` has grown beyond what is on stable storage."""
         self.is_known_elsewhere = False
         """Other replicas have been told all of it, and need only hear of progress."""
-        self.told_done = done
-        """Other replicas have been told all that lies up to this number."""
+        self.is_settling = False
+        """It is being looked which of the next events here `covered` covers."""
         self.session: Session | None = None
         self.dropping = 0
         """Removals of events that it had not had, and cannot have been told of as they are being written."""
@@ -187,7 +190,6 @@ class Dissemination:
         if session is not None:
             for stream, catenation in session.finish(done).items():
                 self.progress.raise_to(stream, catenation)
-                self.covered.raise_to(stream, catenation)
         return True
 
     def advance(self) -> bool:

@@ -18,7 +18,7 @@ from pubsub.archive.protocol.entity_name import is_entity_name
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.gaps import gaps_of_lost, gaps_of_unread
 from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.protocol.inventory import Inventory
+from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     BUSY,
     DEREGISTERED,
@@ -52,6 +52,9 @@ have their interest."""
 UNREADABLE = "the archive cannot read its profile; one of XPath needs camcast[xpath] there"
 MOST_ENTITIES = 100_000
 
+AT_ONCE = 256
+"""Events that are looked at together to see which of them an entity is done with."""
+
 
 class Entities:
     """All durable subscribers of one managed topic."""
@@ -70,8 +73,8 @@ class Entities:
         self._on_change = on_change
         self._on_gone = on_gone
         self.notifier = Notifier(world, inventory, on_change)
-        self.first_uncovered: Callable[[Frontier], int] = lambda covered: 0
-        """The lowest number of an event that a frontier does not cover."""
+        self.here: Frontier = Frontier()
+        """What is on stable storage here."""
         self.is_shared: Callable[[], bool] = lambda: False
         """Whether there are other replicas."""
         self.shared_until: Callable[[], float] = lambda: 0.0
@@ -103,6 +106,7 @@ class Entities:
                 revised=unpack_time(times, 2),
             )
             self.all[name].covered = Frontier.unpack(covered.get(COVERED + name, b""))
+            self.all[name].is_covered_anew = len(self.all[name].covered) > 0
 
     def _interest(self, name: str, packed: bytes | None) -> Interest:
         """What an entity asks for. `UsageError` when it cannot be read: not to start is better than to forget
@@ -118,11 +122,14 @@ class Entities:
                 "events would be lost; if it is a profile of XPath, install camcast[xpath]"
             ) from None
 
-    @property
-    def all_matched(self) -> bool:
-        """Whether the dissemination table shows all that anybody waits for: nobody still reads events from
-        before its registration."""
-        return all(one.done >= one.matched_from for one in self.all.values())
+    def unread(self) -> list[Span]:
+        """Numbers of events from before the registration of somebody who has not read them: the dissemination
+        table does not show that they are waited for."""
+        return [
+            Span(one.done + 1, one.matched_from)
+            for one in self.all.values()
+            if one.done < one.matched_from
+        ]
 
     # Registration and recovery.
 
@@ -147,13 +154,11 @@ class Entities:
         if register.entity in self._registering:
             return
         if entity is None:
-            why = "this archive takes no more durable subscribers"
-            if len(self.all) < MOST_ENTITIES:
-                why = self._replay_refusal(sender, register)
-            if why:
-                self._refuse(sender, register, why)
-            else:
-                self._register(sender, register, interest)
+            if len(self.all) >= MOST_ENTITIES:
+                self._refuse(sender, register, "this archive takes no more durable subscribers")
+                return
+            self._registering[register.entity] = None
+            self._find_beginning(register, partial(self._begin_new, sender, register, interest))
             return
         session = entity.session
         if session is not None and session.id == register.session:
@@ -171,25 +176,43 @@ class Entities:
         silent = self._world.context.now() - session.heard_at
         return session.contact.id != sender.id and silent < self._world.config.patience
 
-    def _replay_refusal(self, sender: Contact, register: Register) -> str:
-        """Why a new name may not begin where it asks to; empty when it may."""
-        begin = self._beginning(register, self._inventory.highest)
-        age = self._world.clock() - self._time_of_beginning(register, begin)
-        return self._world.replay.refusal(register.entity, sender.id, age)
+    def _begin_new(
+        self,
+        sender: Contact,
+        register: Register,
+        interest: Interest,
+        beginning: tuple[int | None, float],
+    ) -> None:
+        """Register a new name, unless it may not begin where it asks to."""
+        self._registering.pop(register.entity, None)
+        if register.entity in self.all:
+            return  # told by another replica meanwhile: it asks again
+        begin, began = beginning
+        why = self._world.replay.refusal(register.entity, sender.id, self._world.clock() - began)
+        if why:
+            self._refuse(sender, register, why)
+        else:
+            self._register(sender, register, interest, begin, began)
 
-    def _register(self, sender: Contact, register: Register, interest: Interest) -> None:
+    def _register(
+        self,
+        sender: Contact,
+        register: Register,
+        interest: Interest,
+        begin: int | None,
+        began: float,
+    ) -> None:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""
         epoch = self._inventory.number()
-        begin = self._beginning(register, epoch)
         now = self.tombstones.after(register.entity, self._world.clock())
         entity = Dissemination(
             register.entity,
             interest,
             epoch,
-            begin,
+            epoch if begin is None else min(begin, epoch),
             epoch,
             registered=now,
-            began=self._time_of_beginning(register, begin),
+            began=began,
             revised=now,
         )
         self.all[entity.name] = entity
@@ -221,26 +244,28 @@ class Entities:
         times = pack_times(entity.registered, entity.began, entity.revised)
         return Note(self._world.topic, REGISTERED + entity.name, times)
 
-    def _beginning(self, register: Register, epoch: int) -> int:
-        """The number after which a new entity begins."""
-        store, topic = self._world.store, self._world.topic
+    def _find_beginning(
+        self, register: Register, then: Callable[[tuple[int | None, float]], None]
+    ) -> None:
+        """The number after which a new entity begins, None for that of its registration; and the same as a
+        time of archiving, which means the same at every replica."""
+        topic, value = self._world.topic, register.value
         if register.since == "beginning":
-            return 0
-        if register.since == "sequence":
-            return min(max(int(register.value) - 1, 0), epoch)
-        if register.since == "time":
-            return min(store.since(topic, register.value) - 1, epoch)
-        return epoch
+            then((0, 0.0))
+        elif register.since == "sequence":
+            begin = min(max(int(value) - 1, 0), self._inventory.highest)
 
-    def _time_of_beginning(self, register: Register, begin: int) -> float:
-        """The same as a time of archiving, which means the same at every replica."""
-        if register.since == "beginning":
-            return 0.0
-        if register.since == "time":
-            return register.value
-        now = self._world.clock()
-        first = self._inventory.after(begin, 1)[0] if register.since == "sequence" else []
-        return min(first[0].time, now) if first else now
+            def began(page: Page) -> None:
+                now = self._world.clock()
+                then((begin, min(page[0][0].time, now) if page[0] else now))
+
+            self._inventory.after(begin, 1, began)
+        elif register.since == "time":
+            self._world.read(
+                lambda store: store.since(topic, value) - 1, lambda begin: then((begin, value))
+            )
+        else:
+            then((None, self._world.clock()))
 
     def _change_interest(
         self, sender: Contact, register: Register, entity: Dissemination, interest: Interest
@@ -277,9 +302,7 @@ class Entities:
         self._world.commit([change, self._times(entity)], changed)
 
     def _begin(self, sender: Contact, register: Register, entity: Dissemination) -> None:
-        entity.session = None
         entity.cover(register.position)
-        self.settle(entity)
         entity.begin_session(
             register.session,
             sender,
@@ -320,32 +343,42 @@ class Entities:
     # What other replicas say.
 
     def adopt(
-        self, name: str, interest: Interest, covered: Frontier, registered: float, revised: float
+        self, name: str, interest: Interest, marks: Marks, registered: float, revised: float
     ) -> None:
-        """An entity has been registered at another replica, at this time."""
-        number = self._inventory.number()
-        begin = min(self.first_uncovered(covered) - 1, self._inventory.highest)
+        """An entity has been registered at another replica, at this time. Nothing is kept from it meanwhile:
+        it is known at once, as one that is to have everything."""
+        number, topic = self._inventory.number(), self._world.topic
         entity = Dissemination(
             name,
             interest,
             number,
-            begin,
+            0,
             number,
             registered=registered,
             began=registered,
             revised=revised,
         )
-        entity.covered = covered
+        entity.cover(marks)
+        entity.covered.forget(self.here.floor)
         entity.is_known_elsewhere = True
         self.all[name] = entity
         self._registering[name] = None
+        covered = dict(entity.covered)
 
         def adopted() -> None:
             self._inventory.raise_highest(number)
             self._registering.pop(name, None)
+            if self.all.get(name) is entity and entity.session is None:
+                self._world.read(lambda store: store.first_beyond(topic, covered), looked)
+
+        def looked(first: int) -> None:
+            if self.all.get(name) is entity and entity.session is None:
+                known = [self._inventory.highest, *(s.first - 1 for s in self._inventory.damaged())]
+                entity.done = max(entity.done, min(first - 1, *known))
+                self._tidy(entity)
 
         changes = self._registration(entity)
-        changes.append(Note(self._world.topic, COVERED + name, covered.packed()))
+        changes.append(Note(topic, COVERED + name, entity.covered.packed()))
         self._world.commit(changes, adopted)
 
     def cover(
@@ -369,20 +402,75 @@ class Entities:
             self._revise(entity, interest, revised)
 
     def settle(self, entity: Dissemination) -> None:
-        """Turn what is covered into this archive's own numbers, as far as nobody is being served."""
-        if not entity.is_covered_anew or entity.session is not None:
+        """Turn what is covered into this archive's own numbers, as far as nobody is being served: pass over
+        the next events that are covered or are not for the entity."""
+        if not entity.is_covered_anew or entity.session is not None or entity.is_settling:
             return
         entity.is_covered_anew = False
-        topic = self._world.topic
-        entity.done = max(entity.done, self.first_uncovered(entity.covered) - 1)
+        entity.is_settling = True
+        self._pass_over(entity)
+
+    def _pass_over(self, entity: Dissemination) -> None:
+        page = self._inventory.recent(entity.done, AT_ONCE)
+        if page is None:
+            self._inventory.after(entity.done, AT_ONCE, partial(self._passed, entity))
+        else:
+            self._passed(entity, page)
+
+    def _passed(self, entity: Dissemination, page: Page) -> None:
+        if self.all.get(entity.name) is not entity or entity.session is not None:
+            entity.is_settling, entity.is_covered_anew = False, True
+            return
+        events, end = page
+        before = entity.done
+        for event in events:
+            if self.notifier.is_for(entity, event):
+                end = event.sequence - 1
+                break
+        entity.done = max(end, entity.done)
+        if not events or end < events[-1].sequence or entity.done == before:
+            self._tidy(entity)
+        else:
+            self._pass_over(entity)
+
+    def _tidy(self, entity: Dissemination) -> None:
+        """Drop what `done` says as well from what is covered, and write both down."""
+        topic, done = self._world.topic, entity.done
+
+        def tidy(firsts: dict[bytes, int]) -> None:
+            for stream, mark in entity.covered.marks():
+                if mark <= self.here.get(stream) and mark < firsts.get(stream, mark + 1):
+                    entity.covered.drop(stream)
+            entity.is_settling = False
+            self._write_down(entity)
+
+        if done >= self._inventory.highest:
+            tidy({})
+        elif self._inventory.damaged():  # it is not known of which streams
+            entity.is_settling = False
+            self._write_down(entity)
+        else:
+            self._world.read(lambda store: store.firsts_above(topic, done), tidy)
+
+    def _write_down(self, entity: Dissemination) -> None:
+        if self.all.get(entity.name) is not entity:
+            return
+        topic, name = self._world.topic, entity.name
         entity.sync = max(entity.sync, entity.done)
         sync = entity.sync
-        note = Note(topic, COVERED + entity.name, entity.covered.packed())
+        packed = entity.covered.packed() if len(entity.covered) else None
 
         def safe() -> None:
             entity.granted = max(entity.granted, sync)
 
-        self._world.commit([AdvanceSync(topic, entity.name, entity.done), note], safe)
+        note = Note(topic, COVERED + name, packed)
+        self._world.commit([AdvanceSync(topic, name, entity.done), note], safe)
+
+    def forget_streams(self, floor: int) -> None:
+        """Streams that began before this time are forgotten."""
+        for entity in self.all.values():
+            entity.covered.forget(floor)
+            entity.progress.forget(floor)
 
     def give_up(self, spans: Sequence[Span]) -> None:
         """Events with these numbers are lost: whoever may have waited for them is told of the gap."""

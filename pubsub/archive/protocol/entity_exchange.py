@@ -1,14 +1,18 @@
 """Entity updates between replicas (sections 9.3 and 9.7): registrations, removals, and how far applications
 are.
 
-What an application is done with is told as a frontier, which means the same at every replica. Updates are
-numbered, so that a replica notices when it has missed one, and asks for everything. A name that was removed
-is told as such for a while (`pubsub.archive.protocol.tombstones`).
+What an application is done with is told as a frontier, which means the same at every replica. While it gets
+on, others are told what it got done with since. All of it is told as the difference to what the replica has,
+which is told once for all entities: most are done with nearly all of that. Updates are numbered, so that a
+replica notices when it has missed one, and asks for everything. A long update is cut into pages by bytes, and
+counts when all of its pages have come. A name that was removed is told as such for a while
+(`pubsub.archive.protocol.tombstones`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from overlay.contact import Contact
 from overlay.context import Timer
@@ -16,30 +20,43 @@ from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import Dissemination
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.entity_name import is_entity_name
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier
 from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import EntityUpdates, Marks, ReplicaInfo
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.reliable.numbers import Span
+from pubsub.archive.store.interface import Store
+from pubsub.reliable.batches import batches
 
-Update = tuple[str, bytes, bool, Marks, float, float]
+Update = tuple[str, bytes, bool, bool, Marks, float, float]
 
 NUMBER_BITS = 48
 
 SOON = 0.02
 """Seconds that updates gather before they are sent."""
 
-PAGE = 256
-"""Entities in one message."""
-
 AHEAD = 86400.0
 """Seconds that another replica's clock may be ahead of this one's; what is said to have happened later is
 not believed."""
 
-PROBES = 64
-"""Events that are looked for one by one; beyond, the beginning of the stream is taken to be removed."""
+MARK_BYTES = 40
+"""Of a stream and its catenation number in a message."""
+
+MOST_PAGES = 1 << 16
+
+MOST_GATHERED = 4
+"""Updates of one replica of which some pages have come."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What others are to be told of an entity."""
+
+    entity: Dissemination
+    done: int
+    progress: Frontier | None
+    """What its application got done with since they were told; None to tell them all of it."""
+    covered: Frontier = field(default_factory=Frontier)
 
 
 class EntityExchange:
@@ -48,20 +65,22 @@ class EntityExchange:
     def __init__(
         self,
         world: ArchiveWorld,
-        inventory: Inventory,
-        here: Frontier,
+        here: ComparedFrontier,
         table: Callable[[], ReplicaTable],
+        highest: Callable[[], int],
     ) -> None:
+        """`highest`: the highest sequence number of an event that is safe here."""
         self._world = world
-        self._inventory = inventory
         self._here = here
         self._table = table
+        self._highest = highest
         self.entities: Entities
         self.number = world.context.random.getrandbits(NUMBER_BITS)
         """Of the last update that was sent; each life begins somewhere, so that nobody takes an update of one
         for that of another."""
         self._vital = self.number
         """Of the last one that told of a registration or a removal."""
+        self._sendings = 0
         self._changed: dict[str, Dissemination] = {}
         self._gone: dict[str, None] = {}
         self._timer: Timer | None = None
@@ -102,76 +121,121 @@ class EntityExchange:
         if self._timer is None:
             self._timer = self._world.context.call_later(SOON, self._tell)
 
-    def refresh(self) -> None:
-        """Now and then, tell others everything that applications are done with, and not only events that were
-        for them: so others, too, know that nobody waits for the rest."""
-        for entity in self.entities.all.values():
-            if entity.session is not None and entity.done > entity.told_done:
-                entity.told_done = entity.done
-                entity.is_known_elsewhere = False
-                self.changed(entity)
-
     def _tell(self) -> None:
         self._timer = None
-        tombstones = self.entities.tombstones
-        updates = [self._removal(name, tombstones.time(name)) for name in self._gone]
         self.number += 1
-        if updates:
-            self._vital = self.number
+        tombstones = self.entities.tombstones
+        gone = [_removal(name, tombstones.time(name)) for name in self._gone]
+        told: list[_Told] = []
         for entity in self._changed.values():
-            marks = entity.progress.marks()
-            if not entity.is_known_elsewhere:
-                marks, self._vital = self.marks(entity), self.number
-            entity.is_known_elsewhere = True
-            entity.progress = Frontier()
-            updates.append(self._registration(entity, marks))
-        self._gone, self._changed = {}, {}
-        for peer in self._table().peers.values():
-            self._send(peer, self.number, updates, full=False)
-
-    @staticmethod
-    def _removal(name: str, time: float) -> Update:
-        return name, b"", True, (), time, time
-
-    @staticmethod
-    def _registration(entity: Dissemination, marks: Marks) -> Update:
-        packed = entity.interest.packed()
-        return entity.name, packed, False, marks, entity.registered, entity.revised
-
-    def _send(self, peer: Peer, number: int, updates: list[Update], full: bool) -> None:
-        world = self._world
-        for start in range(0, max(len(updates), 1), PAGE):
-            part = tuple(updates[start : start + PAGE])
-            message = EntityUpdates(world.topic, world.replica, number, part, full, False)
-            world.context.send(peer.contact, message)
-
-    def marks(self, entity: Dissemination) -> Marks:
-        """Everything that an entity's application is done with, whatever its profile."""
-        if entity.done >= self._inventory.highest:
-            return self._here.marks()
-        marks = Frontier(entity.covered.marks())
-        for stream, last in self._here:
-            marks.raise_to(stream, self._catenation_at(stream, last, entity.done))
-        return marks.marks()
-
-    def _catenation_at(self, stream: bytes, last: int, sequence: int) -> int:
-        """The stream's last event up to a sequence number, found by halving."""
-        low, high = 0, last
-        while low < high:
-            middle = (low + high + 1) // 2
-            found = self._sequence(stream, middle)
-            if found is None or found <= sequence:  # one that is no longer kept is an old one
-                low = middle
+            if entity.is_known_elsewhere:
+                told.append(_Told(entity, entity.done, entity.progress))
             else:
-                high = middle - 1
-        found = self._sequence(stream, low) if low else None
-        return low if found is not None and found <= sequence else 0
+                told.append(_Told(entity, entity.done, None, Frontier(entity.covered.marks())))
+            entity.progress = Frontier()
+        if gone or any(one.progress is None for one in told):
+            self._vital = self.number
+        for one in told:
+            one.entity.is_known_elsewhere = True
+        self._gone, self._changed = {}, {}
+        for peer in list(self._table().peers.values()):
+            self._send_all(peer, gone, told, full=False)
 
-    def _sequence(self, stream: bytes, catenation: int) -> int | None:
-        """The number of an event here; None for one that is no longer kept."""
-        span = Span(catenation, catenation)
-        events = self._world.store.by_catenation(self._world.topic, stream, span)
-        return events[0].sequence if events else None
+    def _send_all(self, peer: Peer, gone: list[Update], told: list[_Told], *, full: bool) -> None:
+        """Look up what entities that lag behind have not had, and send it all."""
+        number = self.number
+        base = self._here.marks() if any(one.progress is None for one in told) else ()
+        highest, topic = self._highest(), self._world.topic
+        self._leave_out_unknown(told)
+        behind = {one.done for one in told if one.progress is None and one.done < highest}
+        forked = self._here.forked_streams() if behind else ()
+
+        def lacking(store: Store) -> dict[int, dict[bytes, int]]:
+            return {done: store.firsts_above(topic, done) for done in behind}
+
+        def send(lacks: dict[int, dict[bytes, int]]) -> None:
+            rows, by_stream = [*gone], dict(base)
+            for one in told:
+                lacked = lacks.get(one.done, {}) | dict.fromkeys(
+                    forked if one.done in behind else (), 0
+                )
+                rows += self._rows(one, lacked, by_stream)
+            self._send_pages(peer, number, base, rows, full)
+
+        if behind:
+            self._world.read(lacking, send)
+        else:
+            send({})
+
+    def _leave_out_unknown(self, told: list[_Told]) -> None:
+        """What is damaged here, or was removed before an application had it, may be what that is yet to have:
+        only what others said is told of it then."""
+        store, topic = self._world.store, self._world.topic
+        damaged = [span.last for span in self._world.damaged()]
+        for one in told:
+            known = store.entity(topic, one.entity.name)
+            has_gaps = known is not None and known.gaps
+            if one.progress is None and (has_gaps or one.done < max(damaged, default=0)):
+                one.progress = one.covered
+
+    def _rows(
+        self, told: _Told, lacks: dict[bytes, int], base: Mapping[bytes, int]
+    ) -> Iterator[Update]:
+        """An entity's rows: more than one where its marks have many bytes. `lacks`: the first events, by
+        stream, that its application is not done with; 0 where that is not known, as the stream's events may
+        be here in another one."""
+        if told.progress is not None:
+            marks, is_on_base = told.progress.marks(), False
+        else:
+            exceptions = {
+                stream: mark for stream, mark in told.covered if mark > base.get(stream, 0)
+            }
+            for stream, first in lacks.items():
+                mark = max(first - 1, told.covered.get(stream))
+                if mark < base.get(stream, 0):
+                    exceptions[stream] = mark
+            marks, is_on_base = tuple(exceptions.items()), True
+        entity = told.entity
+        packed = entity.interest.packed()
+        parts: Iterable[list[tuple[bytes, int]]] = batches(
+            marks, lambda mark: MARK_BYTES, self._world.config.batch_bytes // 2
+        )
+        for part in list(parts) or [[]]:
+            yield (
+                entity.name,
+                packed,
+                False,
+                is_on_base,
+                tuple(part),
+                entity.registered,
+                entity.revised,
+            )
+
+    def _send_pages(
+        self, peer: Peer, number: int, base: Marks, rows: list[Update], full: bool
+    ) -> None:
+        world, most = self._world, self._world.config.batch_bytes
+        self._sendings += 1
+        pages: list[tuple[Marks, tuple[Update, ...]]] = [
+            (tuple(part), ()) for part in batches(base, lambda mark: MARK_BYTES, most)
+        ]
+        pages += [((), tuple(part)) for part in batches(rows, _size_of, most)]
+        for page, (marks, updates) in enumerate(pages or [((), ())]):
+            world.context.send(
+                peer.contact,
+                EntityUpdates(
+                    world.topic,
+                    world.replica,
+                    number,
+                    self._sendings,
+                    page,
+                    max(len(pages), 1),
+                    marks,
+                    updates,
+                    full,
+                    False,
+                ),
+            )
 
     # Hearing.
 
@@ -179,7 +243,7 @@ class EntityExchange:
         """A sign of life: does the replica know of updates that did not come?"""
         if is_new or info.updates != peer.updates:
             world = self._world
-            question = EntityUpdates(world.topic, world.replica, 0, (), False, True)
+            question = EntityUpdates(world.topic, world.replica, 0, 0, 0, 1, (), (), False, True)
             world.context.send(peer.contact, question)
 
     def receive(self, sender: Contact, message: EntityUpdates) -> None:
@@ -187,19 +251,50 @@ class EntityExchange:
         if peer is None:
             return
         if message.wanted:
-            everything = [self._removal(*tombstone) for tombstone in self.entities.tombstones]
-            everything += [
-                self._registration(one, self.marks(one)) for one in self.entities.all.values()
+            gone = [_removal(*tombstone) for tombstone in self.entities.tombstones]
+            told = [
+                _Told(one, one.done, None, Frontier(one.covered.marks()))
+                for one in self.entities.all.values()
             ]
-            self._send(peer, self.number, everything, full=True)
+            self._send_all(peer, gone, told, full=True)
             return
-        for update in message.updates:
-            self._update(update)
+        pages = self._gather(peer, message)
+        if pages is None:
+            return
+        self._take(pages)
         if message.full or message.number == peer.updates + 1:
             peer.updates = message.number
 
-    def _update(self, update: Update) -> None:
-        name, packed, gone, marks, time, revised = update
+    def _gather(self, peer: Peer, message: EntityUpdates) -> list[EntityUpdates] | None:
+        """All pages of an update, once they are there; the rest of some earlier ones is forgotten."""
+        if message.pages == 1:
+            return [message]
+        if not 0 <= message.page < message.pages <= MOST_PAGES:
+            self._world.count_drop("malformed_entity_update")
+            return None
+        key = (message.number, message.sending, message.pages)
+        pages = peer.pages.setdefault(key, {})
+        pages[message.page] = message
+        if len(pages) == message.pages:
+            del peer.pages[key]
+            return [pages[page] for page in sorted(pages)]
+        while len(peer.pages) > MOST_GATHERED:
+            del peer.pages[next(iter(peer.pages))]
+        return None
+
+    def _take(self, pages: list[EntityUpdates]) -> None:
+        base = tuple(mark for page in pages for mark in page.base)
+        rows: dict[str, Update] = {}
+        for update in (one for page in pages for one in page.updates):
+            name, marks = update[0], update[4]
+            if name in rows:
+                marks = (*rows[name][4], *marks)
+            rows[name] = (*update[:4], marks, *update[5:])
+        for row in rows.values():
+            self._update(row, base)
+
+    def _update(self, update: Update, base: Marks) -> None:
+        name, packed, gone, is_on_base, marks, time, revised = update
         if not is_entity_name(name) or not 0 <= max(time, revised) <= self._world.clock() + AHEAD:
             self._world.count_drop("malformed_entity_update")
             return
@@ -214,8 +309,12 @@ class EntityExchange:
         except WireError as error:
             self._world.count_drop(error.reason)
             return
+        if is_on_base:
+            exceptions = dict(marks)
+            covered = [mark for mark in base if mark[0] not in exceptions]
+            marks = (*covered, *((stream, mark) for stream, mark in marks if mark))
         if entity is None:
-            self.entities.adopt(name, interest, Frontier(marks), time, revised)
+            self.entities.adopt(name, interest, marks, time, revised)
         else:
             self.entities.cover(entity, interest, marks, time, revised)
 
@@ -227,27 +326,11 @@ class EntityExchange:
         if entity is not None or not self.entities.tombstones.is_removed(name, time):
             self.entities.remove(name, time, lambda: None)
 
-    def first_uncovered(self, covered: Frontier) -> int:
-        """The lowest number here of an event that is not covered; the next free one when there is none."""
-        lowest = self._inventory.highest + 1
-        for stream, last in self._here:
-            number = self._first_kept(stream, covered.get(stream) + 1, last)
-            if number is not None:
-                lowest = min(lowest, number)
-        return lowest
 
-    def _first_kept(self, stream: bytes, first: int, last: int) -> int | None:
-        """The number of the first event of a stream, from a catenation number on, that is kept."""
-        probed = min(first + PROBES - 1, last)
-        for catenation in range(first, probed + 1):
-            number = self._sequence(stream, catenation)
-            if number is not None:
-                return number
-        low, high = probed + 1, last
-        while low < high:
-            middle = (low + high) // 2
-            if self._sequence(stream, middle) is None:
-                low = middle + 1
-            else:
-                high = middle
-        return self._sequence(stream, low) if low <= last else None
+def _removal(name: str, time: float) -> Update:
+    return name, b"", True, False, (), time, time
+
+
+def _size_of(update: Update) -> int:
+    name, interest, _, _, marks, *_ = update
+    return 4 * len(name) + len(interest) + MARK_BYTES * len(marks) + 40

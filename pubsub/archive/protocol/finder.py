@@ -10,7 +10,7 @@ one, and its archives had a moment.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from overlay.contact import Contact, PeerId
@@ -39,6 +39,8 @@ class Found:
     round_trip: float
     catenation: int
     """The last one of the publisher that asked, as far as this archive knows."""
+    time: int
+    """Of this archive's clock, in whole seconds since 1970."""
 
 
 class Finder:
@@ -91,7 +93,15 @@ class Finder:
         if asked is None or asked[0].id != sender.id or asked[1] != offer.topic or self._stopped:
             return
         trip = self._context.now() - asked[2]
-        found = Found(sender, offer.topic, offer.replica, offer.load, trip, offer.catenation)
+        found = Found(
+            sender,
+            offer.topic,
+            offer.replica,
+            offer.load,
+            trip,
+            offer.catenation,
+            offer.time,
+        )
         self._offers[sender.id, offer.topic] = found
         if self._listening is None:
             self._listen()
@@ -146,16 +156,7 @@ class Finder:
         chosen = choose(others or offers)
         catenation = max(one.catenation for one in offers)
         self.stop()
-        self._found(
-            Found(
-                chosen.archive,
-                chosen.topic,
-                chosen.replica,
-                chosen.load,
-                chosen.round_trip,
-                catenation,
-            )
-        )
+        self._found(replace(chosen, catenation=catenation))
 
 
 def choose(offers: list[Found]) -> Found:

@@ -1,16 +1,25 @@
-"""A frontier: for each stream, the catenation number up to which all of its events are meant.
+"""Streams of events, and frontiers: for each stream, the number up to which all of its events are meant.
+
+A *stream* is some of the events of a publisher's run in one managed topic, numbered without a gap by their
+*catenation* numbers. It is named by the publisher's id, the time at which it began in whole seconds, by the
+clock of the archive that it began at, and three bytes of chance; the last bit says whether it is a *fork*,
+which a publisher begins when it cannot go on with the one before (`pubsub.archive.protocol.publisher`).
 
 Every archive stores a stream's events in order and without a gap. So a frontier says exactly which events a
 replica has, whatever their sequence numbers there; and, since a subscriber is given a stream's events in
 order, which ones its application is done with. It means the same at every replica, which sequence numbers
 do not: this is how sync points are mapped from one replica to another. Frontiers only grow; merging the
 same one twice, or in another order, changes nothing.
+
+Streams are forgotten by their age: a frontier has a *floor*, and covers every stream that began before it
+(`pubsub.archive.protocol.forgetting` says when).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from zlib import crc32
 
 import msgpack
 
@@ -18,11 +27,28 @@ from overlay.contact import ID_BYTES
 
 RUN_BYTES = 8
 STREAM_BYTES = ID_BYTES + RUN_BYTES
+BEGIN_BYTES = 5
 DIGEST_BYTES = 8
+BUCKETS = 1024
+"""Parts of a frontier that are compared each by itself. A part is told in one message: with up to 1,000
+streams in it, hence with a million streams in all, such a message has some 35,000 bytes."""
+
+LONGEST_BEGIN = 1 << 8 * BEGIN_BYTES
+
+_DIGESTS = 1 << 8 * DIGEST_BYTES
+
+
+def new_stream(publisher: bytes, begin: int, chance: int, *, fork: bool = False) -> bytes:
+    """The name of a stream that begins now; `chance`: bits of chance, of which 23 are used."""
+    rest = (chance & 0x7FFFFF) << 1 | fork
+    return (
+        publisher
+        + min(begin, LONGEST_BEGIN - 1).to_bytes(BEGIN_BYTES, "big")
+        + rest.to_bytes(3, "big")
+    )
 
 
 def stream_of(publisher: bytes, run: bytes) -> bytes:
-    """The stream of a publisher in one of its lives."""
     return publisher + run
 
 
@@ -30,28 +56,39 @@ def publisher_of(stream: bytes) -> bytes:
     return stream[:ID_BYTES]
 
 
-def run_of(stream: bytes) -> bytes:
-    return stream[ID_BYTES:]
+def begin_of(stream: bytes) -> int:
+    """When a stream began, in whole seconds since 1970."""
+    return int.from_bytes(stream[ID_BYTES : ID_BYTES + BEGIN_BYTES], "big")
+
+
+def is_fork(stream: bytes) -> bool:
+    return bool(stream[-1] & 1)
+
+
+def bucket_of(stream: bytes) -> int:
+    return crc32(stream) % BUCKETS
 
 
 class Frontier:
     """Catenation numbers by stream; 0 for a stream that it does not have."""
 
-    __slots__ = ("_marks",)
+    __slots__ = ("_marks", "floor")
 
     def __init__(self, marks: Iterable[tuple[bytes, int]] = ()) -> None:
         self._marks: dict[bytes, int] = {}
+        self.floor = 0
+        """Every stream that began before this time is covered."""
         self.merge(marks)
 
     def get(self, stream: bytes) -> int:
         return self._marks.get(stream, 0)
 
     def covers(self, stream: bytes, catenation: int) -> bool:
-        return catenation <= self._marks.get(stream, 0)
+        return catenation <= self._marks.get(stream, 0) or begin_of(stream) < self.floor
 
     def raise_to(self, stream: bytes, catenation: int) -> bool:
         """Whether this was news."""
-        if catenation <= self._marks.get(stream, 0):
+        if catenation <= self._marks.get(stream, 0) or begin_of(stream) < self.floor:
             return False
         self._marks[stream] = catenation
         return True
@@ -64,19 +101,20 @@ class Frontier:
     def drop(self, stream: bytes) -> None:
         self._marks.pop(stream, None)
 
+    def forget(self, floor: int) -> list[bytes]:
+        """Cover every stream that began before this time, and drop them: which these were."""
+        self.floor = max(self.floor, floor)
+        gone = [stream for stream in self._marks if begin_of(stream) < floor]
+        for stream in gone:
+            self.drop(stream)
+        return gone
+
     def includes(self, other: Frontier) -> bool:
         """Whether every event of `other` is among these."""
         return all(self.covers(stream, catenation) for stream, catenation in other)
 
     def marks(self) -> tuple[tuple[bytes, int], ...]:
         return tuple(self._marks.items())
-
-    def digest(self) -> bytes:
-        """The same for the same marks, in whichever order they came."""
-        digest = blake2b(digest_size=DIGEST_BYTES)
-        for stream in sorted(self._marks):
-            digest.update(stream + self._marks[stream].to_bytes(8, "big"))
-        return digest.digest()
 
     def packed(self) -> bytes:
         packed: bytes = msgpack.packb(self.marks())
@@ -92,3 +130,92 @@ class Frontier:
 
     def __len__(self) -> int:
         return len(self._marks)
+
+
+class ComparedFrontier(Frontier):
+    """One that is compared with those of other replicas, and asked for the streams of a publisher.
+
+    Its digest is a sum over all marks, kept up with each change; so are those of its buckets."""
+
+    __slots__ = ("_by_bucket", "_by_publisher", "_forked", "sums", "total")
+
+    def __init__(self, marks: Iterable[tuple[bytes, int]] = ()) -> None:
+        self.sums = [0] * BUCKETS
+        self.total = 0
+        self._by_bucket: list[dict[bytes, None]] = [{} for _ in range(BUCKETS)]
+        self._by_publisher: dict[bytes, dict[bytes, None]] = {}
+        self._forked: dict[bytes, int] = {}
+        """By publisher: how many forks it has here."""
+        super().__init__(marks)
+
+    def raise_to(self, stream: bytes, catenation: int) -> bool:
+        before = self._marks.get(stream)
+        if not super().raise_to(stream, catenation):
+            return False
+        bucket = bucket_of(stream)
+        change = _digest(stream, catenation)
+        if before is None:
+            self._by_bucket[bucket][stream] = None
+            self._by_publisher.setdefault(publisher_of(stream), {})[stream] = None
+            if is_fork(stream):
+                publisher = publisher_of(stream)
+                self._forked[publisher] = self._forked.get(publisher, 0) + 1
+        else:
+            change -= _digest(stream, before)
+        self._change(bucket, change)
+        return True
+
+    def drop(self, stream: bytes) -> None:
+        before = self._marks.pop(stream, None)
+        if before is None:
+            return
+        bucket, publisher = bucket_of(stream), publisher_of(stream)
+        self._change(bucket, -_digest(stream, before))
+        del self._by_bucket[bucket][stream]
+        del self._by_publisher[publisher][stream]
+        if not self._by_publisher[publisher]:
+            del self._by_publisher[publisher]
+        if is_fork(stream):
+            self._forked[publisher] -= 1
+            if not self._forked[publisher]:
+                del self._forked[publisher]
+
+    def _change(self, bucket: int, by: int) -> None:
+        self.sums[bucket] = (self.sums[bucket] + by) % _DIGESTS
+        self.total = (self.total + by) % _DIGESTS
+
+    def digest(self) -> bytes:
+        """The same for the same marks, in whichever order they came."""
+        return self.total.to_bytes(DIGEST_BYTES, "big")
+
+    def packed_sums(self) -> bytes:
+        """The digests of all buckets."""
+        return b"".join(one.to_bytes(DIGEST_BYTES, "big") for one in self.sums)
+
+    def differing(self, packed: bytes) -> list[int]:
+        """The buckets whose digests are others in what `packed_sums` gave elsewhere."""
+        return [
+            bucket
+            for bucket, one in enumerate(self.sums)
+            if packed[bucket * DIGEST_BYTES : (bucket + 1) * DIGEST_BYTES]
+            != one.to_bytes(DIGEST_BYTES, "big")
+        ]
+
+    def in_bucket(self, bucket: int) -> list[tuple[bytes, int]]:
+        return [(stream, self._marks[stream]) for stream in self._by_bucket[bucket]]
+
+    def streams_of(self, publisher: bytes) -> Iterable[bytes]:
+        return self._by_publisher.get(publisher, ())
+
+    def forked_streams(self) -> list[bytes]:
+        """All streams of publishers that have forks."""
+        return [one for publisher in self._forked for one in self._by_publisher[publisher]]
+
+    def is_forked(self, publisher: bytes) -> bool:
+        """Whether a publisher has forks here: an event may be in another stream than elsewhere."""
+        return publisher in self._forked
+
+
+def _digest(stream: bytes, mark: int) -> int:
+    whole = stream + mark.to_bytes(8, "big")
+    return int.from_bytes(blake2b(whole, digest_size=DIGEST_BYTES).digest(), "big")

@@ -1,45 +1,51 @@
 """Which events an application was given, or is done with: once each, whichever stream brought them.
 
-A publisher that cannot fill what an archive lacks goes on as another stream in mid-life (see
+A publisher that cannot fill what an archive lacks goes on as another stream in mid-run (see
 `pubsub.archive.protocol.publisher`). An event keeps its id and its catenation number then, but may be in
-one stream at one replica and in another one at the next. What stays is its *origin*: the stream that the
-publisher's life began with, whose number begins the event's id. So events are told apart by origin and
-catenation number; and what was given in each stream is, as every archive keeps a stream in order, all from
-its first event to its last one.
+one stream at one replica and in another one at the next. What stays is its *origin*: its publisher and the
+run, whose number begins the event's id. So events are told apart by origin and catenation number; and what
+was given in each stream is, as every archive keeps a stream in order, all from its first event to its last
+one. A stream that is no fork begins with all that its run had before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from overlay.contact import ID_BYTES
 from pubsub.archive.protocol.archived_event import id_of
-from pubsub.archive.protocol.frontier import RUN_BYTES, STREAM_BYTES, publisher_of, stream_of
+from pubsub.archive.protocol.frontier import (
+    RUN_BYTES,
+    STREAM_BYTES,
+    begin_of,
+    is_fork,
+    publisher_of,
+    stream_of,
+)
 from pubsub.archive.protocol.messages import Marks
 
 NUMBER_BYTES = 8
-_FORKED_BYTES = STREAM_BYTES + RUN_BYTES + NUMBER_BYTES
+_KEY_BYTES = STREAM_BYTES + RUN_BYTES
+_FORKED_BYTES = _KEY_BYTES + NUMBER_BYTES
 
 
 def origin_of(stream: bytes, event: bytes) -> bytes:
-    """The stream that an event's publisher began its life with; `event` is encoded, or its id alone."""
-    run = id_of(event)[:RUN_BYTES]
-    return stream if stream[ID_BYTES:] == run else stream_of(publisher_of(stream), run)
+    """An event's publisher and run; `event` is encoded, or its id alone."""
+    return stream_of(publisher_of(stream), id_of(event)[:RUN_BYTES])
 
 
 class Given:
-    """Events, as spans of catenation numbers by origin and stream; it only grows."""
+    """Events, as spans of catenation numbers by origin and stream; it only grows, but for `forget`."""
 
     __slots__ = ("_origins",)
 
     def __init__(self, position: Iterable[tuple[bytes, int]] = ()) -> None:
         """`position`: what `marks` gave."""
         self._origins: dict[bytes, dict[bytes, tuple[int, int]]] = {}
+        """The one that something was added to last at the end."""
         for key, last in position:
             stream, first = key[:STREAM_BYTES], 0
-            origin = stream
+            origin = stream_of(publisher_of(stream), key[STREAM_BYTES:_KEY_BYTES])
             if len(key) == _FORKED_BYTES:
-                origin = stream_of(publisher_of(stream), key[STREAM_BYTES:-NUMBER_BYTES])
                 first = int.from_bytes(key[-NUMBER_BYTES:], "big")
             self._origins.setdefault(origin, {})[stream] = (first, last)
 
@@ -63,26 +69,36 @@ class Given:
         if not is_next and self.covers(origin, catenation):
             return False
         if span is None:
-            spans[stream] = (0 if stream == origin else catenation, catenation)
+            spans[stream] = (catenation if is_fork(stream) else 0, catenation)
         elif catenation > span[1]:
             spans[stream] = (span[0], catenation)
         else:
             spans[stream] = (catenation, span[1])
+        if next(reversed(self._origins)) != origin:
+            self._origins[origin] = self._origins.pop(origin)
         return True
 
-    def streams(self) -> Marks:
-        """The last number of each stream, as archives understand it."""
-        return tuple(
-            (stream, last)
-            for spans in self._origins.values()
-            for stream, (_, last) in spans.items()
-        )
+    def forget(self, floor: int) -> None:
+        """Streams that began before this time bring no event any more."""
+        for origin, spans in list(self._origins.items()):
+            for stream in [one for one in spans if begin_of(one) < floor]:
+                del spans[stream]
+            if not spans:
+                del self._origins[origin]
+
+    def streams(self, most: int) -> Marks:
+        """The last number of each stream, as archives understand it, of those that were added to last."""
+        marks: list[tuple[bytes, int]] = []
+        for spans in reversed(self._origins.values()):
+            if len(marks) + len(spans) > most:
+                break
+            marks += [(stream, last) for stream, (_, last) in spans.items()]
+        return tuple(marks)
 
     def marks(self) -> Marks:
-        """All of it, to be kept by the application; a stream that is not its own origin has that, and where
-        it begins, in its key."""
+        """All of it, to be kept by the application; a fork has where it begins in its key."""
         return tuple(
-            (stream if stream == origin else _forked(origin, stream, first), last)
+            (_key(origin, stream, first), last)
             for origin, spans in self._origins.items()
             for stream, (first, last) in spans.items()
         )
@@ -91,5 +107,6 @@ class Given:
         return len(self._origins)
 
 
-def _forked(origin: bytes, stream: bytes, first: int) -> bytes:
-    return stream + origin[-RUN_BYTES:] + first.to_bytes(NUMBER_BYTES, "big")
+def _key(origin: bytes, stream: bytes, first: int) -> bytes:
+    key = stream + origin[-RUN_BYTES:]
+    return key + first.to_bytes(NUMBER_BYTES, "big") if first else key

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.frontier import Frontier, begin_of
 
 MOST_EARLY = 4096
 """Events of one stream that wait for an earlier one; more are dropped."""
@@ -51,15 +51,25 @@ class Intake:
     def knows(self, stream: bytes) -> bool:
         return stream in self._known
 
+    def forget(self, floor: int) -> None:
+        """Streams that began before this time are over: nothing of them is taken."""
+        for stream in self.taken.forget(floor):
+            self._known.pop(stream, None)
+        for stream in [one for one in self._early if begin_of(one) < floor]:
+            self._forget_early(stream, max(self._early[stream]))
+
     def skip_to(self, stream: bytes, base: int) -> None:
         """The stream's events up to this number will never come: it begins after them."""
-        self._known[stream] = None
-        self.taken.raise_to(stream, base)
+        if begin_of(stream) >= self.taken.floor:
+            self._known[stream] = None
+            self.taken.raise_to(stream, base)
 
     def accept(self, stream: bytes, base: int, first: int, events: Sequence[bytes]) -> Accepted:
         """Take consecutive events, of which the first has the number `first`.
 
         `base` counts for a stream that is not known yet: it begins with the number after it."""
+        if begin_of(stream) < self.taken.floor:
+            return Accepted(first, (), None)
         if stream not in self._known:
             if not events:  # a question is no reason to remember a stream
                 return Accepted(base + 1, (), (base + 1, first - 1) if first > base + 1 else None)

@@ -13,12 +13,19 @@ from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.resent import Resent
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, Change, StoredEvent
+from pubsub.archive.store.interface import Store
 from pubsub.reliable.numbers import Span
 
 RECENT = 8192
 """Events kept in memory."""
 
 RECENT_BYTES = 32 * 1024 * 1024
+
+READ_AT_ONCE = 16
+"""Events that are read before their size is looked at."""
+
+Page = tuple[list[StoredEvent], int]
+"""The next events above a number, as far as they are safe; and the number up to which these are all."""
 
 
 class NewEvent(NamedTuple):
@@ -90,21 +97,29 @@ class Inventory:
         """This number, given to something that is now on stable storage, may be shown."""
         self.highest = max(self.highest, number)
 
-    def after(self, cursor: int, limit: int) -> tuple[list[StoredEvent], int]:
-        """The next events above a number, as far as they are safe; and the number up to which these are all.
-
-        An event that cannot be read ends the list: it is not passed over until it is repaired or given up."""
+    def recent(self, cursor: int, limit: int) -> Page | None:
+        """The next events above a number, if they are in memory; None if they have to be read."""
         recent = self._recent
         if recent and cursor + 1 >= next(iter(recent)):
             end = min(self.highest, cursor + limit)
             return [recent[n] for n in range(cursor + 1, end + 1) if n in recent], end
-        topic, store = self._world.topic, self._world.store
-        events = store.events(topic, cursor, limit, self._world.config.batch_bytes)
-        end = events[-1].sequence if events else self.highest
-        for span in self.damaged():
-            if span.last > cursor:
-                end = min(end, max(span.first - 1, cursor))
-        return [event for event in events if event.sequence <= end], end
+        return ([], cursor) if cursor >= self.highest else None
+
+    def after(self, cursor: int, limit: int, then: Callable[[Page], None]) -> None:
+        """Read the next events above a number.
+
+        An event that cannot be read ends the list: it is not passed over until it is repaired or given up."""
+        topic, most, highest = self._world.topic, self._world.config.batch_bytes, self.highest
+
+        def found(events: list[StoredEvent]) -> None:
+            events = [event for event in events if event.sequence <= highest]
+            end = events[-1].sequence if events else highest
+            for span in self.damaged():
+                if span.last > cursor:
+                    end = min(end, max(span.first - 1, cursor))
+            then(([event for event in events if event.sequence <= end], end))
+
+        self._world.read(lambda store: store.events(topic, cursor, limit, most), found)
 
     def forget(self, spans: Iterable[Span]) -> None:
         """Events with these numbers have been removed."""
@@ -113,17 +128,34 @@ class Inventory:
                 self._recent_bytes -= len(self._recent.pop(number).body)
 
     def damaged(self) -> list[Span]:
-        """Numbers of events that were stored and cannot be read. A torn batch is none: nobody was told of
-        it."""
-        return [
-            damage.span
-            for damage in self._world.store.damage()
-            if damage.topic == self._world.topic and damage.reason != "torn"
-        ]
+        """See `ArchiveWorld.damaged`."""
+        return self._world.damaged()
 
-    def read(self, sequences: Iterable[int]) -> list[StoredEvent]:
-        wanted = list(sequences)
-        recent = self._recent
-        if all(sequence in recent for sequence in wanted):
-            return [recent[sequence] for sequence in wanted]
-        return self._world.store.read(self._world.topic, wanted)
+    def read(
+        self, sequences: Sequence[int], room: int, then: Callable[[list[StoredEvent]], None]
+    ) -> None:
+        """Read events, the first ones as far as they have so many bytes; at once if they are in memory."""
+        recent, topic = self._recent, self._world.topic
+        if all(sequence in recent for sequence in sequences):
+            then(_within(room, (recent[sequence] for sequence in sequences)))
+            return
+
+        def read(store: Store) -> list[StoredEvent]:
+            pages = (
+                store.read(topic, sequences[start : start + READ_AT_ONCE])
+                for start in range(0, len(sequences), READ_AT_ONCE)
+            )
+            return _within(room, (event for page in pages for event in page))
+
+        self._world.read(read, then)
+
+
+def _within(room: int, events: Iterable[StoredEvent]) -> list[StoredEvent]:
+    """The first of these events that have so many bytes, and at least one."""
+    taken: list[StoredEvent] = []
+    for event in events:
+        if room <= 0:
+            break
+        room -= len(event.body)
+        taken.append(event)
+    return taken

@@ -6,7 +6,7 @@ it is on stable storage; each stream is stored in order, without gaps, each even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from overlay.contact import Contact
 from overlay.context import Timer
@@ -14,12 +14,13 @@ from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent, id_of, read_event
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.entity_exchange import EntityExchange
+from pubsub.archive.protocol.forgetting import Forgetting
 from pubsub.archive.protocol.frontier import (
-    RUN_BYTES,
     STREAM_BYTES,
-    Frontier,
+    ComparedFrontier,
+    begin_of,
+    is_fork,
     publisher_of,
-    run_of,
 )
 from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
@@ -30,7 +31,8 @@ from pubsub.archive.protocol.replication import Replication
 from pubsub.archive.protocol.rows import Row
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
-from pubsub.archive.store.retention import Retention, plan_drop
+from pubsub.archive.store.interface import Store
+from pubsub.archive.store.retention import Plan, Retention, Scan
 
 LOAD_SECONDS = 5.0
 """The load is a mean over about so long."""
@@ -47,16 +49,19 @@ class ManagedTopic:
         self.world = world
         self.topic = world.topic
         self.inventory = Inventory(world)
-        self.here = Frontier(world.store.catenations(world.topic).items())
+        self.here = ComparedFrontier(world.store.catenations(world.topic).items())
         """The events that are on stable storage here."""
         self.intake = Intake(self.here, lambda count: world.count_drop("early_event", count))
         self.exchange = EntityExchange(
-            world, self.inventory, self.here, lambda: self.replication.table
+            world,
+            self.here,
+            lambda: self.replication.table,
+            lambda: self.inventory.highest,
         )
         self.entities = Entities(
             world, self.inventory, self.exchange.changed, self.exchange.removed
         )
-        self.entities.first_uncovered = self.exchange.first_uncovered
+        self.entities.here = self.here
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
         self.entities.shared_until = lambda: self.replication.table.shared_until
         self.exchange.entities = self.entities
@@ -65,6 +70,7 @@ class ManagedTopic:
             self.inventory,
             self.here,
             take=self._take,
+            skip=self._skip,
             on_safe=self._safer,
             on_ready=on_ready,
             updates=lambda: self.exchange.number,
@@ -73,7 +79,14 @@ class ManagedTopic:
             on_hopeless=self.entities.give_up,
             is_told=self.exchange.is_told,
             on_left=self.farewell,
+            forgetting=lambda: self.forgetting,
         )
+        self.forgetting = Forgetting(world, self.here, self.replication.table, self._forget_streams)
+        self.entities.notifier.floor = lambda: self.forgetting.floor
+        self._lookups = 0
+        """Batches of events that are looked up, to see which are here in another stream."""
+        self._scan = Scan()
+        self._is_forgetting = False
         self._bases: dict[bytes, int] = {}
         self._staged: dict[bytes, None] = {}
         """Ids of events that are being stored."""
@@ -88,17 +101,46 @@ class ManagedTopic:
 
     def start(self, alone: bool) -> None:
         """`alone`: as far as anybody knows, there is no other replica."""
+        self.forgetting.start()
+        self.intake.forget(self.forgetting.floor)
         self.replication.start(alone)
         self._settle()
 
     def forget_old(self, retention: Retention) -> None:
-        """Remove what the retention allows to. Nothing that a registered entity waits for, nor while somebody
-        still reads what was archived before it was registered; unless it says so, and then they are told."""
-        if not (self.entities.all_matched or retention.drop_unseen):
+        """Remove what the retention allows to: nothing that a registered entity waits for, or has yet to read
+        from before its registration; unless the retention says so, and then they are told.
+
+        A part of the inventory is looked at each time."""
+        if self._is_forgetting:
             return
-        drop = plan_drop(self.world.store, self.topic, retention, self.world.clock())
-        if drop is not None:
-            self.entities.forget_old(drop, lambda: self.inventory.forget(drop.spans))
+        self._is_forgetting = True
+        topic, now, scan = self.topic, self.world.clock(), self._scan
+        unread = tuple(self.entities.unread())
+
+        def plan(store: Store) -> Plan:
+            return scan.plan(store, topic, retention, now, unread)
+
+        def planned(plan: Plan) -> None:
+            self._is_forgetting = False
+            self._scan = plan.next
+            if plan.drop is not None:
+                spans = plan.drop.spans
+                self.entities.forget_old(plan.drop, lambda: self.inventory.forget(spans))
+
+        self.world.read(plan, planned)
+
+    def _forget_streams(self, floor: int) -> list[Change]:
+        """Streams that began before this time are forgotten everywhere; the changes that this takes."""
+        self.intake.forget(floor)
+        self.entities.forget_streams(floor)
+        for peer in self.replication.table.peers.values():
+            for stream in [one for one, _ in peer.frontier if begin_of(one) < floor]:
+                peer.frontier.drop(stream)
+            for stream in [one for one in peer.lacking if begin_of(one) < floor]:
+                del peer.lacking[stream]
+        for stream in [one for one in self._publishers if begin_of(one) < floor]:
+            del self._publishers[stream], self._bases[stream]
+        return self.inventory.resent.forget(floor)
 
     def farewell(self, tell_replicas: bool = True) -> None:
         """Send publishers and subscribers to another archive; nothing is acknowledged any more.
@@ -129,23 +171,23 @@ class ManagedTopic:
             self._publishers.clear()
 
     def _send_elsewhere(self, publisher: Contact, stream: bytes) -> None:
-        self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, ()))
+        self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, (), 0))
 
     def close(self) -> None:
         for timer in (self._flush_timer, self._settle_timer):
             if timer is not None:
                 timer.cancel()
         self.exchange.close()
+        self.forgetting.close()
         self.replication.close()
 
     def _settle(self) -> None:
-        for entity in list(self.entities.all.values()):
-            self.entities.settle(entity)
-        self.exchange.refresh()
-        self.entities.tombstones.expire()
         self._settle_timer = self.world.context.call_later(
             self.world.config.heartbeat, self._settle
         )
+        for entity in list(self.entities.all.values()):
+            self.entities.settle(entity)
+        self.entities.tombstones.expire()
 
     # Discovery.
 
@@ -170,12 +212,13 @@ class ManagedTopic:
             self.world.replica,
             self.load,
             self._last_catenation(question.publisher) if question.publisher else 0,
+            int(self.world.clock()),
         )
         self.world.context.send(sender, offer)
 
     def _last_catenation(self, publisher: bytes) -> int:
-        """Of this publisher over all its lives."""
-        marks = (mark for stream, mark in self.intake.taken if publisher_of(stream) == publisher)
+        """Of this publisher over all its runs that are remembered."""
+        marks = map(self.intake.taken.get, self.here.streams_of(publisher))
         return max(marks, default=0)
 
     # Archival negotiation.
@@ -190,6 +233,10 @@ class ManagedTopic:
             return
         if not self.entities.is_open:
             self._send_elsewhere(sender, stream)
+            return
+        if self.forgetting.refuses(stream):
+            again = Negotiation(self.topic, stream, (), 0, (), int(self.world.clock()))
+            self.world.context.send(sender, again)
             return
         if not self.world.are_genuine(stream, companion.events):
             return
@@ -254,6 +301,23 @@ class ManagedTopic:
         for stream, have in behind.items():
             self.replication.missing(replica, stream, have)
 
+    def _skip(self, stream: bytes, mark: int) -> None:
+        """Another replica, which has a stream up to this number, has no event of it that is lacking here."""
+        if (
+            self._lookups  # what came before is not stored yet
+            or len(stream) != STREAM_BYTES
+            or self.intake.taken.covers(stream, mark)
+        ):
+            return
+        self.intake.skip_to(stream, mark)
+
+        def skipped() -> None:
+            self.here.raise_to(stream, mark)
+            self.forgetting.touched(stream)
+            self.replication.skipped(stream, mark)
+
+        self.world.commit([Catenate(self.topic, stream, mark)], skipped)
+
     def _is_well_formed(self, row: Row) -> bool:
         """Whether another replica's event can be what it says; counted otherwise."""
         stream, base, catenation, _, encoded, number, _ = row
@@ -268,12 +332,29 @@ class ManagedTopic:
 
     def _store(self, new: list[NewEvent], also: Sequence[Change], *, origin: bool) -> None:
         """Store events that are next in their streams; each once, though it may come in two streams."""
+        doubtful = [one.event.id for one in new if self._may_be_here(one.stream)]
+        if not doubtful and not self._lookups:
+            self._store_new(new, also, (), origin)
+            return
+        self._lookups += 1  # what comes after them waits behind them
+        topic = self.topic
+
+        def known(found: dict[bytes, int]) -> None:
+            self._lookups -= 1
+            self._store_new(new, also, found, origin)
+
+        self.world.read(lambda store: store.sequences(topic, doubtful), known)
+
+    def _may_be_here(self, stream: bytes) -> bool:
+        """Whether an event that comes in a stream may be here in another one of its run."""
+        return is_fork(stream) or self.here.is_forked(publisher_of(stream))
+
+    def _store_new(
+        self, new: list[NewEvent], also: Sequence[Change], known: Collection[bytes], origin: bool
+    ) -> None:
         changes = list(also)
-        skipped: list[NewEvent] = []
-        doubtful = [one.event.id for one in new if not origin or is_forked(one)]
-        known = self.world.store.sequences(self.topic, doubtful) if doubtful else {}
-        if known or any(id in self._staged for id in doubtful):
-            skipped = [one for one in new if one.event.id in known or one.event.id in self._staged]
+        skipped = [one for one in new if one.event.id in known or one.event.id in self._staged]
+        if skipped:
             new = [one for one in new if one not in skipped]
             changes += [Catenate(self.topic, one.stream, one.catenation) for one in skipped]
         self._staged.update((one.event.id, None) for one in new)
@@ -281,6 +362,7 @@ class ManagedTopic:
         def stored(events: list[StoredEvent]) -> None:
             for one in skipped:
                 self.here.raise_to(one.stream, one.catenation)
+                self.forgetting.touched(one.stream)
                 self._to_answer.setdefault(one.stream, None)
             self._stored(events, origin)
 
@@ -295,6 +377,7 @@ class ManagedTopic:
             last[event.publisher] = event.catenation  # they come in order
         for stream, catenation in last.items():
             self.here.raise_to(stream, catenation)
+            self.forgetting.touched(stream)
             self._to_answer.setdefault(stream, None)
         self.replication.stored(events, self._bases, origin)
         self._fresh = True
@@ -336,9 +419,5 @@ class ManagedTopic:
     ) -> None:
         safe = self.replication.table.safe(stream, self.here.get(stream))
         spans = () if missing is None else (missing,)
-        self.world.context.send(publisher, Negotiation(self.topic, stream, safe, len(safe), spans))
-
-
-def is_forked(new: NewEvent) -> bool:
-    """Whether the publisher began another stream in mid-life: the event may be here in the first one."""
-    return new.event.id[:RUN_BYTES] != run_of(new.stream)
+        answer = Negotiation(self.topic, stream, safe, len(safe), spans, 0)
+        self.world.context.send(publisher, answer)

@@ -1,9 +1,9 @@
 """What publishers, archives, subscribers and replicas send each other.
 
 An event travels and is stored as `pubsub.archive.protocol.archived_event` says. `topic` is always the
-topic that the archive manages, which may be a super-topic of the event's own. A *stream* is a publisher's
-id (20 bytes) and a number of one of its lives (8 bytes); *catenation* numbers count a stream's events in
-one managed topic.
+topic that the archive manages, which may be a super-topic of the event's own. Streams and *catenation*
+numbers are those of `pubsub.archive.protocol.frontier`. Whatever may become long travels in several messages,
+each of at most `DurableConfig.batch_bytes` bytes.
 
 Messages check themselves, so that no number arrives that a store could not keep.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from overlay.wire import WireError, message
+from pubsub.archive.protocol.frontier import BUCKETS, DIGEST_BYTES
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 
 Spans = tuple[tuple[int, int], ...]
@@ -74,7 +75,10 @@ class Offer:
     load: float
     """Events stored and sent a second, of late."""
     catenation: int
-    """The highest catenation number archived of the publisher that asked, over all its lives."""
+    """The highest catenation number archived of the publisher that asked, over all its runs that are
+    remembered."""
+    time: int
+    """Of this archive's clock, in whole seconds since 1970: a stream that begins now begins at this time."""
 
 
 @message(0x72)
@@ -108,6 +112,13 @@ class Negotiation:
     replicas: int
     """How many replicas there are, this one included; 0 when this one serves no more: find another one."""
     missing: Spans
+    begin: int
+    """Not 0: nothing of this stream is taken, for it began too long ago to be remembered, or by a wrong
+    clock. Begin another one at this time."""
+
+    def __post_init__(self) -> None:
+        _check((*self.safe, self.replicas, self.begin))
+        _check_spans(self.missing)
 
 
 @message(0x74)
@@ -128,7 +139,8 @@ class Register:
     ordered: bool
     """Send the events themselves, not only notifications: the subscriber does not listen elsewhere."""
     position: Marks
-    """What the application is done with, where the subscriber or the application remembers."""
+    """What the application is done with, where the subscriber or the application remembers; of the streams
+    that it got on with last, as many as go into a message."""
     leave: bool
     """Forget the entity instead: nothing is kept for it any more."""
 
@@ -157,9 +169,11 @@ class AckResponse:
     that goes to a replica which has not heard of the registration begins there."""
     refused: str
     """Why there is no registration; empty otherwise. See the words above."""
+    floor: int
+    """No event of a stream that began before this time comes any more."""
 
     def __post_init__(self) -> None:
-        _check((self.epoch, self.sync, self.highest))
+        _check((self.epoch, self.sync, self.highest, self.floor))
         _check_spans(self.missing, self.gaps)
 
 
@@ -222,8 +236,12 @@ class StoredEvents:
     """Asked for to repair damage: the sequence numbers are the receiver's own."""
     lacking: Spans
     """Numbers that were asked for to repair damage and lead to no event here."""
+    skips: Marks
+    """Of these streams there is nothing up to this catenation number that the receiver lacks: it was removed,
+    or is in another stream."""
 
     def __post_init__(self) -> None:
+        _check_marks(self.skips)
         _check(chain.from_iterable((row[1], row[2], row[5]) for row in self.events))
         _check_spans(self.lacking)
 
@@ -239,16 +257,49 @@ class ReplicaInvoice:
     """By stream: everything up to this catenation number."""
     stored: tuple[tuple[bytes, int], ...]
     """Lines of the replica-sequence table: ids of events, and their sequence numbers there."""
-    full: bool
-    """Streams that are not mentioned are not there at all."""
     want: bool
-    """Send what is missing."""
+    """Send what comes after those."""
     repair: Spans
     """Its own sequence numbers of events that were damaged and are wanted again."""
 
     def __post_init__(self) -> None:
         _check_marks(self.have, self.stored)
         _check_spans(self.repair)
+
+
+@message(0x94)
+@dataclass(frozen=True, slots=True)
+class ReplicaSummary:
+    """What a replica has, in digests: whoever has something else answers with those parts."""
+
+    topic: str
+    replica: bytes
+    nonce: int
+    sums: bytes
+    """See `pubsub.archive.protocol.frontier.ComparedFrontier`."""
+
+    def __post_init__(self) -> None:
+        if len(self.sums) != BUCKETS * DIGEST_BYTES:
+            raise WireError("wrong_fields")
+
+
+@message(0x95)
+@dataclass(frozen=True, slots=True)
+class ReplicaParts:
+    """Everything that a replica has in some parts of its frontier: the answer to a summary, or part of it."""
+
+    topic: str
+    replica: bytes
+    nonce: int
+    of: int
+    """Parts in the whole answer, which may be in several messages."""
+    buckets: tuple[int, ...]
+    have: Marks
+    """Streams of these parts that are not mentioned are not there at all."""
+
+    def __post_init__(self) -> None:
+        _check((self.of, *self.buckets))
+        _check_marks(self.have)
 
 
 @message(0x7A)
@@ -271,6 +322,14 @@ class ReplicaInfo:
     heard: int
     """The number of the receiver's last entity update that came, and none before it is missing; -1 when none
     has."""
+    settled: int
+    """Of streams that began before this time nothing is here any more, nothing is lacking, and nothing is
+    taken. See `pubsub.archive.protocol.forgetting`."""
+    floor: int
+    """Streams that began before this time are forgotten here."""
+
+    def __post_init__(self) -> None:
+        _check((self.settled, self.floor))
 
 
 @message(0x7B)
@@ -281,14 +340,23 @@ class EntityUpdates:
     topic: str
     replica: bytes
     number: int
-    """Counts the updates of a replica's life, so that a lost one is noticed; 0 in an answer to `wanted`."""
-    updates: tuple[tuple[str, bytes, bool, Marks, float, float], ...]
-    """Entity; interest; whether it is gone; what its application is done with; when it was registered or
-    removed, and since when it has this interest, in seconds since 1970: the later one counts."""
+    """Counts the updates of a replica's life, so that a lost one is noticed."""
+    sending: int
+    """Tells apart what is sent under one number."""
+    page: int
+    pages: int
+    """What is sent may be in several messages: it counts when all of them are there."""
+    base: Marks
+    """What this replica has, or a part of it: most applications are done with nearly all of that."""
+    updates: tuple[tuple[str, bytes, bool, bool, Marks, float, float], ...]
+    """Entity; interest; whether it is gone; whether its application is done with everything in `base` but for
+    the streams mentioned; what it is done with, possibly in several rows; when it was registered or removed,
+    and since when it has this interest, in seconds since 1970: the later one counts."""
     full: bool
-    """Everything that the replica knows of these entities."""
+    """Everything that the replica knows, of all its entities."""
     wanted: bool
     """Send me all of yours."""
 
     def __post_init__(self) -> None:
-        _check_marks(*(update[3] for update in self.updates))
+        _check((self.sending, self.page, self.pages))
+        _check_marks(self.base, *(update[4] for update in self.updates))

@@ -7,13 +7,13 @@ by itself: the subscriber hears in every response what the archive believes it l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import read_event
-from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.dissemination import Dissemination, Session
-from pubsub.archive.protocol.inventory import Inventory
+from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     REGISTER_AGAIN,
     AckResponse,
@@ -23,6 +23,7 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
+from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers
 
 SYNC = "sync/"
@@ -31,9 +32,6 @@ SYNC = "sync/"
 QUIET = 4
 """So many times the grace after the last notification, whatever was not acknowledged counts as missed; until
 then only what lies before an acknowledged number does."""
-
-READ_AT_ONCE = 16
-"""Events that are read before their size is looked at."""
 
 OnChange = Callable[[Dissemination], None]
 """Called with an entity that other replicas should hear of."""
@@ -53,10 +51,14 @@ class Notifier:
         self._on_change = on_change
         self.sent = 0
         """Events and notifications sent in this life."""
+        self.floor: Callable[[], int] = lambda: 0
+        """Streams that began before this time are forgotten."""
 
     def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
-        refusal = AckResponse(world.topic, name, session, world.replica, 0, 0, 0, (), (), 0.0, why)
+        refusal = AckResponse(
+            world.topic, name, session, world.replica, 0, 0, 0, (), (), 0.0, why, 0
+        )
         world.context.send(to, refusal)
 
     # Notifying.
@@ -71,25 +73,51 @@ class Notifier:
             entity.session = None
             return
         offers: list[_Offer] = []
-        while (
-            len(session.offered) < world.config.unread
-            and session.offered_bytes < world.config.window_bytes
-        ):
-            events, end = self._inventory.after(session.cursor, world.config.batch)
-            if end <= session.cursor:
+        while self._has_room(session) and not session.is_reading:
+            page = self._inventory.recent(session.cursor, world.config.batch)
+            if page is None:
+                session.is_reading = True
+                read = partial(self._read, entity, session)
+                self._inventory.after(session.cursor, world.config.batch, read)
+            elif not self._offer(entity, session, page, offers):
                 break
-            for event in events:
-                if session.offered_bytes >= world.config.window_bytes:
-                    end = event.sequence - 1
-                    break
-                if self._is_for(entity, event):
-                    sent = event.body if session.is_sent_whole(event.sequence) else event.id
-                    offers.append((event, session.offer(event, len(sent)), sent))
-            session.cursor = end
         if offers:
             self._send(entity, session, offers)
 
-    def _is_for(self, entity: Dissemination, event: StoredEvent) -> bool:
+    def _has_room(self, session: Session) -> bool:
+        config = self._world.config
+        return len(session.offered) < config.unread and session.offered_bytes < config.window_bytes
+
+    def _read(self, entity: Dissemination, session: Session, page: Page) -> None:
+        """Events that are not in memory have come."""
+        session.is_reading = False
+        if entity.session is not session:
+            return
+        offers: list[_Offer] = []
+        moved = self._offer(entity, session, page, offers)
+        if offers:
+            self._send(entity, session, offers)
+        if moved:
+            self.push(entity)
+
+    def _offer(
+        self, entity: Dissemination, session: Session, page: Page, offers: list[_Offer]
+    ) -> bool:
+        """Offer what is for the entity; whether the cursor has moved."""
+        events, end = page
+        for event in events:
+            if session.offered_bytes >= self._world.config.window_bytes:
+                end = event.sequence - 1
+                break
+            if self.is_for(entity, event):
+                sent = event.body if session.is_sent_whole(event.sequence) else event.id
+                offers.append((event, session.offer(event, len(sent)), sent))
+        moved = end > session.cursor
+        session.cursor = max(end, session.cursor)
+        return moved
+
+    def is_for(self, entity: Dissemination, event: StoredEvent) -> bool:
+        """Whether an entity is yet to have an event."""
         if entity.covered.covers(event.publisher, event.catenation):
             return False
         if event.sequence > entity.matched_from:
@@ -107,7 +135,8 @@ class Notifier:
     ) -> None:
         world = self._world
         resent = self._inventory.resent
-        for batch in batches(offers, lambda offer: len(offer[2]), world.config):
+        config = world.config
+        for batch in batches(offers, lambda offer: len(offer[2]), config.batch_bytes, config.batch):
             streams: dict[bytes, int] = {}
             items = tuple(
                 (
@@ -158,17 +187,15 @@ class Notifier:
     def _send_again(
         self, entity: Dissemination, session: Session, missing: Iterable[tuple[int, int]]
     ) -> None:
-        wanted = Numbers(spans=missing)
-        numbers = [one for one in session.outstanding if one in wanted]
-        again: list[StoredEvent] = []
-        room = self._world.config.window_bytes
-        for start in range(0, min(len(numbers), self._world.config.window), READ_AT_ONCE):
-            if room <= 0:
-                break
-            read = self._inventory.read(numbers[start : start + READ_AT_ONCE])
-            room -= sum(len(event.body) for event in read)
-            again += read
-        self._send(entity, session, [(event, 0, event.body) for event in again])
+        wanted, config = Numbers(spans=missing), self._world.config
+        numbers = [one for one in session.outstanding if one in wanted][: config.window]
+
+        def send(again: list[StoredEvent]) -> None:
+            if entity.session is session:
+                self._send(entity, session, [(event, 0, event.body) for event in again])
+
+        if numbers:
+            self._inventory.read(numbers, config.window_bytes, send)
 
     def _persist_progress(self, entity: Dissemination) -> None:
         """Make the sync point safe; then, and not before, tell the subscriber."""
@@ -217,5 +244,6 @@ class Notifier:
             self._gaps(entity),
             entity.began,
             "",
+            self.floor(),
         )
         world.context.send(session.contact, response)

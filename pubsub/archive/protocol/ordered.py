@@ -14,6 +14,7 @@ from collections import deque
 from typing import Any
 
 from pubsub.archive.protocol.archived_event import is_id_alone
+from pubsub.archive.protocol.frontier import begin_of
 from pubsub.archive.protocol.given import Given
 from pubsub.archive.protocol.subscriber import Numbered, Subscriber
 
@@ -47,6 +48,10 @@ class OrderedSubscriber(Subscriber):
             position.add(first.origin, first.stream, first.catenation)
         return position.marks()
 
+    def _forget_streams(self) -> None:
+        super()._forget_streams()
+        self._given.forget(self.floor)
+
     def _forget_numbers(self) -> None:
         self._held.clear()
         self._granted.clear()
@@ -58,7 +63,8 @@ class OrderedSubscriber(Subscriber):
         if is_id_alone(numbered.event):
             self._ask_for([numbered.sequence])
         else:
-            if self._remembers and numbered.doubtful:
+            is_known = begin_of(numbered.stream) >= self.floor
+            if numbered.doubtful and self._remembers and is_known:
                 numbered = numbered._replace(doubtful=False)
             self._held[numbered.sequence] = numbered
 

@@ -18,6 +18,11 @@ gets a number behind all others, and replicas know it by its id.
 The next archive is told which events were sent to another one before: that one may have stored and delivered
 them, so whoever gets them from here is to know that they may come again.
 
+A stream bears the time at which it began, by the clock of the archive that it began at, and is forgotten when
+it is old and quiet (`pubsub.archive.protocol.forgetting`). So a publisher that has run for long begins
+another stream, at a moment when every replica has all of the one before; and one that is told that its
+stream is forgotten goes on as a fork.
+
 Promised: an event that was reported safe on k replicas is on the stable storage of k archives. A number is
 never used twice in a stream.
 """
@@ -29,16 +34,19 @@ from dataclasses import dataclass
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
-from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.frontier import RUN_BYTES, publisher_of, stream_of
+from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.protocol.messages import Companion, Negotiation
+from pubsub.reliable.batches import batches
 
 BACKOFF = 1.5
 
 STUCK = 3
 """An archive that answers and stores nothing of what it was sent, for so many times the patience, is taken
 for failed: its disk may hang."""
+
+RENEWAL = 0.25
+"""Of `DurableConfig.forget_runs`: how old a stream becomes."""
 
 
 @dataclass(slots=True)
@@ -57,16 +65,18 @@ class Publisher:
         self,
         context: Context,
         topic: str,
-        run: bytes,
         config: DurableConfig,
         *,
         on_progress: Callable[[], None],
         on_silent: Callable[[], None],
     ) -> None:
-        """`run`: of this life of the publisher, never used before. `on_progress`: `is_safe` or `has_room` may
-        have changed."""
+        """`on_progress`: `is_safe` or `has_room` may have changed."""
         self.topic = topic
-        self.stream = stream_of(context.contact.id, run)
+        self.stream = b""
+        """Empty until an archive has been found."""
+        self._begun_at = 0.0
+        self._archive_time = (0, 0.0)
+        """The time by an archive's clock, and ours when it was told."""
         self.archive: Contact | None = None
         self.replicas = 0
         """How many replicas the archive knows of, itself included."""
@@ -132,6 +142,8 @@ class Publisher:
         now = self._context.now()
         if not self.owed:
             self._answered_at = now
+            if now - self._begun_at >= RENEWAL * self._config.forget_runs:
+                self._renew()
         if self._safe_to == self._next - 1:
             self._stored_at = now
         catenation = self._next
@@ -175,12 +187,14 @@ class Publisher:
 
     # The archive.
 
-    def use(self, archive: Contact, replica: bytes, catenation: int) -> None:
-        """Talk to this archive, which knows this publisher up to that number from its lives before.
-        `replica`: its name, the same for as long as it has the same store."""
+    def use(self, archive: Contact, replica: bytes, catenation: int, time: int) -> None:
+        """Talk to this archive, which knows this publisher up to that number from its runs before.
+        `replica`: its name, the same for as long as it has the same store. `time`: of its clock."""
         if self._closed:
             return
+        self._archive_time = (time, self._context.now())
         if self._base is None:
+            self._begin_stream()
             self._base = catenation
             self._safe_to = catenation
             self._next = self._oldest = catenation + 1
@@ -211,6 +225,11 @@ class Publisher:
         if negotiation.stream != self.stream:
             return
         self._answered_at = self._context.now()
+        if negotiation.begin:
+            self._archive_time = (negotiation.begin, self._context.now())
+            self._resent_to = max(self._resent_to, self._reached, self._sent)
+            self._fork(self._safe_to)
+            return
         if negotiation.replicas == 0:
             self.archive = None
             self._on_silent()
@@ -292,9 +311,7 @@ class Publisher:
 
     def _fork(self, base: int) -> None:
         """Go on as a new stream behind an event that this archive lacks and that is no longer here."""
-        self.stream = stream_of(
-            publisher_of(self.stream), self._context.random.randbytes(RUN_BYTES)
-        )
+        self._begin_stream(fork=True)
         for short in self._short.values():
             for number in [number for number in short if number <= base]:
                 kept = short.pop(number)
@@ -305,6 +322,29 @@ class Publisher:
         self._put_back(base)
         self._safe = ()
         self._flush()
+
+    def _begin_stream(self, *, fork: bool = False) -> None:
+        time, told_at = self._archive_time
+        now = self._context.now()
+        self._begun_at = now
+        self.stream = new_stream(
+            self._context.contact.id,
+            time + int(now - told_at),
+            self._context.random.getrandbits(23),
+            fork=fork,
+        )
+
+    def _renew(self) -> None:
+        """Go on as a new stream, if every replica has all of this one."""
+        if self.archive is None or not self._safe or self._safe[-1] < self._next - 1:
+            return
+        self._begin_stream()
+        self._base = self._next - 1
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._oldest = self._next
+        self._put_back(self._base)
+        self._safe = ()
 
     # Sending.
 
@@ -337,7 +377,10 @@ class Publisher:
         """Send consecutive events, of which all are kept."""
         assert self.archive is not None
         kept = self._kept
-        for part in batches(catenations, lambda one: len(kept[one].event), self._config):
+        config = self._config
+        for part in batches(
+            catenations, lambda one: len(kept[one].event), config.batch_bytes, config.batch
+        ):
             events = tuple(kept[one].event for one in part)
             self._context.send(self.archive, self._companion(part[0], events))
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pubsub.archive.protocol.archived_event import id_of
-from pubsub.archive.protocol.batches import batches
 from pubsub.archive.protocol.frontier import STREAM_BYTES
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
@@ -20,6 +19,8 @@ from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.rows import Row, row_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Append, StoredEvent
+from pubsub.archive.store.interface import Store
+from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers, Span
 
 MOST_SPANS = 256
@@ -84,7 +85,7 @@ class Repair:
 
     def _ask(self, peer: Peer, spans: Spans) -> None:
         world = self._world
-        question = ReplicaInvoice(world.topic, world.replica, (), (), False, False, spans)
+        question = ReplicaInvoice(world.topic, world.replica, (), (), False, spans)
         world.context.send(peer.contact, question)
 
     def _is_absent(self, peer: Peer) -> bool:
@@ -130,8 +131,16 @@ class Repair:
     def answer(self, peer: Peer, spans: Spans) -> None:
         """Find the events that a replica has under these numbers, as it told, and send them; and say which
         numbers lead to nothing."""
-        topic, store = self._world.topic, self._world.store
-        lacking, numbers = self._look_up(peer, spans)
+
+        def found(answer: tuple[list[Row], Spans]) -> None:
+            self._send(peer, *answer)
+
+        self._world.read(lambda store: self._find(store, peer.id, spans), found)
+
+    def _find(self, store: Store, replica: bytes, spans: Spans) -> tuple[list[Row], Spans]:
+        """The events, and the numbers that lead to nothing."""
+        topic = self._world.topic
+        lacking, numbers = self._look_up(store, replica, spans)
         here = {number: numbers[id] for id, number in store.sequences(topic, numbers).items()}
         rows: list[Row] = []
         left = sorted(here)[: self._world.config.window]
@@ -147,9 +156,11 @@ class Repair:
                 room -= len(event.body)
         for number in (*(row[5] for row in rows), *(here[one] for one in unread)):
             lacking.remove(number)
-        self._send(peer, rows, lacking.spans()[:MOST_SPANS])
+        return rows, lacking.spans()[:MOST_SPANS]
 
-    def _look_up(self, peer: Peer, spans: Spans) -> tuple[Numbers, dict[bytes, int]]:
+    def _look_up(
+        self, store: Store, replica: bytes, spans: Spans
+    ) -> tuple[Numbers, dict[bytes, int]]:
         """The numbers that are looked at, and the events behind them."""
         looked = Numbers()
         numbers: dict[bytes, int] = {}
@@ -160,14 +171,16 @@ class Repair:
             span = Span(first, min(last, first + room - 1))
             room -= span.last - span.first + 1
             looked.add_span(*span)
-            found = self._world.store.replica_ids(self._world.topic, peer.id, span)
+            found = store.replica_ids(self._world.topic, replica, span)
             numbers.update((id, number) for number, id in found.items())
         return looked, numbers
 
     def _send(self, peer: Peer, rows: list[Row], lacking: Spans) -> None:
         world = self._world
-        parts = list(batches(rows, lambda row: len(row[4]), world.config)) or [[]]
+        config = world.config
+        parts = list(batches(rows, lambda row: len(row[4]), config.batch_bytes, config.batch))
+        parts = parts or [[]]
         for number, part in enumerate(parts, 1):
             rest = lacking if number == len(parts) else ()
-            message = StoredEvents(world.topic, world.replica, tuple(part), True, rest)
+            message = StoredEvents(world.topic, world.replica, tuple(part), True, rest, ())
             world.context.send(peer.contact, message)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.messages import EntityUpdates
 from pubsub.archive.protocol.tombstones import pack_times, unpack_time
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import ForgetReplica, Note
@@ -33,9 +34,6 @@ class Peer:
     contact: Contact
     frontier: Frontier = field(default_factory=Frontier)
     """What it has on stable storage, as far as it told."""
-    sent: Frontier = field(default_factory=Frontier)
-    """What it was sent and may be about to store."""
-    sent_at: float = 0.0
     heard_at: float | None = None
     is_in_touch: bool = False
     """It has been live ever since it was told the numbers of our newest events."""
@@ -46,7 +44,20 @@ class Peer:
     heard_updates: int = -1
     """The number of the last entity update of ours that it said it has."""
     asked_at: float = 0.0
-    """When it was last asked for what is missing here."""
+    """When it was last told what is here, to be told what is there."""
+    nonce: int = 0
+    """Of that question."""
+    equal: bytes = b""
+    """The digest of both frontiers when they were last equal."""
+    lacking: dict[bytes, None] = field(default_factory=dict)
+    """Streams of which it has events that are not here."""
+    pulled: Frontier = field(default_factory=Frontier)
+    """What it was asked for last."""
+    pulled_at: float = 0.0
+    settled: int = 0
+    """As it said; see `pubsub.archive.protocol.forgetting`."""
+    pages: dict[tuple[int, int, int], dict[int, EntityUpdates]] = field(default_factory=dict)
+    """Those that have come of entity updates that are on their way."""
 
 
 class ReplicaTable:

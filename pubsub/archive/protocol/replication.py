@@ -3,8 +3,9 @@
 Whoever gets an event from its publisher stores it, then sends it to the others; each of them stores it
 under a number of its own and tells all the others (table 1: stored events, invoices, replica information;
 entity updates are in `pubsub.archive.protocol.entity_exchange`). Losses show: in a stream's numbers when
-its next event comes, and otherwise in the digest that every sign of life carries. Then the one that lacks
-something says what it has, and is sent the rest.
+its next event comes, and otherwise in the digest that every sign of life carries. Then the one that may lack
+something sends the digests of all parts of its frontier, is told what there is in those that differ, and asks
+for what it lacks, a window at a time.
 
 A replica that is new, or was away, first catches up with the one that has most, and answers publishers and
 subscribers only then; when nobody is there to catch up with, it serves with what it has. A replica that
@@ -17,16 +18,31 @@ from collections.abc import Callable, Iterable
 
 from overlay.contact import Contact
 from overlay.context import Timer
-from pubsub.archive.protocol.batches import batches
-from pubsub.archive.protocol.frontier import RUN_BYTES, Frontier, publisher_of
+from pubsub.archive.protocol.forgetting import Forgetting
+from pubsub.archive.protocol.frontier import RUN_BYTES, ComparedFrontier, Frontier, publisher_of
 from pubsub.archive.protocol.inventory import Inventory
-from pubsub.archive.protocol.messages import Marks, ReplicaInfo, ReplicaInvoice, StoredEvents
+from pubsub.archive.protocol.messages import (
+    Marks,
+    ReplicaInfo,
+    ReplicaInvoice,
+    ReplicaParts,
+    ReplicaSummary,
+    StoredEvents,
+)
 from pubsub.archive.protocol.repair import Repair
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.rows import Row, row_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import ReplicaStored, StoredEvent
+from pubsub.archive.store.interface import Store
+from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Span
+
+MARK_BYTES = 40
+"""Of a stream and its catenation number in a message, or of an event's id and its number."""
+
+ROW_BYTES = 100
+"""Of a row of `StoredEvents` beside the event."""
 
 
 class Replication:
@@ -36,9 +52,10 @@ class Replication:
         self,
         world: ArchiveWorld,
         inventory: Inventory,
-        here: Frontier,
+        here: ComparedFrontier,
         *,
         take: Callable[[Contact, bytes, list[Row]], None],
+        skip: Callable[[bytes, int], None],
         on_safe: Callable[[Iterable[bytes]], None],
         on_ready: Callable[[], None],
         updates: Callable[[], int],
@@ -47,21 +64,25 @@ class Replication:
         on_hopeless: Callable[[list[Span]], None],
         is_told: Callable[[Peer], bool],
         on_left: Callable[[], None],
+        forgetting: Callable[[], Forgetting],
     ) -> None:
-        """`take` stores another replica's events as far as they are next in their streams. `on_safe`: these
-        streams are safe on more replicas than before. `on_info`: a sign of life came. `on_hopeless`: these
-        numbers are damaged, and there is no replica that could have them. `is_told`: whether a replica has
-        heard of every entity here. `on_left`: this replica has just left."""
+        """`take` stores another replica's events as far as they are next in their streams; `skip` has a
+        stream go on after a number. `on_safe`: these streams are safe on more replicas than before.
+        `on_info`: a sign of life came. `on_hopeless`: these numbers are damaged, and there is no replica
+        that could have them. `is_told`: whether a replica has heard of every entity here. `on_left`: this
+        replica has just left."""
         self._world = world
         self._inventory = inventory
         self._here = here
         self._take = take
+        self._skip = skip
         self._on_safe = on_safe
         self._on_ready = on_ready
         self._updates = updates
         self._on_info = on_info
         self._is_told = is_told
         self._on_left = on_left
+        self._forgetting = forgetting
         self.table = ReplicaTable(world)
         self._repair = Repair(
             world, inventory, self.table, destinations=destinations, on_hopeless=on_hopeless
@@ -69,9 +90,8 @@ class Replication:
         self.is_ready = False
         self.has_left = False
         self._leaving: Callable[[], None] | None = None
-        self._target: Frontier | None = None
+        self._target: _Target | None = None
         self._started_at = 0.0
-        self._fresh: list[StoredEvent] = []
         self._timer: Timer | None = None
 
     # Coming and going.
@@ -108,6 +128,8 @@ class Replication:
             self._updates(),
             self.serves,
             -1 if peer is None else peer.updates,
+            self._forgetting().settled,
+            self._forgetting().floor,
         )
 
     @property
@@ -131,6 +153,8 @@ class Replication:
         self._timer = self._world.context.call_later(self._world.config.heartbeat, self._overdue)
 
     def _overdue(self) -> None:
+        if not self.has_left:
+            self._beat()
         live = dict.fromkeys(peer.id for peer in self.table.live())
         for peer in list(self.table.peers.values()):
             peer.is_in_touch = peer.is_in_touch and peer.id in live
@@ -138,14 +162,15 @@ class Replication:
         self._repair.ask(self.is_ready)
         self._check_ready()
         self._check_leaving()
-        if not self.has_left:
-            self._beat()
+        for peer in self.table.live():
+            self._pull(peer)
 
     def _check_ready(self) -> None:
         """Ready when this replica has all that the one it catches up with had; or nobody is there."""
         if self.is_ready:
             return
-        if self._target is not None and self._here.includes(self._target):
+        target = self._target
+        if target is not None and target.is_known and self._here.includes(target.frontier):
             self._become_ready()
             return
         live = list(self.table.live())
@@ -157,7 +182,13 @@ class Replication:
             if not ready and waited >= 2 * self._world.config.patience:
                 self._become_ready()
             else:
-                self._want(max(ready or live, key=lambda peer: (peer.count, peer.id)))
+                self._catch_up(max(ready or live, key=lambda peer: (peer.count, peer.id)))
+
+    def _catch_up(self, peer: Peer) -> None:
+        if self._target is None or not self._target.is_known:
+            self._compare(peer)
+        else:
+            self._pull(peer)
 
     def _become_ready(self) -> None:
         self.is_ready = True
@@ -195,75 +226,160 @@ class Replication:
             return
         peer, is_new = self.table.met(info.replica, sender)
         peer.count, peer.is_ready, peer.heard_updates = info.count, info.ready, info.heard
+        peer.settled = info.settled
+        if info.floor > peer.frontier.floor:
+            peer.frontier.forget(info.floor)
         if is_new:
             self.greet(sender)
         if not peer.is_in_touch:
             peer.is_in_touch = True
             self._tell_numbers(peer)
         if info.digest != self._here.digest():
-            self._want(peer)
+            self._compare(peer)
         else:
-            self._learn(peer, self._here.marks())
-            if not self.is_ready and info.ready:
-                self._become_ready()
+            self._are_equal(peer, info)
+        self._forgetting().advance()
         self._on_info(peer, info, is_new)
         self._check_leaving()
+
+    def _are_equal(self, peer: Peer, info: ReplicaInfo) -> None:
+        peer.lacking.clear()
+        if peer.equal != info.digest:
+            peer.equal = info.digest
+            self._learn(peer, self._here.marks())
+        if not self.is_ready and info.ready:
+            self._become_ready()
 
     def _tell_numbers(self, peer: Peer) -> None:
         """Of the newest events: while two replicas were out of touch, each may have got them from their
         publishers, and could not repair them for the other."""
-        topic, store = self._world.topic, self._world.store
-        most = self._room()
-        newest = store.events(topic, max(store.last_sequence(topic) - most, 0), most)
-        if newest:
-            self._invoice(peer, (), stored=tuple((one.id, one.sequence) for one in newest))
+        topic, most = self._world.topic, self._room()
+        after = max(self._inventory.highest - most, 0)
 
-    def _want(self, peer: Peer) -> None:
-        """Tell a replica everything that is here, and ask for the rest; not more often than it can answer."""
-        now = self._world.context.now()
-        if now - peer.asked_at >= self._world.config.heartbeat / 2:
-            peer.asked_at = now
-            have = self._here.marks()
-            self._invoice(peer, have, full=True, want=True)
+        def told(newest: list[StoredEvent]) -> None:
+            if newest and not self.has_left:
+                self._invoice(peer, (), stored=[(one.id, one.sequence) for one in newest])
+
+        self._world.read(lambda store: store.events(topic, after, most), told)
 
     def _invoice(
         self,
         peer: Peer,
-        have: tuple[tuple[bytes, int], ...],
+        have: Iterable[tuple[bytes, int]],
         *,
-        stored: tuple[tuple[bytes, int], ...] = (),
-        full: bool = False,
+        stored: Iterable[tuple[bytes, int]] = (),
         want: bool = False,
-        repair: tuple[tuple[int, int], ...] = (),
     ) -> None:
+        world, most = self._world, self._world.config.batch_bytes
+        for part in batches(have, _mark_size, most):
+            invoice = ReplicaInvoice(world.topic, world.replica, tuple(part), (), want, ())
+            world.context.send(peer.contact, invoice)
+        for lines in batches(stored, _mark_size, most):
+            invoice = ReplicaInvoice(world.topic, world.replica, (), tuple(lines), False, ())
+            world.context.send(peer.contact, invoice)
+
+    # Comparing.
+
+    def _compare(self, peer: Peer) -> None:
+        """Ask a replica for what it has where that is something else; not more often than it can answer."""
+        world, now = self._world, self._world.context.now()
+        if now - peer.asked_at >= world.config.heartbeat / 2:
+            peer.asked_at = now
+            peer.nonce = world.context.random.getrandbits(48)
+            if not self.is_ready and (self._target is None or not self._target.is_known):
+                self._target = _Target(peer.id, peer.nonce)
+            summary = ReplicaSummary(
+                world.topic, world.replica, peer.nonce, self._here.packed_sums()
+            )
+            world.context.send(peer.contact, summary)
+
+    def receive_summary(self, sender: Contact, summary: ReplicaSummary) -> None:
+        peer = self.table.peers.get(summary.replica)
+        if peer is None or self.has_left:
+            self.greet(sender)
+            return
+        peer.heard_at = self._world.context.now()
         world = self._world
-        invoice = ReplicaInvoice(world.topic, world.replica, have, stored, full, want, repair)
-        world.context.send(peer.contact, invoice)
+        differing = self._here.differing(summary.sums)
+        parts = ((bucket, self._here.in_bucket(bucket)) for bucket in differing)
+
+        def size(part: tuple[int, list[tuple[bytes, int]]]) -> int:
+            return 3 + MARK_BYTES * len(part[1])
+
+        for some in batches(parts, size, world.config.batch_bytes) if differing else ([],):
+            answer = ReplicaParts(
+                world.topic,
+                world.replica,
+                summary.nonce,
+                len(differing),
+                tuple(bucket for bucket, _ in some),
+                tuple(mark for _, marks in some for mark in marks),
+            )
+            world.context.send(peer.contact, answer)
+
+    def receive_parts(self, sender: Contact, parts: ReplicaParts) -> None:
+        """Learn what a replica has, and ask for what is lacking here."""
+        peer = self.table.peers.get(parts.replica)
+        if peer is None or self.has_left:
+            self.greet(sender)
+            return
+        peer.heard_at = self._world.context.now()
+        self._learn(peer, parts.have)
+        for stream, mark in parts.have:
+            if not self._here.covers(stream, mark):
+                peer.lacking[stream] = None
+        target = self._target
+        if target is not None and (target.replica, target.nonce) == (peer.id, parts.nonce):
+            target.add(parts)
+        self._pull(peer)
+        self._check_ready()
+        self._check_leaving()
+
+    def _pull(self, peer: Peer) -> None:
+        """Ask a replica for the next events that are lacking here, a window at a time."""
+        now = self._world.context.now()
+        waits = now - peer.pulled_at < self._world.config.retry
+        if not peer.lacking or (waits and not self._here.includes(peer.pulled)):
+            return
+        peer.pulled, peer.pulled_at = Frontier(), now
+        wanted: list[tuple[bytes, int]] = []
+        room = self._room()
+        for stream in list(peer.lacking):
+            have, there = self._here.get(stream), peer.frontier.get(stream)
+            if self._here.covers(stream, there):
+                del peer.lacking[stream]
+                continue
+            if room <= 0:
+                break
+            wanted.append((stream, have))
+            peer.lacking[stream] = peer.lacking.pop(stream)  # the others have their turn first
+            peer.pulled.raise_to(stream, min(there, have + room))
+            room -= there - have
+        self._invoice(peer, wanted, want=True)
 
     # Events that are stored here.
 
     def stored(self, events: list[StoredEvent], bases: dict[bytes, int], origin: bool) -> None:
         """Events are safe here: `origin`, if they came from their publishers and not from a replica."""
-        peers = list(self.table.live())
-        if not peers:
-            return
         touched = {event.publisher: event.catenation for event in events}
         lines = tuple((event.id, event.sequence) for event in events)
-        for peer in peers:
+        for peer in list(self.table.live()):
             if origin:
                 fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
                 self._send(peer, [self._row(e, bases.get(e.publisher, 0)) for e in fresh])
-            self._invoice(peer, tuple(touched.items()), stored=lines)
+            self._invoice(peer, touched.items(), stored=lines)
+            if peer.lacking:
+                self._pull(peer)
+        if not self.is_ready:
+            self._check_ready()
 
     def _send(self, peer: Peer, rows: list[Row]) -> None:
-        world = self._world
-        for part in batches(rows, lambda row: len(row[4]), world.config):
-            message = StoredEvents(world.topic, world.replica, tuple(part), False, ())
+        world, config = self._world, self._world.config
+        for part in batches(
+            rows, lambda row: len(row[4]) + ROW_BYTES, config.batch_bytes, config.batch
+        ):
+            message = StoredEvents(world.topic, world.replica, tuple(part), False, (), ())
             world.context.send(peer.contact, message)
-            for stream, _, catenation, *_ in part:
-                peer.sent.raise_to(stream, catenation)
-        if rows:
-            peer.sent_at = world.context.now()
 
     # Events and invoices of others.
 
@@ -275,13 +391,25 @@ class Replication:
         if message.repaired:
             self._repair.receive(peer, message)
             return
-        self._take(sender, message.replica, list(message.events))
+        if message.events:
+            self._take(sender, message.replica, list(message.events))
+        for stream, mark in message.skips:
+            if mark <= peer.frontier.get(stream):
+                self._skip(stream, mark)
+        self._pull(peer)
+
+    def skipped(self, stream: bytes, mark: int) -> None:
+        """A stream goes on here after this number: as good as having all up to it."""
+        for peer in self.table.live():
+            self._invoice(peer, ((stream, mark),))
+        if not self.is_ready:
+            self._check_ready()
 
     def acknowledge(self, replica: bytes, streams: Iterable[bytes]) -> None:
         """Tell a replica that sent nothing new how far these streams are here."""
         peer = self.table.peers.get(replica)
         if peer is not None:
-            self._invoice(peer, tuple((stream, self._here.get(stream)) for stream in streams))
+            self._invoice(peer, [(stream, self._here.get(stream)) for stream in streams])
 
     def missing(self, replica: bytes, stream: bytes, have: int) -> None:
         """An event of a stream came from a replica before the one that is next."""
@@ -299,14 +427,10 @@ class Replication:
         if lines:
             change = ReplicaStored(self._world.topic, peer.id, lines)
             self._world.commit([change], lambda: None)
-        if not invoice.want or invoice.full:
-            self._learn(peer, invoice.have)
-        if invoice.full and self._target is None and not self.is_ready:
-            self._target = Frontier(invoice.have)
-        if invoice.full and not self._here.includes(Frontier(invoice.have)):
-            self._want(peer)
         if invoice.want:
-            self._fill(peer, invoice)
+            self._fill(peer, dict(invoice.have))
+        else:
+            self._learn(peer, invoice.have)
         if invoice.repair:
             self._repair.answer(peer, invoice.repair)
         self._check_ready()
@@ -318,21 +442,42 @@ class Replication:
         if news:
             self._on_safe(news)
 
-    def _fill(self, peer: Peer, invoice: ReplicaInvoice) -> None:
-        """Send a replica what it lacks, a window at a time: its next invoice asks for more."""
-        now = self._world.context.now()
-        if invoice.full and now - peer.sent_at < self._world.config.retry:
-            return
-        streams = dict(invoice.have)
-        if invoice.full:
-            self._answer_full(peer, Frontier(invoice.have))
-            streams = {stream: streams.get(stream, 0) for stream, _ in self._here}
-        room = self._room()
-        rows: list[Row] = []
-        for stream, have in streams.items():
-            if room > len(rows) and have < self._here.get(stream):
-                rows += self._next_rows(peer, stream, have, room - len(rows))
-        self._send(peer, rows)
+    # Sending a replica what it lacks.
+
+    def _fill(self, peer: Peer, streams: dict[bytes, int]) -> None:
+        """Send a replica what comes after these numbers, a window at a time: it asks for more then."""
+        topic, room = self._world.topic, self._room()
+        lasts = {
+            stream: self._here.get(stream)
+            for stream, have in streams.items()
+            if have < self._here.get(stream)
+        }
+
+        def events(store: Store) -> dict[bytes, list[StoredEvent]]:
+            found: dict[bytes, list[StoredEvent]] = {}
+            left = room
+            for stream, last in lasts.items():
+                if left <= 0:
+                    break
+                found[stream] = _after(store, topic, stream, streams[stream], last, left)
+                left -= len(found[stream])
+            return found
+
+        def fill(found: dict[bytes, list[StoredEvent]]) -> None:
+            for stream, some in found.items():
+                self._rows(peer, stream, streams[stream], some)
+            empty = [(stream, lasts[stream]) for stream, some in found.items() if not some]
+            if not self._inventory.damaged():
+                self._send_skips(peer, empty)
+
+        if lasts:
+            self._world.read(events, fill)
+
+    def _send_skips(self, peer: Peer, skips: list[tuple[bytes, int]]) -> None:
+        world = self._world
+        for part in batches(skips, _mark_size, world.config.batch_bytes):
+            message = StoredEvents(world.topic, world.replica, (), False, (), tuple(part))
+            world.context.send(peer.contact, message)
 
     def _room(self) -> int:
         """Events of the usual size that go into a window."""
@@ -340,44 +485,89 @@ class Replication:
         usual = store.size(topic) // max(store.count(topic), 1)
         return max(1, min(config.window, config.window_bytes // max(usual, 1)))
 
-    def _answer_full(self, peer: Peer, theirs: Frontier) -> None:
-        """A replica that catches up learns what there is to have."""
-        if not theirs.includes(self._here) or not peer.is_ready:
-            self._invoice(peer, self._here.marks(), full=True)
-
-    def _next_rows(self, peer: Peer, stream: bytes, have: int, most: int) -> list[Row]:
-        """Events of a stream after a number. What is not here any more, or is here in another stream, is left
-        out, unless it is damaged."""
+    def _rows(self, peer: Peer, stream: bytes, have: int, events: list[StoredEvent]) -> None:
+        """Send events of a stream after a number. What is not here any more, or is here in another stream, is
+        left out, unless it is damaged."""
         rows: list[Row] = []
         before = have
-        for event in self._events_after(stream, have, most):
-            gap = event.catenation != before + 1
-            if gap and (self._inventory.damaged() or self._is_early(peer, event)):
-                break
-            rows.append(self._row(event, event.catenation - 1 if gap else have))
+        for place, event in enumerate(events):
+            if event.catenation != before + 1:
+                if self._inventory.damaged():
+                    break
+                if self._may_be_early(event):
+                    self._send(peer, rows)
+                    self._send_unless_early(peer, stream, before, events[place:])
+                    return
+                rows.append(self._row(event, event.catenation - 1))
+            else:
+                rows.append(self._row(event, have))
             before = event.catenation
-        return rows
+        self._send(peer, rows)
 
-    def _events_after(self, stream: bytes, have: int, most: int) -> list[StoredEvent]:
-        topic, store, last = self._world.topic, self._world.store, self._here.get(stream)
-        events = store.by_catenation(topic, stream, Span(have + 1, have + most))
-        if not events and have + most < last and not self._inventory.damaged():
-            events = store.by_catenation(topic, stream, Span(have + 1, last))
-        return events[:most]
+    def _may_be_early(self, event: StoredEvent) -> bool:
+        """Whether the event's run may be in several streams."""
+        return self._here.is_forked(publisher_of(event.publisher))
 
-    def _is_early(self, peer: Peer, event: StoredEvent) -> bool:
-        """Whether a replica lacks what the same life of the publisher sent before this event in another
-        stream. It must come first: whoever is given an event of a stream counts all before it as given."""
-        for stream, last in self._here:
-            have = peer.frontier.get(stream)
-            is_lacked = stream != event.publisher and have < last
-            if is_lacked and publisher_of(stream) == publisher_of(event.publisher):
-                for first in self._events_after(stream, have, 1):
-                    same_life = first.id[:RUN_BYTES] == event.id[:RUN_BYTES]
-                    if same_life and first.sequence < event.sequence:
+    def _send_unless_early(
+        self, peer: Peer, stream: bytes, before: int, events: list[StoredEvent]
+    ) -> None:
+        """Send the rest, unless the replica lacks what the same run sent before this event in another stream.
+        That must come first: whoever is given an event of a stream counts all before it as given."""
+        event, topic = events[0], self._world.topic
+        lacked = [
+            (other, peer.frontier.get(other), self._here.get(other))
+            for other in self._here.streams_of(publisher_of(stream))
+            if other != stream and not peer.frontier.covers(other, self._here.get(other))
+        ]
+
+        def is_early(store: Store) -> bool:
+            for other, have, last in lacked:
+                for first in _after(store, topic, other, have, last, 1):
+                    same_run = first.id[:RUN_BYTES] == event.id[:RUN_BYTES]
+                    if same_run and first.sequence < event.sequence:
                         return True
-        return False
+            return False
+
+        def looked(early: bool) -> None:
+            if not early:
+                self._rows(peer, stream, events[0].catenation - 1, events)
+
+        self._world.read(is_early, looked)
 
     def _row(self, event: StoredEvent, base: int) -> Row:
         resent = self._inventory.resent.covers(event.publisher, event.catenation)
         return row_of(event, base, resent)
+
+
+class _Target:
+    """What a replica must have to be ready: all that another one had when it was asked."""
+
+    def __init__(self, replica: bytes, nonce: int) -> None:
+        self.replica = replica
+        self.nonce = nonce
+        self._parts: set[int] = set()
+        self._of: int | None = None
+        self.frontier = Frontier()
+
+    def add(self, parts: ReplicaParts) -> None:
+        self._of = parts.of
+        self._parts.update(parts.buckets)
+        self.frontier.merge(parts.have)
+
+    @property
+    def is_known(self) -> bool:
+        return self._of is not None and len(self._parts) >= self._of
+
+
+def _mark_size(mark: tuple[bytes, int]) -> int:
+    return MARK_BYTES
+
+
+def _after(
+    store: Store, topic: str, stream: bytes, have: int, last: int, most: int
+) -> list[StoredEvent]:
+    """Events of a stream after a number, though a stretch after it may have been removed."""
+    events = store.by_catenation(topic, stream, Span(have + 1, have + most))
+    if not events and have + most < last:
+        events = store.by_catenation(topic, stream, Span(have + 1, last))
+    return events[:most]

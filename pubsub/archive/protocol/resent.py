@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import msgpack
 
+from pubsub.archive.protocol.frontier import begin_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Change, Note
 from pubsub.reliable.numbers import Numbers
@@ -44,6 +45,14 @@ class Resent:
     def covers(self, stream: bytes, catenation: int) -> bool:
         numbers = self._numbers.get(stream)
         return numbers is not None and catenation in numbers
+
+    def forget(self, floor: int) -> list[Change]:
+        """Forget streams that began before this time; the changes that this takes."""
+        gone = [stream for stream in self._numbers if begin_of(stream) < floor]
+        for stream in gone:
+            del self._numbers[stream]
+            self._unsaved.pop(stream, None)
+        return [Note(self._topic, RESENT + stream.hex(), None) for stream in gone]
 
     def changes(self) -> list[Change]:
         """What is to be written together with the events that were added."""

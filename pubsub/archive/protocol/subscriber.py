@@ -34,6 +34,8 @@ from pubsub.archive.protocol.messages import (
 from pubsub.reliable.numbers import Numbers, spans_of
 
 SESSION_BYTES = 8
+MARK_BYTES = 40
+"""Of a stream and its catenation number in a message."""
 DONE_A_TIME = 256
 """Events that the application gets done with before the archive is told without waiting for more."""
 
@@ -97,6 +99,8 @@ class Subscriber(ABC):
         """Advanced by the archive's word alone."""
         self.done = Given(position)
         """What the application is done with."""
+        self.floor = 0
+        """Of streams that began before this time nothing comes any more."""
         self._context = context
         self._config = config
         self._deliver = deliver
@@ -168,7 +172,7 @@ class Subscriber(ABC):
             asked.interest,
             *self._since,
             self.ordered,
-            self.done.streams(),
+            self.done.streams(self._config.batch_bytes // MARK_BYTES),
             self._leaving,
         )
         self._context.send(self.archive, register)
@@ -228,6 +232,9 @@ class Subscriber(ABC):
             self.replica = response.replica
             self._begin_there_elsewhere(response.began)
             self._on_registered("")
+        if response.floor > self.floor:
+            self.floor = response.floor
+            self._forget_streams()
         self._hear_of_gaps(response)
         if response.sync > self.sync:
             self.sync = response.sync
@@ -329,6 +336,9 @@ class Subscriber(ABC):
                 leaving,
             ),
         )
+
+    def _forget_streams(self) -> None:
+        self.done.forget(self.floor)
 
     # What the kinds of delivery do.
 

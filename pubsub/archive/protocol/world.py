@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from overlay.context import Context
 from overlay.metrics import Metrics
@@ -15,6 +16,9 @@ from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store
 from pubsub.event import Block
+from pubsub.reliable.numbers import Span
+
+T = TypeVar("T")
 
 LARGEST_NUMBER = 2**53
 """No sequence or catenation number of an honest peer is larger."""
@@ -22,6 +26,13 @@ LARGEST_NUMBER = 2**53
 Commit = Callable[[Sequence[Change], Callable[[], None]], None]
 """Write changes; the action is run once they are on stable storage, in the order of the calls, and never if
 they may not be."""
+
+
+class Read(Protocol):
+    """Ask the store something that may wait for a disk: `query` is called elsewhere, with the store alone to
+    touch, and `then` with what it gave, later and in the order of the calls; never if the store fails."""
+
+    def __call__(self, query: Callable[[Store], T], then: Callable[[T], None]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +44,9 @@ class ArchiveWorld:
     replica: bytes
     """This archive's own name among the replicas, kept in the store."""
     store: Store
+    """To be asked here for what it has in memory."""
     commit: Commit
+    read: Read
     clock: Callable[[], float]
     """Seconds since 1970."""
     config: DurableConfig
@@ -42,6 +55,15 @@ class ArchiveWorld:
     """Why an event may not be kept (see `pubsub.validation`); None where the node asks nothing of events."""
     replay: ReplayPolicy = field(default_factory=ReplayPolicy)
     """How far back new durable names may begin."""
+
+    def damaged(self) -> list[Span]:
+        """Numbers of events that were stored and cannot be read. A torn batch is not damaged: nobody was told
+        of it."""
+        return [
+            damage.span
+            for damage in self.store.damage()
+            if damage.topic == self.topic and damage.reason != "torn"
+        ]
 
     def are_genuine(self, stream: bytes, events: Iterable[bytes]) -> bool:
         """Whether all of these are; see below."""

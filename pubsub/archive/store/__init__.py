@@ -16,6 +16,7 @@ from pubsub.archive.store.changes import (
     Drop,
     DropProfile,
     ForgetReplica,
+    ForgetStreams,
     ForgetTopic,
     Gap,
     GapsTold,
@@ -29,7 +30,7 @@ from pubsub.archive.store.changes import (
 from pubsub.archive.store.group_commit import GroupCommit
 from pubsub.archive.store.interface import Damage, Entity, Holding, Store, StoreError
 from pubsub.archive.store.opening import open_store
-from pubsub.archive.store.retention import Retention, plan_drop
+from pubsub.archive.store.retention import Retention, Scan
 
 __all__ = [
     "Acknowledge",
@@ -43,6 +44,7 @@ __all__ = [
     "DropProfile",
     "Entity",
     "ForgetReplica",
+    "ForgetStreams",
     "ForgetTopic",
     "Gap",
     "GapsTold",
@@ -54,9 +56,9 @@ __all__ = [
     "ReplicaStored",
     "Reserve",
     "Retention",
+    "Scan",
     "Store",
     "StoreError",
     "StoredEvent",
     "open_store",
-    "plan_drop",
 ]

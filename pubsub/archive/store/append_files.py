@@ -12,7 +12,7 @@ or not at all; a bit that flipped anywhere costs one event, reported by `damage`
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -45,6 +45,9 @@ class AppendFileStore(RegistryReads):
         self._directory = directory.rstrip("/") or "/"
         self._segment_bytes = segment_bytes
         self._lock = threading.Lock()
+        """Held for a moment, while what is in memory is read or changed."""
+        self._reading_lock = threading.Lock()
+        """Held while files are read, which so are not removed."""
         self._failure: str | None = None
         self._tail: list[Damage] = []
         self._state_damaged = False
@@ -158,7 +161,7 @@ class AppendFileStore(RegistryReads):
                     self._active.sync()
                     with self._lock:
                         self._log.settle(placed)  # type: ignore[arg-type]
-                with self._lock:
+                with self._reading_lock, self._lock:
                     del self._segments[number]
                 segment.close()
                 self._files.remove(segment.path)
@@ -192,11 +195,10 @@ class AppendFileStore(RegistryReads):
                 if wanted and max_bytes is not None and size > max_bytes:
                     break
                 wanted.append(index.sequences[row])
-            return self._read(topic, wanted)
+        return self._read(topic, wanted)
 
     def read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
-        with self._reading():
-            return self._read(topic, sorted(set(sequences)))
+        return self._read(topic, sorted(set(sequences)))
 
     def sequences(self, topic: str, ids: Iterable[bytes]) -> dict[bytes, int]:
         with self._reading():
@@ -205,8 +207,17 @@ class AppendFileStore(RegistryReads):
 
     def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
         with self._reading():
-            found = self._read(topic, list(self._log.index(topic).stream(publisher, span)))
-            return sorted(found, key=lambda event: event.catenation)
+            wanted = list(self._log.index(topic).stream(publisher, span))
+        return sorted(self._read(topic, wanted), key=lambda event: event.catenation)
+
+    def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
+        with self._reading():
+            return dict(self._log.index(topic).firsts_above(sequence))
+
+    def first_beyond(self, topic: str, marks: Mapping[bytes, int]) -> int:
+        with self._reading():
+            beyond = self._log.index(topic).firsts_beyond(marks)
+            return min(beyond, default=self._registry.last.get(topic, 0) + 1)
 
     def since(self, topic: str, time: float) -> int:
         with self._reading():
@@ -216,18 +227,23 @@ class AppendFileStore(RegistryReads):
     def _read(self, topic: str, sequences: Iterable[int]) -> list[StoredEvent]:
         """Read events; those that turn out to be damaged leave the index."""
         events: list[StoredEvent] = []
-        index = self._log.index(topic)
-        for sequence in sequences:
-            row = index.row_of(sequence)
-            if row is None:
-                continue
-            place = index.place(row)
-            event = self._segments[place.segment].event(sequence, place)
-            if event is None:
-                self._segments[place.segment].is_damaged = True
-                self._log.lose(topic, sequence)
-            else:
-                events.append(event)
+        with self._reading_lock:
+            with self._reading():
+                index = self._log.index(topic)
+                rows = ((sequence, index.row_of(sequence)) for sequence in sequences)
+                places = [(sequence, index.place(row)) for sequence, row in rows if row is not None]
+            for sequence, place in places:
+                segment = self._segments[place.segment]
+                with self._failing("cannot be read"):
+                    event = segment.event(sequence, place)
+                if event is not None:
+                    events.append(event)
+                    continue
+                with self._reading():
+                    segment.is_damaged = True
+                    row = index.row_of(sequence)
+                    if row is not None and index.place(row) == place:  # not repaired meanwhile
+                        self._log.lose(topic, sequence)
         return events
 
     # -- the dissemination table --

@@ -18,6 +18,7 @@ from pubsub.archive.store.changes import (
     Drop,
     DropProfile,
     ForgetReplica,
+    ForgetStreams,
     ForgetTopic,
     Gap,
     GapsTold,
@@ -58,6 +59,7 @@ _KINDS: dict[int, type[Any]] = {
     13: GapsTold,
     14: ForgetTopic,
     15: Held,
+    16: ForgetStreams,
 }
 """Numbers stay as they are: files have them."""
 _NUMBERS = {kind: number for number, kind in _KINDS.items()}

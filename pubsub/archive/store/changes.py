@@ -113,6 +113,14 @@ class Catenate:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetStreams:
+    """Forget the catenation numbers of publishers of which no event is kept."""
+
+    topic: str
+    publishers: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaStored:
     """Lines of another replica's table: events, by their ids, and their sequence numbers there."""
 
@@ -183,6 +191,7 @@ Change = (
     | Acknowledge
     | AdvanceSync
     | Catenate
+    | ForgetStreams
     | ReplicaStored
     | ForgetReplica
     | Note

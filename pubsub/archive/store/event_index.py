@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pubsub.archive.store.changes import StoredEvent
@@ -33,10 +34,10 @@ class EventIndex:
         self._sizes = array("Q")
         self._audiences = array("L")
         self._runs = array("L")
+        self._owners = array("L")
         self._counters = array("Q")
         self.size = 0
-        self._interned: dict[object, int] = {}
-        self._values: list[object] = []
+        self._interned = _Interned()
         self._by_id = IdMap()
         self._streams: dict[bytes, NumberMap] = {}
 
@@ -68,6 +69,7 @@ class EventIndex:
         self._sizes.append(len(event.body))
         self._audiences.append(self._intern(event.destinations))
         self._runs.append(self._intern(event.id[:-COUNTER_BYTES]))
+        self._owners.append(self._intern(event.publisher))
         self._counters.append(counter(event.id))
 
     def above(self, sequence: int) -> int:
@@ -93,12 +95,12 @@ class EventIndex:
         return self._sizes[row]
 
     def audience(self, row: int) -> tuple[str, ...]:
-        names = self._values[self._audiences[row]]
+        names = self._interned.values[self._audiences[row]]
         assert isinstance(names, tuple)
         return names
 
     def id(self, row: int) -> bytes:
-        run = self._values[self._runs[row]]
+        run = self._interned.values[self._runs[row]]
         assert isinstance(run, bytes)
         return run + self._counters[row].to_bytes(COUNTER_BYTES, "big")
 
@@ -117,16 +119,35 @@ class EventIndex:
             if self.row_of(sequence) is not None:
                 yield sequence
 
+    def firsts_above(self, sequence: int) -> Iterator[tuple[bytes, int]]:
+        """Each publisher of an event above a number, and the lowest catenation number of its events there."""
+        for publisher, stream in self._streams.items():
+            first = stream.first_with_value_above(sequence)
+            while first is not None and self.row_of(first[1]) is None:
+                first = stream.first_with_value_above(first[1])
+            if first is not None:
+                yield publisher, first[0]
+
+    def firsts_beyond(self, marks: Mapping[bytes, int]) -> Iterator[int]:
+        """Of each publisher, the number of its first event above its mark."""
+        for publisher in self._streams:
+            span = Span(marks.get(publisher, 0) + 1, (1 << 64) - 1)
+            yield from islice(self.stream(publisher, span), 1)
+
     def drop(self, spans: Iterable[Span]) -> dict[int, int]:
         """Remove spans; the bytes of records that this frees in each segment."""
         freed: dict[int, int] = {}
+        owners: dict[object, None] = {}
         for span in spans:
             start, stop = bisect_left(self.sequences, span.first), self.above(span.last)
             for row in range(start, stop):
                 segment, length = self._segments[row], self._lengths[row]
                 freed[segment] = freed.get(segment, 0) + length
+                owners[self._interned.values[self._owners[row]]] = None
             self._remove(start, stop)
-        self._prune_streams()
+        for publisher in owners:
+            assert isinstance(publisher, bytes)
+            self._prune_stream(publisher)
         return freed
 
     def in_segment(self, segment: int) -> list[int]:
@@ -142,16 +163,20 @@ class EventIndex:
             id = self.id(row)
             if self._by_id.get(id) == self.sequences[row]:
                 self._by_id.remove(id)
+            for column in (self._audiences, self._runs, self._owners):
+                self._interned.release(column[row])
         for column in self._columns():
             del column[start:stop]
 
-    def _prune_streams(self) -> None:
-        """Let go of the oldest entries of each stream whose events are gone."""
-        for publisher, stream in list(self._streams.items()):
-            while (first := stream.first()) and self.row_of(first[1]) is None:
-                stream.remove_first(1)
-            if not stream:
-                del self._streams[publisher]
+    def _prune_stream(self, publisher: bytes) -> None:
+        """Let go of the oldest entries of a stream whose events are gone."""
+        stream = self._streams.get(publisher)
+        if stream is None:
+            return
+        while (first := stream.first()) and self.row_of(first[1]) is None:
+            stream.remove_first(1)
+        if not stream:
+            del self._streams[publisher]
 
     def _columns(self) -> tuple[array[Any], ...]:
         return (
@@ -163,6 +188,7 @@ class EventIndex:
             self._sizes,
             self._audiences,
             self._runs,
+            self._owners,
             self._counters,
         )
 
@@ -174,12 +200,42 @@ class EventIndex:
             len(event.body),
             self._intern(event.destinations),
             self._intern(event.id[:-COUNTER_BYTES]),
+            self._intern(event.publisher),
             counter(event.id),
         )
 
     def _intern(self, value: object) -> int:
-        number = self._interned.get(value)
-        if number is None:
-            number = self._interned[value] = len(self._values)
-            self._values.append(value)
-        return number
+        return self._interned.take(value)
+
+
+class _Interned:
+    """Values that many rows have, each kept once and for as long as a row has it."""
+
+    def __init__(self) -> None:
+        self.values: list[object] = []
+        self._places: dict[object, int] = {}
+        self._counts = array("Q")
+        self._free: list[int] = []
+
+    def take(self, value: object) -> int:
+        """The place of a value, for one more row."""
+        place = self._places.get(value)
+        if place is None:
+            if self._free:
+                place = self._free.pop()
+                self.values[place] = value
+            else:
+                place = len(self.values)
+                self.values.append(value)
+                self._counts.append(0)
+            self._places[value] = place
+        self._counts[place] += 1
+        return place
+
+    def release(self, place: int) -> None:
+        """A row that had the value is gone."""
+        self._counts[place] -= 1
+        if not self._counts[place]:
+            del self._places[self.values[place]]
+            self.values[place] = None
+            self._free.append(place)

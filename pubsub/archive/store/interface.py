@@ -141,6 +141,16 @@ class Store(Protocol):
         """A publisher's events in this span of its catenation numbers, in order of these."""
         ...
 
+    def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
+        """By publisher: the lowest catenation number of its events that are there under a sequence number
+        above this one. Above 0: of all publishers of which an event is there."""
+        ...
+
+    def first_beyond(self, topic: str, marks: Mapping[bytes, int]) -> int:
+        """The lowest number of an event whose catenation number is above its publisher's among `marks`, where
+        it is 0 for others; `last_sequence + 1` if there is none."""
+        ...
+
     def since(self, topic: str, time: float) -> int:
         """The lowest number of an event archived at `time` or later; `last_sequence + 1` if there is none."""
         ...

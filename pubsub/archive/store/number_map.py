@@ -41,7 +41,12 @@ class NumberMap:
     def items(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The entries whose keys are from `first` to `last`, in order."""
         start, stop = bisect_left(self._keys, first), bisect_right(self._keys, last)
-        return zip(self._keys[start:stop], self._values[start:stop], strict=True)
+        return ((self._keys[place], self._values[place]) for place in range(start, stop))
+
+    def first_with_value_above(self, value: int) -> tuple[int, int] | None:
+        """The first entry whose value is above this one, where values grow with their keys."""
+        place = bisect_right(self._values, value)
+        return (self._keys[place], self._values[place]) if place < len(self._keys) else None
 
     def remove_first(self, count: int) -> None:
         del self._keys[:count], self._values[:count]

@@ -20,6 +20,7 @@ from pubsub.archive.store.changes import (
     Deregister,
     Drop,
     DropProfile,
+    ForgetStreams,
     ForgetTopic,
     Gap,
     GapsTold,
@@ -31,6 +32,9 @@ from pubsub.archive.store.changes import (
 )
 from pubsub.archive.store.interface import Entity
 from pubsub.reliable.numbers import Numbers, Span
+
+MOST_GAPS = 64
+"""Gaps that are kept for an entity that has not been told; beyond, the two oldest become one."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -100,7 +104,7 @@ class Pending:
         self.entities: dict[tuple[str, str], Entity | None] = {}
         self.registered: dict[tuple[str, str], None] = {}
         """Those among them that begin anew, behind all others."""
-        self.catenations: dict[tuple[str, bytes], int] = {}
+        self.catenations: dict[tuple[str, bytes], int | None] = {}
         self.notes: dict[tuple[str, str], bytes | None] = {}
 
     def apply(self, change: Change) -> None:
@@ -113,6 +117,9 @@ class Pending:
                 self._use(topic, last)
             case Catenate(topic, publisher, catenation):
                 self._catenate(topic, publisher, catenation)
+            case ForgetStreams(topic, publishers):
+                self._use(topic, 0)
+                self.catenations.update(((topic, publisher), None) for publisher in publishers)
             case Note(topic, key, value):
                 self._use(topic, 0)
                 self.notes[topic, key] = value
@@ -179,7 +186,7 @@ class Pending:
         kept = 0
         if topic not in self.forgotten:
             kept = self._registry.catenations.get(topic, {}).get(publisher, 0)
-        before = self.catenations.get((topic, publisher), kept)
+        before = self.catenations.get((topic, publisher), kept) or 0
         self.catenations[topic, publisher] = max(before, catenation)
 
     def _forget(self, topic: str) -> None:
@@ -215,7 +222,14 @@ def _advanced(entity: Entity, sync: int) -> Entity:
 
 
 def _with_gap(gap: Gap, entity: Entity) -> Entity:
-    return replace(entity, gaps=(*entity.gaps, gap))
+    gaps = (*entity.gaps, gap)
+    if len(gaps) > MOST_GAPS:
+        first, second, *rest = gaps
+        span = Span(
+            min(first.span.first, second.span.first), max(first.span.last, second.span.last)
+        )
+        gaps = (Gap(gap.entity, span, first.events + second.events), *rest)
+    return replace(entity, gaps=gaps)
 
 
 def _told(entity: Entity, last: int) -> Entity:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overlay.errors import UsageError
 from pubsub.archive.store.changes import Drop, Gap
-from pubsub.archive.store.interface import Holding, Store
+from pubsub.archive.store.interface import Store
 from pubsub.reliable.numbers import Numbers, Span
 
 _PAGE = 1000
+PAGES = 64
+"""Of the inventory that are looked at each time."""
 
 
 @dataclass(frozen=True)
@@ -38,41 +40,72 @@ class Retention:
         return self.max_age is None and self.max_count is None and self.max_bytes is None
 
 
-def plan_drop(store: Store, topic: str, retention: Retention, now: float) -> Drop | None:
-    """The change that brings a topic within its limits as far as these allow; None when nothing goes.
+@dataclass(frozen=True)
+class Plan:
+    """What one look at a part of the inventory found."""
 
-    `now` is in the seconds of `StoredEvent.time`. Write the change like any other."""
-    if retention.is_unlimited:
-        return None
-    gone = Numbers(most=None)
-    gaps: dict[str, Numbers] = {}
-    for holding in _over_the_limits(store, topic, retention, now):
-        if holding.waiting and not retention.drop_unseen:
-            continue
-        gone.add(holding.sequence)
-        for entity in holding.waiting:
-            gaps.setdefault(entity, Numbers(most=None)).add(holding.sequence)
+    drop: Drop | None
+    """The change that brings the topic nearer to its limits, to be written like any other; None for none."""
+    next: Scan
+    """Where to go on the next time."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A place in the inventory: events that have to stay may be many, and are not looked at each time."""
+
+    after: int = 0
+    """Everything up to this number has been looked at."""
+    count: int = 0
+    size: int = 0
+    """Events and bytes of it that stayed."""
+
+    def plan(
+        self,
+        store: Store,
+        topic: str,
+        retention: Retention,
+        now: float,
+        unread: Sequence[Span] = (),
+        pages: int = PAGES,
+    ) -> Plan:
+        """Look at the next events, the oldest first, as long as the inventory would still be over a limit
+        without them. `now` is in the seconds of `StoredEvent.time`. `unread`: events with these numbers are
+        to be read by somebody, whatever the dissemination table says.
+
+        Those that have to stay count as if they went: limits are of the newest events, and what somebody
+        waits for is kept on top of them."""
+        if retention.is_unlimited:
+            return Plan(None, Scan())
+        gone, gaps = Numbers(most=None), dict[str, Numbers]()
+        waited_for = Numbers(spans=unread, most=None)
+        count, size = store.count(topic) - self.count, store.size(topic) - self.size
+        after, stayed, stayed_bytes, is_done = self.after, self.count, self.size, False
+        for _ in range(pages):
+            page = store.holdings(topic, after, _PAGE)
+            for holding in page:
+                if not _is_over(retention, count, size, now - holding.time):
+                    is_done = True
+                    break
+                number = holding.sequence
+                count, size, after = count - 1, size - holding.size, number
+                if (holding.waiting or number in waited_for) and not retention.drop_unseen:
+                    stayed, stayed_bytes = stayed + 1, stayed_bytes + holding.size
+                    continue
+                gone.add(number)
+                for entity in holding.waiting:
+                    gaps.setdefault(entity, Numbers(most=None)).add(number)
+            if is_done or not page:
+                break
+        else:
+            return Plan(_drop(topic, gone, gaps), Scan(after, stayed, stayed_bytes))
+        return Plan(_drop(topic, gone, gaps), Scan())
+
+
+def _drop(topic: str, gone: Numbers, gaps: dict[str, Numbers]) -> Drop | None:
     if not gone:
         return None
     return Drop(topic, gone.spans(), tuple(_gap(entity, gaps[entity]) for entity in sorted(gaps)))
-
-
-def _over_the_limits(
-    store: Store, topic: str, retention: Retention, now: float
-) -> Iterator[Holding]:
-    """The oldest events, as long as the inventory without them would still be over a limit.
-
-    Those that have to stay count as if they went: limits are of the newest events, and what somebody waits
-    for is kept on top of them."""
-    count, size = store.count(topic), store.size(topic)
-    after, page = 0, store.holdings(topic, 0, _PAGE)
-    while page:
-        for holding in page:
-            if not _is_over(retention, count, size, now - holding.time):
-                return
-            yield holding
-            count, size, after = count - 1, size - holding.size, holding.sequence
-        page = store.holdings(topic, after, _PAGE)
 
 
 def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:

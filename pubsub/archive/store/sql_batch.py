@@ -87,6 +87,9 @@ class SqlBatch:
 
     def settle(self) -> None:
         self._registry.settle(self._pending)
+        for (topic, publisher), catenation in self._pending.catenations.items():
+            if catenation is None:
+                self._names.forget_stream(topic, publisher)
         for topic in self._pending.forgotten:
             self._names.forget(topic)
         self._names.amounts |= self._amounts
@@ -186,8 +189,15 @@ class SqlBatch:
                 catenation,
             )
             for (topic, publisher), catenation in pending.catenations.items()
+            if catenation is not None
         ]
         self._put(_PUT_STREAM, streams)
+        for (topic, publisher), catenation in pending.catenations.items():
+            if catenation is None:
+                self._connection.execute(
+                    "DELETE FROM streams WHERE topic = ? AND publisher = ?",
+                    (self._topic(topic), publisher),
+                )
         entities: list[tuple[Any, ...]] = []
         notes: list[tuple[Any, ...]] = []
         position = self._free_position()

@@ -128,6 +128,11 @@ class Names:
         self._used = max((self._used, *taken)) + 1
         return self._used
 
+    def forget_stream(self, topic: str, publisher: bytes) -> None:
+        number = self.streams.pop((self.topics.get(topic, -1), publisher), None)
+        if number is not None:
+            del self.publishers[number]
+
     def forget(self, topic: str) -> None:
         number = self.topics.pop(topic, None)
         self.amounts.pop(topic, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -135,6 +135,35 @@ class SqlStore(RegistryReads):
             *span,
         )
         return self._checked(topic, rows)
+
+    def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
+        rows = self._ask(
+            "SELECT stream, min(catenation) FROM events WHERE place BETWEEN ? AND ? GROUP BY stream",
+            topic,
+            Span(sequence + 1, MAX_SEQUENCE),
+        )
+        with self._lock:
+            publishers = self._names.publishers
+            return {publishers[stream]: first for stream, first in rows if stream in publishers}
+
+    def first_beyond(self, topic: str, marks: Mapping[bytes, int]) -> int:
+        lasts = self._ask(
+            "SELECT stream, max(catenation) FROM events WHERE place BETWEEN ? AND ? GROUP BY stream",
+            topic,
+        )
+        statement = (
+            "SELECT min(place) FROM events"
+            " WHERE place BETWEEN ? AND ? AND stream = ? AND catenation > ?"
+        )
+        with self._lock:
+            publishers = dict(self._names.publishers)
+        places = [
+            self._ask(statement, topic, _ALL, stream, mark)[0][0]
+            for stream, last in lasts
+            if last > (mark := marks.get(publishers.get(stream, b""), 0))
+        ]
+        found = [self._sequence(place) for place in places if place is not None]
+        return min(found, default=self.last_sequence(topic) + 1)
 
     def since(self, topic: str, time: float) -> int:
         rows = self._ask(

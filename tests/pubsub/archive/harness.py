@@ -29,6 +29,8 @@ from pubsub.archive.protocol.messages import (
     Register,
     ReplicaInfo,
     ReplicaInvoice,
+    ReplicaParts,
+    ReplicaSummary,
     StoredEvents,
 )
 from pubsub.archive.protocol.optimistic import OptimisticSubscriber
@@ -44,7 +46,14 @@ from tests.pubsub.archive.checkers import History
 TOPIC = "/soccer"
 CONFIG = DurableConfig(window=16, unread=32, batch=8)
 """Small bounds, so that a short run meets all of them."""
-BETWEEN_REPLICAS = (StoredEvents, ReplicaInvoice, ReplicaInfo, EntityUpdates)
+BETWEEN_REPLICAS = (
+    StoredEvents,
+    ReplicaInvoice,
+    ReplicaSummary,
+    ReplicaParts,
+    ReplicaInfo,
+    EntityUpdates,
+)
 
 
 def make_event(contact: Contact, run: bytes, number: int, data: Any = None) -> bytes:
@@ -84,6 +93,21 @@ class StageCommit:
             self._begin()
 
 
+class StageRead:
+    """Reads that take a moment, answered in the order in which they were asked."""
+
+    def __init__(self, context: StageContext, store: AppendFileStore) -> None:
+        self._context = context
+        self._store = store
+        self._chance = random.Random(context.random.random())
+        self._last = 0.0
+
+    def __call__(self, query: Callable[[Any], Any], then: Callable[[Any], None]) -> None:
+        now = self._context.now()
+        self._last = max(self._last, now + self._chance.choice((0.0, 0.0005, 0.005)))
+        self._context.call_later(self._last - now, lambda: then(query(self._store)))
+
+
 class ArchiveActor:
     """An archive that can crash, losing what its disk has not synced, and come back."""
 
@@ -110,6 +134,7 @@ class ArchiveActor:
             self.replica,
             self.store,
             self.commit_class(context, self.store, self.sim.sync_seconds),
+            StageRead(context, self.store),
             lambda: 1e9 + stage.now + self.clock_ahead,
             self.sim.config,
             self.metrics,
@@ -122,6 +147,8 @@ class ArchiveActor:
             Invoice: self.core.entities.receive_invoice,
             StoredEvents: self.core.replication.receive_events,
             ReplicaInvoice: self.core.replication.receive_invoice,
+            ReplicaSummary: self.core.replication.receive_summary,
+            ReplicaParts: self.core.replication.receive_parts,
             ReplicaInfo: self.core.replication.receive_info,
             EntityUpdates: self.core.exchange.receive,
         }
@@ -205,7 +232,6 @@ class PublisherActor:
         self.core = self.publisher_class(
             context,
             TOPIC,
-            self.run,
             self.sim.config,
             on_progress=self._progress,
             on_silent=self._silent,
@@ -214,7 +240,7 @@ class PublisherActor:
         self.search.search(self._found)
 
     def _found(self, found: Found) -> None:
-        self.core.use(found.archive, found.replica, found.catenation)
+        self.core.use(found.archive, found.replica, found.catenation, found.time)
         backlog, self.backlog = self.backlog, 0
         for _ in range(backlog):
             self.publish()

@@ -51,7 +51,9 @@ def is_settled(sim: Simulation) -> bool:
     stream = sim.publishers[0].core.stream
     entities = [archive.core.entities.all.get("exact") for archive in sim.archives]
     return all(has_all(sim, archive) for archive in sim.archives) and all(
-        entity is not None and entity.covered.covers(stream, EVENTS) for entity in entities
+        entity is not None
+        and (entity.covered.covers(stream, EVENTS) or entity.done >= archive.core.inventory.highest)
+        for archive, entity in zip(sim.archives, entities, strict=True)
     )
 
 

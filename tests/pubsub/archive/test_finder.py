@@ -14,7 +14,7 @@ from pubsub.archive.protocol.messages import Discover, Offer
 
 
 def found(number: int, load: float, trip: float) -> Found:
-    return Found(numbered_contact(number), "/t", b"", load, trip, 0)
+    return Found(numbered_contact(number), "/t", b"", load, trip, 0, 0)
 
 
 def test_the_nearest_of_the_least_loaded_is_chosen() -> None:
@@ -59,7 +59,7 @@ class Search:
 
         def answer(sender: Contact, question: object) -> None:
             assert isinstance(question, Discover)
-            context.send(sender, Offer(question.topic, question.nonce, b"", 0.0, catenation))
+            context.send(sender, Offer(question.topic, question.nonce, b"", 0.0, catenation, 0))
 
         return answer
 

@@ -94,7 +94,9 @@ def test_a_gap_is_told_though_responses_are_lost() -> None:
 def respond(reader: SubscriberActor, replica: bytes, *gaps: tuple[int, int]) -> None:
     core = reader.core
     assert core.archive is not None
-    response = AckResponse(TOPIC, reader.name, core._session, replica, 1, 0, 0, (), gaps, 0.0, "")
+    response = AckResponse(
+        TOPIC, reader.name, core._session, replica, 1, 0, 0, (), gaps, 0.0, "", 0
+    )
     core.receive_response(core.archive, response)
 
 

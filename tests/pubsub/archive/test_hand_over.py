@@ -130,7 +130,7 @@ def test_strangers_cannot_make_an_archive_manage_what_it_does_not_accept() -> No
         node = await world.node()
         to = archive.node.attachment.contact
         for topic in ("/y", *(f"/x/{number}" for number in range(20))):
-            info = ReplicaInfo(topic, b"evil", "manage", 0, b"", 0, False, -1)
+            info = ReplicaInfo(topic, b"evil", "manage", 0, b"", 0, False, -1, 0, 0)
             node.attachment.runtime.send(to, info)
         await asyncio.sleep(60)
         assert list(archive.topics) == ["/t", *(f"/x/{number}" for number in range(4))]

@@ -48,8 +48,8 @@ class HastyCommit(StageCommit):
 class ForgetfulPublisher(Publisher):
     """Does not learn its catenation number back."""
 
-    def use(self, archive: Contact, replica: bytes, catenation: int) -> None:
-        super().use(archive, replica, 0)
+    def use(self, archive: Contact, replica: bytes, catenation: int, time: int) -> None:
+        super().use(archive, replica, 0, time)
 
 
 class SelfSyncingSubscriber(OrderedSubscriber):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.frontier import Frontier, run_of
+from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, is_fork, new_stream
 from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.messages import Companion, Negotiation
 from pubsub.archive.protocol.publisher import Publisher
@@ -39,12 +39,16 @@ def test_the_intake_hands_on_each_event_once_in_order_and_without_a_gap(
     assert base + len(taken) + 1 not in came
 
 
-@given(st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, 9))))
+STREAMS = [new_stream(b"p" * 20, 1_000 + number, number) for number in range(3)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(STREAMS), st.integers(0, 9))))
 def test_frontiers_do_not_depend_on_the_order_of_what_is_merged(
     marks: list[tuple[bytes, int]],
 ) -> None:
-    one, other = Frontier(marks), Frontier(reversed(marks))
+    one, other = ComparedFrontier(marks), ComparedFrontier(reversed(marks))
     assert one.digest() == other.digest()
+    assert not one.differing(other.packed_sums())
     assert one.includes(other)
     assert other.includes(one)
 
@@ -60,7 +64,6 @@ class Desk:
         self.core = Publisher(
             self.stage.context(numbered_contact(9)),
             "/t",
-            b"a life..",
             DurableConfig(**config),
             on_progress=lambda: None,
             on_silent=self._fell_silent,
@@ -79,13 +82,13 @@ class Desk:
         return [companion for _, companion in sent]
 
     def answer(self, *safe: int, missing: Any = (), sender: Contact = ARCHIVE) -> None:
-        negotiation = Negotiation("/t", self.core.stream, safe, max(len(safe), 1), missing)
+        negotiation = Negotiation("/t", self.core.stream, safe, max(len(safe), 1), missing, 0)
         self.core.receive(sender, negotiation)
 
 
 def test_a_nak_is_answered_with_what_is_missing() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     for number in range(5):
         desk.core.add(b"%d" % number)
     desk.take()
@@ -96,7 +99,7 @@ def test_a_nak_is_answered_with_what_is_missing() -> None:
 
 def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> None:
     desk = Desk(buffer=4, window=2)
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     while desk.core.has_room:
         desk.core.add(b"")
     assert desk.core.owed == 4
@@ -108,40 +111,40 @@ def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> No
 
 def test_an_archive_that_stays_silent_is_reported_and_the_next_gets_what_is_owed() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     desk.core.add(b"x")
     desk.stage.run_for(10)
     assert desk.silent == 1
     desk.take()
-    desk.core.use(OTHER, b"other", 7)
+    desk.core.use(OTHER, b"other", 7, 1_000_000_000)
     (companion,) = desk.take()
     assert (companion.base, companion.first, companion.events) == (0, 1, (b"x",))
 
 
 def test_an_archive_is_told_what_was_sent_to_another_one_before() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     desk.core.add(b"1")
     desk.core.add(b"2")
     assert {companion.resent for companion in desk.take()} == {0}
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     assert {companion.resent for companion in desk.take()} == {0}
-    desk.core.use(OTHER, b"other", 0)
+    desk.core.use(OTHER, b"other", 0, 1_000_000_000)
     desk.core.add(b"3")
     sent = [(one.events, one.resent) for one in desk.take() if one.events]
     assert sent == [((b"1", b"2"), 2), ((b"3",), 2)]
-    desk.core.use(OTHER, b"another store", 0)
+    desk.core.use(OTHER, b"another store", 0, 1_000_000_000)
     assert {companion.resent for companion in desk.take()} == {3}
 
 
 def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> None:
     desk = Desk()
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     desk.core.add(b"x")
     desk.take()
     desk.answer(1)
     assert desk.core.is_safe(1)
-    desk.core.use(OTHER, b"other", 0)
+    desk.core.use(OTHER, b"other", 0, 1_000_000_000)
     desk.take()
     desk.answer(0, missing=((1, 1),), sender=OTHER)
     (companion,) = desk.take()
@@ -150,17 +153,18 @@ def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> N
 
 def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
     desk = Desk(spare=1)
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     for number in range(4):
         desk.core.add(b"%d" % number)
     desk.take()
     desk.answer(4)
     desk.core.add(b"4")
     stream = desk.core.stream
-    desk.core.use(OTHER, b"other", 0)
+    desk.core.use(OTHER, b"other", 0, 1_000_000_000)
     desk.take()
     desk.answer(0, missing=((1, 4),), sender=OTHER)
-    assert run_of(desk.core.stream) != run_of(stream)
+    assert desk.core.stream != stream
+    assert is_fork(desk.core.stream)
     (companion,) = desk.take()
     assert (companion.base, companion.first, companion.events) == (3, 4, (b"3", b"4"))
     desk.answer(5, sender=OTHER)
@@ -169,7 +173,7 @@ def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
 
 def test_a_stale_nak_changes_nothing() -> None:
     desk = Desk(spare=1)
-    desk.core.use(ARCHIVE, b"one", 0)
+    desk.core.use(ARCHIVE, b"one", 0, 1_000_000_000)
     for number in range(4):
         desk.core.add(b"%d" % number)
     desk.take()

@@ -16,8 +16,6 @@ from pubsub.archive.protocol.publisher import Publisher
 from pubsub.archive.publishing import DurablePublishing
 from tests.pubsub.archive.test_durable_nodes import World, play
 
-RUN = b"12345678"
-
 
 class Desk:
     """A publisher whose archives do what the test says: it reads what they are sent, and answers for them."""
@@ -31,7 +29,6 @@ class Desk:
         self.core = Publisher(
             self.stage.context(me),
             "/t",
-            RUN,
             self.config,
             on_progress=lambda: None,
             on_silent=self._silent,
@@ -39,7 +36,7 @@ class Desk:
         self.stage.attach(me, lambda sender, answer: self.core.receive(sender, answer))  # type: ignore[arg-type]
         for number in (1, 2):
             self._attach(numbered_contact(number))
-        self.core.use(numbered_contact(1), b"1", 0)
+        self.core.use(numbered_contact(1), b"1", 0, 1_000_000_000)
 
     def _attach(self, archive: Contact) -> None:
         def receive(sender: Contact, message: object) -> None:
@@ -55,7 +52,7 @@ class Desk:
         self, archive: int, safe: tuple[int, ...], missing: tuple[tuple[int, int], ...] = ()
     ) -> None:
         """An archive's word on the stream as it is now."""
-        answer = Negotiation("/t", self.core.stream, safe, len(safe), missing)
+        answer = Negotiation("/t", self.core.stream, safe, len(safe), missing, 0)
         self.core.receive(numbered_contact(archive), answer)
 
     def sent_to(self, archive: int) -> dict[int, bytes]:
@@ -116,7 +113,7 @@ def test_an_event_that_lacks_copies_goes_to_the_next_archive(later: int) -> None
         desk.core.add(b"usual%d" % number)
         desk.answer(1, (desk.core.last,))
     last = desk.core.last
-    desk.core.use(numbered_contact(2), b"2", 0)
+    desk.core.use(numbered_contact(2), b"2", 0, 1_000_000_000)
     desk.stage.run_for(0.1)
     desk.answer(2, (0,), ((1, last),))
     sent = desk.sent_to(2)
@@ -137,7 +134,7 @@ def test_an_archive_that_answers_and_stores_nothing_is_given_up() -> None:
         desk.stage.run_for(0.5)
         desk.answer(1, (0,))
     assert desk.searches == 1
-    desk.core.use(numbered_contact(2), b"2", 0)
+    desk.core.use(numbered_contact(2), b"2", 0, 1_000_000_000)
     assert desk.sent_to(2) == {1: b"event"}
 
 

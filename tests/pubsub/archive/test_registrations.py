@@ -85,7 +85,7 @@ def test_what_a_replica_with_a_faster_clock_delivered_comes_again_only_marked(se
     used, _ = used_and_other(sim, reader)
     used.clock_ahead = CONFIG.skew * 0.99
     assert publisher.core.archive is not None
-    publisher.core.use(used.contact, used.replica, publisher.core.last)
+    publisher.core.use(used.contact, used.replica, publisher.core.last, 1_000_000_000)
     sim.stage.run_for(1)
     publisher.publish()
     while not reader.deliveries:

@@ -9,6 +9,7 @@ from pubsub.archive.store import (
     AdvanceSync,
     Append,
     Drop,
+    ForgetStreams,
     Note,
     PutProfile,
     Register,
@@ -65,10 +66,37 @@ def assert_same(store: Store, plain: PlainStore) -> None:
         for publisher in PUBLISHERS:
             stream = [one for one in inventory if one.publisher == publisher]
             assert store.by_catenation(topic, publisher, Span(0, LAST)) == stream
+        middle = last // 2
+        firsts: dict[bytes, int] = {}
+        for one in inventory:
+            if one.sequence > middle:
+                firsts.setdefault(one.publisher, one.catenation)
+        assert store.firsts_above(topic, middle) == firsts
+        marks = {PUBLISHERS[0]: middle}
+        beyond = [one.sequence for one in inventory if one.catenation > marks.get(one.publisher, 0)]
+        assert store.first_beyond(topic, marks) == (beyond[0] if beyond else last + 1)
         ids = {one.id: one.sequence for one in inventory}
         assert store.sequences(topic, [*ids, b"another id 12345"]) == ids
         late = [one.sequence for one in inventory if one.time >= 50]
         assert store.since(topic, 50) == (late[0] if late else last + 1)
+
+
+def test_streams_are_forgotten_and_begin_anew(opener: Opener) -> None:
+    store = opener()
+    commit(store, *(Append(event(n, publisher=PUBLISHERS[n % 2])) for n in range(1, 7)))
+    commit(store, Drop("/soccer", (Span(1, 6),)), ForgetStreams("/soccer", PUBLISHERS))
+    for _ in range(2):
+        assert store.catenations("/soccer") == {}
+        assert store.firsts_above("/soccer", 0) == {}
+        store.close()
+        store = opener()
+    commit(store, Append(event(9, publisher=PUBLISHERS[0], catenation=1)))
+    store.close()
+    store = opener()
+    assert store.catenations("/soccer") == {PUBLISHERS[0]: 1}
+    assert [one.publisher for one in store.events("/soccer", 0, 9)] == [PUBLISHERS[0]]
+    assert store.verify() == ()
+    store.close()
 
 
 def run_schedule(opener: Opener, seed: int, batches: int) -> None:

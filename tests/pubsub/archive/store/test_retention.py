@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,10 +18,9 @@ from pubsub.archive.store import (
     GapsTold,
     Register,
     Retention,
+    Scan,
     Store,
-    plan_drop,
 )
-from pubsub.archive.store import retention as retention_module
 from pubsub.archive.store.interface import Holding
 from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.conftest import Opener
@@ -42,7 +43,7 @@ def filled(opener: Opener) -> Store:
 
 def forget(store: Store, retention: Retention, now: float = 10.0) -> list[int]:
     """Apply the limits; what is left."""
-    drop = plan_drop(store, "/soccer", retention, now)
+    drop = Scan().plan(store, "/soccer", retention, now).drop
     if drop is not None:
         store.write([drop])
         store.sync()
@@ -102,7 +103,7 @@ def test_when_told_so_unseen_events_go_and_leave_a_gap_to_be_told_of(opener: Ope
 
 
 def test_without_limits_nothing_goes(opener: Opener) -> None:
-    assert plan_drop(filled(opener), "/soccer", Retention(), 1e9) is None
+    assert Scan().plan(filled(opener), "/soccer", Retention(), 1e9).drop is None
 
 
 def test_an_inventory_of_many_pages_is_walked_to_the_end(opener: Opener) -> None:
@@ -122,12 +123,12 @@ def test_a_limit_that_is_not_zero_or_more_is_refused(field: str, limit: float) -
 def test_a_retention_that_ignores_who_waits_is_caught(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = retention_module._over_the_limits
+    store = filled(opener)
+    real = store.holdings
 
-    def forgetful(*arguments: object) -> list[Holding]:
-        found = real(*arguments)  # type: ignore[arg-type]
-        return [Holding(one.sequence, one.time, one.size, ()) for one in found]
+    def forgetful(*arguments: Any) -> list[Holding]:
+        return [replace(one, waiting=()) for one in real(*arguments)]
 
-    monkeypatch.setattr(retention_module, "_over_the_limits", forgetful)
+    monkeypatch.setattr(store, "holdings", forgetful)
     with pytest.raises(AssertionError):
-        assert_keeps_what_is_waited_for(filled(opener))
+        assert_keeps_what_is_waited_for(store)
