@@ -44,6 +44,9 @@ from overlay.contact import Contact
 
 NO_SESSION = 0
 
+LAST_CLOSES = 4
+"""A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
+
 
 class ChannelCore:
     """This node's end of the channel to one peer."""
@@ -370,17 +373,20 @@ class ChannelCore:
             self._resets.clear()
         if self.gone:
             return out
+        patience = self.patience
         if self.phase is Phase.OPENING:
             asks = self._send_handshake(out, now)
         else:
+            if self._is_urgent_by(now):
+                patience.retry_at = None
+                self._ask_due = True
             asks = self._send_progress(out, now)
-        patience = self.patience
         if asks:
             patience.asked(now)
         if not self._awaits_answer:
             patience.retry_at = None
         elif patience.retry_at is None:
-            patience.retry_at = now + self.transmitter.rtt.timeout
+            patience.retry_at = now + self._retry_after
         return out
 
     def _send_handshake(self, out: list[Parts], now: float) -> bool:
@@ -430,6 +436,28 @@ class ChannelCore:
         if self.phase is Phase.OPENING:
             return transmitter.buffer.has_unsent
         return bool(transmitter.flight) or self.phase is Phase.CLOSING or transmitter.is_limited
+
+    @property
+    def _retry_after(self) -> float:
+        """Seconds until what was sent is sent again: the time-out, and ever longer where nobody waits for it.
+
+        A CLOSE that is not answered is in no hurry: a peer that has something to say says so itself.
+        """
+        timeout = self.transmitter.rtt.timeout
+        if self.phase is not Phase.CLOSING or self.transmitter.buffer.has_unsent:
+            return timeout
+        doubled: float = self.config.initial_rto * 2**self._silent_retries
+        return max(timeout, min(doubled, self.config.forget_after / LAST_CLOSES))
+
+    def _is_urgent_by(self, now: float) -> bool:
+        """Whether a CLOSE that was in no hurry has become urgent: a message waits for the next session."""
+        retry_at = self.patience.retry_at
+        return (
+            self.phase is Phase.CLOSING
+            and retry_at is not None
+            and self.transmitter.buffer.has_unsent
+            and retry_at > now + self.transmitter.rtt.timeout
+        )
 
     @property
     def _only_asks(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -399,3 +400,38 @@ def test_a_silent_peer_is_only_asked_until_it_answers() -> None:
     wire.run(70)
     assert b.delivered == [b"first", b"second"]
     assert a.outcomes[b"second"]
+
+
+def test_a_crashed_peer_is_asked_to_dissolve_an_unused_channel_ever_more_rarely() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    wire.partition(0, 1)
+    closes: list[float] = []
+    carry = wire.carry
+
+    def count(source: Node, to: Contact, packet: bytes) -> None:
+        if source is a:
+            assert packet[0] == PacketType.CLOSE
+            closes.append(wire.now)
+        carry(source, to, packet)
+
+    wire.carry = count  # type: ignore[method-assign]
+    wire.run(SMALL.idle_after + SMALL.forget_after + 10)
+    assert a.table.get(b.contact.id) is None
+    assert 5 <= len(closes) <= 15
+    gaps = [after - before for before, after in itertools.pairwise(closes)]
+    assert gaps == sorted(gaps)
+
+
+def test_a_peer_that_comes_back_while_an_unused_channel_is_dissolved_is_heard_at_once() -> None:
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    wire.partition(0, 1)
+    wire.run(300)
+    wire.cut.clear()
+    b.write(a, b"second")
+    wire.run(302)
+    assert a.delivered == [b"second"]
+    assert b.outcomes[b"second"]
