@@ -50,7 +50,7 @@ class Identity:
 
     @classmethod
     def create(cls) -> Identity:
-        """A new identity; from the seeded source on a virtual loop."""
+        """A new identity, from the system's source of randomness."""
         return cls(entropy().randbytes(32))
 
     def __repr__(self) -> str:

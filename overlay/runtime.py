@@ -11,7 +11,6 @@ cannot be decoded, or has no handler, is counted (`messages_dropped_in`) and dro
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import random
 from collections.abc import Callable, Iterable
@@ -65,8 +64,6 @@ class Runtime:
         self.channels = Channels(endpoint, config.channel)
         self.failure = FailureDetector(self.contact.id, self.channels, config.failure, self.metrics)
         self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
-        """Where timers run, whoever sets them: on a virtual network, what a host does dies with it."""
         self._handlers: dict[type, MessageHandler] = {}
         self._services: dict[range, Callable[[], object]] = {}
         self._timers: dict[RuntimeTimer, None] = {}
@@ -247,7 +244,7 @@ class Runtime:
         return data
 
     def _deliver_here_soon(self, data: bytes, on_ack: OnAck | None) -> None:
-        self._loop.call_soon(self._deliver_here, data, on_ack, context=self._context)
+        self.turn.call_soon(self._deliver_here, data, on_ack)
 
     def _deliver_here(self, data: bytes, on_ack: OnAck | None) -> None:
         if not self._closed:
@@ -267,7 +264,7 @@ class Runtime:
         """Run `action` once, unless the runtime is closed before."""
         timer = RuntimeTimer(self, action)
         if not self._closed:
-            timer.start(self._loop.call_later(delay, timer.fire, context=self._context))
+            timer.start(self.turn.call_at(self.turn.now() + delay, timer.fire))
         return timer
 
     def timer_failed(self, action: Callable[[], None], error: Exception) -> None:

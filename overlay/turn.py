@@ -1,4 +1,4 @@
-"""The end of a turn of the event loop: the one place where a node gathers what leaves together.
+"""A node's turns of the event loop: its timers, and the one place that gathers what leaves together.
 
 Whatever is caused within one turn of the loop leaves at its end, in one callback and in this order: the
 actions that layers above registered (a block of events is closed and handed to its channels), then the
@@ -12,24 +12,38 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from typing import TypeVarTuple
 
+Ts = TypeVarTuple("Ts")
 Action = Callable[[], None]
 Stage = Callable[[], bool]
 
 
 class Turn:
-    """What one node does at the end of the turns in which it has something to send.
+    """All callbacks of one node: its timers, and what it does at the end of a turn before things leave.
 
     Callbacks run in the context in which the node was opened, and not in that of the caller who caused them:
-    nothing that a caller keeps in context variables goes on living in the node.
+    nothing that a caller keeps in context variables (a request's trace, a locale) goes on living in the node.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
+        self.now: Callable[[], float] = self._loop.time
+        """Seconds on the loop's clock."""
         self._actions: dict[Action, None] = {}
         self._stages: list[Stage] = []
         self._is_due = False
+
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call `callback(*args)` in the next turn of the loop."""
+        self._loop.call_soon(callback, *args, context=self._context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts
+    ) -> asyncio.TimerHandle:
+        """Call `callback(*args)` when the loop's clock shows `when`."""
+        return self._loop.call_at(when, callback, *args, context=self._context)
 
     def before_flush(self, action: Action) -> None:
         """Run `action()` once at the end of this turn; what it sends leaves in the same turn.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -38,7 +39,7 @@ from pubsub.event import RUN_BYTES, pack_data
 from pubsub.publishing import EventLink, Outlet, OwnRuns, Receipt
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
-from pubsub.trace import Trace, trace_clock
+from pubsub.trace import Trace
 from pubsub.validation import Validation
 
 if TYPE_CHECKING:  # these services are imported when a node first uses them
@@ -95,7 +96,7 @@ class Node:
             raise UsageError("a node is entered once; make another one")
         config = self.config
         if config.trace is not None:
-            self._trace = Trace(config.trace, trace_clock())
+            self._trace = Trace(config.trace, time.time)
         try:
             attachment = self._attachment = await attach(config, self.metrics)
         except BaseException:

@@ -6,9 +6,7 @@ needs pyarrow), any other as JSON lines. Rows reach the disk a few thousand at a
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -41,12 +39,6 @@ class TraceError(UsageError):
 class _Sink(Protocol):
     def write(self, rows: list[tuple[Any, ...]]) -> None: ...
     def close(self) -> None: ...
-
-
-def trace_clock() -> Callable[[], float]:
-    """Seconds since the epoch; a virtual loop's own time where there is one."""
-    loop = asyncio.get_running_loop()
-    return loop.time if hasattr(loop, "entropy") else time.time
 
 
 class Trace:

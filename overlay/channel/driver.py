@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import weakref
 from collections import deque
@@ -146,17 +145,14 @@ class Channels:
     def __init__(self, endpoint: Endpoint, config: ChannelConfig) -> None:
         self.config = config
         self.is_closed = False
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
-        """Where callbacks run, whoever causes them: on a virtual network, what a host does dies with it."""
+        self.turn = endpoint.turn
         self._endpoint = endpoint
         self._table = ChannelTable(config, endpoint.max_body, entropy())
         self._live: dict[PeerId, Channel] = {}
         self._handles: weakref.WeakValueDictionary[PeerId, Channel] = weakref.WeakValueDictionary()
         """So that there is one handle a peer, however often the channel becomes idle meanwhile."""
         self._touched: dict[Channel, None] = {}
-        self._turn = endpoint.turn
-        self._turn.then(self._flush)
+        self.turn.then(self._flush)
         self._message_handler: MessageHandler = lambda contact, message: None
         self._state_handlers: list[StateHandler] = []
         self._restart_handlers: list[RestartHandler] = []
@@ -191,9 +187,7 @@ class Channels:
         if channel is not None:
             known = channel.contact
             if contact.port != known.port or contact.host != known.host:
-                self._table.to(
-                    contact, self._loop.time()
-                )  # takes the address unless it knows better
+                self._table.to(contact, self.turn.now())  # takes the address unless it knows better
             return channel
         channel = self._handles.get(contact.id)
         if channel is None:
@@ -267,7 +261,7 @@ class Channels:
         for channel in list(self._live.values()):
             if channel.core is not None:
                 channel.core.abandon()
-                self._flush_one(channel, self._loop.time())
+                self._flush_one(channel, self.turn.now())
         self._touched.clear()
 
     # What the handles need.
@@ -276,7 +270,7 @@ class Channels:
         """Give an idle channel its state machine."""
         if self.is_closed:
             raise ClosedError("the channels of this node are closed: nothing can be sent any more")
-        core = channel.core = self._table.to(channel.contact, self._loop.time())
+        core = channel.core = self._table.to(channel.contact, self.turn.now())
         self._live[channel.contact.id] = channel
         self._release_dropped()
         return core
@@ -284,7 +278,7 @@ class Channels:
     def touch(self, channel: Channel) -> None:
         """Have whatever a channel has to send leave within this turn of the loop."""
         self._touched[channel] = None
-        self._turn.schedule()
+        self.turn.schedule()
 
     # What the network does.
 
@@ -293,7 +287,7 @@ class Channels:
             return
         table = self._table
         messages: list[bytes] = []
-        now = self._loop.time()
+        now = self.turn.now()
         try:
             messages = table.receive(sender, packet, now)
         except Refused as refusal:
@@ -325,7 +319,7 @@ class Channels:
         dropped = list(self._table.dropped)
         self._table.dropped.clear()
         for core in dropped:
-            self._flush_one(self._live[core.contact.id], self._loop.time())
+            self._flush_one(self._live[core.contact.id], self.turn.now())
 
     def _hand_up(self, sender: Contact, messages: list[bytes]) -> None:
         self._received.value += len(messages)
@@ -338,7 +332,7 @@ class Channels:
 
     def _flush(self) -> bool:
         touched, self._touched = self._touched, {}
-        now = self._loop.time()
+        now = self.turn.now()
         for channel in touched:
             if channel.core is not None:
                 self._flush_one(channel, now)
@@ -382,14 +376,14 @@ class Channels:
                 return
             channel.timer.cancel()
         channel.timer_at = due
-        channel.timer = self._loop.call_at(due, self._ring, channel, context=self._context)
+        channel.timer = self.turn.call_at(due, self._ring, channel)
 
     def _ring(self, channel: Channel) -> None:
         channel.timer = None
         core = channel.core
         if core is None:
             return
-        now = max(self._loop.time(), channel.timer_at)
+        now = max(self.turn.now(), channel.timer_at)
         due = core.next_timer()
         if due > now:
             self._arm(channel, due)

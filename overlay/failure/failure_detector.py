@@ -15,7 +15,6 @@ crashed for ever, and the protocol above excludes it as if it had been.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -46,8 +45,7 @@ class FailureDetector:
     def __init__(
         self, me: PeerId, channels: Channels, config: FailureConfig, metrics: Metrics
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._context = contextvars.copy_context()
+        self._turn = channels.turn
         self._channels = channels
         self._detector = Detector(me, config, channels.heard_at, channels.owes)
         self._subscriptions: dict[_Subscription, None] = {}
@@ -69,7 +67,7 @@ class FailureDetector:
         that is suspected already, subscribers are told again: some began to care for it just now.
         """
         if not self._closed:
-            self._detector.watch(contact, self._loop.time(), in_turn=in_turn)
+            self._detector.watch(contact, self._turn.now(), in_turn=in_turn)
             self._arm()
 
     def unwatch(self, contact: Contact, *, in_turn: bool = False) -> None:
@@ -78,13 +76,13 @@ class FailureDetector:
 
     def heard(self, peer: PeerId) -> None:
         """A peer gave a sign of life by a message that came over no channel."""
-        self._detector.heard(peer, self._loop.time())
+        self._detector.heard(peer, self._turn.now())
         if self._detector.is_suspected(peer):
             self._arm()
 
     def expect(self, contact: Contact) -> None:
         """Something was sent to a peer over its channel: its silence counts from now on."""
-        self._detector.expect(contact, self._loop.time())
+        self._detector.expect(contact, self._turn.now())
         self._arm()
 
     def subscribe(
@@ -105,7 +103,7 @@ class FailureDetector:
 
     def level(self, peer: PeerId) -> float:
         """The suspicion level of a watched peer, see `accrual`; 0 while it is not being asked."""
-        return self._detector.level(peer, self._loop.time())
+        return self._detector.level(peer, self._turn.now())
 
     @property
     def watched(self) -> list[Contact]:
@@ -128,11 +126,11 @@ class FailureDetector:
             self._timer = None
         if due is not None and not self._closed:
             self._rings_at = due
-            self._timer = self._loop.call_at(due, self._ring, due, context=self._context)
+            self._timer = self._turn.call_at(due, self._ring, due)
 
     def _ring(self, due: float) -> None:
         self._timer = None
-        for action in self._detector.poll(max(self._loop.time(), due)):
+        for action in self._detector.poll(max(self._turn.now(), due)):
             if isinstance(action, Ask):
                 self._ask(action.peer)
             elif isinstance(action, Suspect):
@@ -153,7 +151,7 @@ class FailureDetector:
     def _news(self, peer: Contact) -> None:
         """A channel changed its state: a suspected peer may be back."""
         if self._detector.is_suspected(peer.id):
-            self._detector.look_now(peer.id, self._loop.time())
+            self._detector.look_now(peer.id, self._turn.now())
             self._arm()
 
     def _restarted(self, peer: Contact, event: PeerRestarted) -> None:

@@ -8,7 +8,6 @@ in the order in which they were scheduled, so the run is a function of the progr
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -43,10 +42,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _stopping: bool
     medium: Medium
 
-    def __init__(self, entropy: random.Random) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.entropy = entropy
-        """Where code on this loop takes its randomness (`overlay.entropy`)."""
         self.now = 0.0
         """The true virtual time, whatever the clocks of the hosts show."""
         self.time_limit = float("inf")

@@ -57,7 +57,7 @@ class Network:
         require_probability("duplicate", duplicate)
         require_probability("corrupt", corrupt)
         self.seed = replay.choose(seed)
-        self._loop = VirtualLoop(stream(self.seed, "entropy"))
+        self._loop = VirtualLoop()
         chance = stream(self.seed, "network")
         self._links = Links(Quality(latency or Latency.constant(0.001), loss), chance)
         self._programs: dict[asyncio.Task[Any], None] = {}

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from overlay import entropy
+
 EPOCH = 1_700_000_000.0
 """What `time.time()` shows at virtual time 0; any fixed moment would do."""
 
@@ -23,7 +25,8 @@ EPOCH = 1_700_000_000.0
 def seeded_world(seed: int, clock: Callable[[], float]) -> Iterator[None]:
     """Tie the module-level sources to a seed and a clock for as long as the block lasts."""
     urandom = stream(seed, "urandom").randbytes
-    replaced: list[tuple[Any, str, Callable[..., Any]]] = [
+    replaced: list[tuple[Any, str, Any]] = [
+        (entropy, "source", stream(seed, "entropy")),
         (os, "urandom", urandom),
         (random, "_urandom", urandom),  # the name under which SystemRandom knows it
         (time, "time", lambda: EPOCH + clock()),

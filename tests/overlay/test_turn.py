@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from typing import Any
 
@@ -125,3 +126,36 @@ def test_an_encoded_message_reaches_many_peers_and_oneself() -> None:
             await node.close()
 
     Network(seed=3).run(main())
+
+
+@on_every_loop
+def test_what_a_caller_keeps_in_context_variables_does_not_go_on_living_in_the_node(
+    run: Callable[[Any], None],
+) -> None:
+    request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
+
+    async def main() -> None:
+        config = RuntimeConfig(EndpointConfig("127.0.0.1:0"))
+        one, other = await Runtime.open(config), await Runtime.open(config)
+        seen: list[str] = []
+        acknowledged = asyncio.Event()
+        other.on(Blob, lambda _, message: seen.append(request.get()))
+
+        def on_ack(arrived: bool) -> None:
+            seen.append(request.get())
+            acknowledged.set()
+
+        async def caller() -> None:
+            request.set("a caller's")
+            one.call_later(0, lambda: seen.append(request.get()))
+            one.turn.before_flush(lambda: seen.append(request.get()))
+            assert one.send(other.contact, Blob(b"x"), on_ack)
+
+        await asyncio.create_task(caller())
+        async with asyncio.timeout(10):
+            await acknowledged.wait()
+        assert seen == ["none"] * 4
+        await one.close()
+        await other.close()
+
+    run(main())

@@ -9,6 +9,7 @@ import asyncio
 
 import pytest
 
+from overlay.entropy import entropy
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters, Subscription
 from tests.pubsub.playground import MODES, Playground, play, received
@@ -149,7 +150,7 @@ def churn(seed: int, mode: str, nodes: int, rounds: int, pause: float = 2.0) -> 
         members = {topic: [await p.subscriber(topic) for _ in range(3)] for topic in topics}
         moving = [await p.subscriber("/a/b") for _ in range(nodes - 9)]
         publisher = await p.node()
-        random = asyncio.get_running_loop().entropy  # type: ignore[attr-defined]
+        random = entropy()
         for _ in range(rounds):
             node, events = moving.pop(random.randrange(0, len(moving)))
             await events.close()
