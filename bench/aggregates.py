@@ -1,30 +1,141 @@
-"""The aggregates, in memory, to be asked by claims and figures."""
+"""From tidy rows to aggregates: one for each setting, community and metric; made by Spark, asked in memory.
+
+A *setting* is an experiment without its network, repetitions and seed: what a point of a figure stands for.
+An aggregate keeps the mean of each network (of simulated events, of each batch), from which every interval
+and every comparison is computed (bench.intervals).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bench.aggregate import WHOLE
-from bench.intervals import Interval
+import numpy as np
+
+from bench.experiment import variant_of
+from bench.intervals import (
+    ERROR,
+    Interval,
+    difference_interval,
+    look_at,
+    mean_interval,
+    share_interval,
+    wilson,
+)
+from bench.results import PROPORTIONS, SHARES, WHOLE
+from bench.store import ResultStore
 from overlay.errors import CamcastError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTING = (
+    *("suite", "figure", "tier", "protocol", "mode", "balance", "dissemination", "sure_links"),
+    *("sizes", "c", "g", "p_sel", "a", "z", "loss", "failure", "failed", "publish_level"),
+)
+"""The columns that make a setting."""
+REAL_NODES = ("replay", "emulate", "live")
+"""Tiers on which the events of a network share its tables; elsewhere each has tables of its own."""
+SUMMARY = ("community", "metric", "unit", "count", "value", "p50", "p99", "networks", "sample")
+
+
+def aggregate_schema() -> pa.Schema:
+    """The Arrow schema of the aggregates; `sizes` as text, its numbers between commas."""
+    import pyarrow as pa
+
+    texts = ("suite", "figure", "tier", "protocol", "mode", "dissemination", "sizes", "failure")
+    kinds: dict[str, Any] = dict.fromkeys((*texts, "metric", "unit"), pa.string())
+    kinds |= dict.fromkeys(("z", "publish_level", "community", "count"), pa.int64())
+    kinds |= dict.fromkeys(("balance", "sure_links"), pa.bool_())
+    kinds |= {"networks": pa.list_(pa.int64()), "sample": pa.list_(pa.float64())}
+    return pa.schema([(name, kinds.get(name, pa.float64())) for name in (*SETTING, *SUMMARY)])
+
+
+def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
+    """The aggregates of every finished experiment in the store."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    keys = [name for name in SETTING if name != "sizes"]
+    own = ("community", "metric", "unit", "network", "event", "events", "value")
+    rows = store.read(spark).where("error IS NULL AND value IS NOT NULL")
+    return (
+        rows.selectExpr(*keys, "concat_ws(',', sizes) AS sizes", *own)
+        .groupBy(*SETTING)
+        .applyInArrow(summarise, from_arrow_schema(aggregate_schema()))
+    )
+
+
+def summarise(group: pa.Table) -> pa.Table:
+    """The rows of one setting become one row for each community and metric."""
+    import pyarrow as pa
+
+    # Rows come in whatever order the shuffle gave; sums of floats must not depend on it.
+    order = [(name, "ascending") for name in ("community", "metric", "network", "event", "value")]
+    ordered = group.sort_by(order)
+    setting: dict[str, Any] = ordered.select(SETTING).slice(0, 1).to_pylist()[0]
+    columns = {
+        name: ordered[name].to_numpy(zero_copy_only=False)
+        for name in ("community", "metric", "unit", "network", "event", "events", "value")
+    }
+    changes = (columns["community"][1:] != columns["community"][:-1]) | (
+        columns["metric"][1:] != columns["metric"][:-1]
+    )
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    summaries = []
+    for first, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
+        part = {name: column[first:end] for name, column in columns.items()}
+        summaries.append(setting | _summary(part))
+    return pa.Table.from_pylist(summaries, schema=aggregate_schema())
+
+
+def _summary(part: dict[str, Any]) -> dict[str, Any]:
+    values, weights = part["value"], part["events"].astype(np.float64)
+    networks, of = np.unique(part["network"], return_inverse=True)
+    sample = np.bincount(of, weights * values) / np.bincount(of, weights)
+    single = values[part["event"] >= 0]
+    return {
+        "community": int(part["community"][0]),
+        "metric": part["metric"][0],
+        "unit": part["unit"][0],
+        "count": int(weights.sum()),
+        # Batches of simulated events are of about the same size; networks count alike whatever theirs.
+        "value": float(sample.mean()),
+        "p50": float(np.quantile(single, 0.5)) if len(single) else None,
+        "p99": float(np.quantile(single, 0.99)) if len(single) else None,
+        "networks": networks.tolist(),
+        "sample": sample.tolist(),
+    }
+
+
+def write_aggregates(spark: SparkSession, store: ResultStore) -> Path:
+    """Aggregate the store and keep the outcome as Parquet beside it."""
+    path = store.directory / "aggregates"
+    with store.naming_damage():
+        aggregate(spark, store).write.mode("overwrite").parquet(str(path))
+    return path
 
 
 class AggregatesError(CamcastError):
     """There are no aggregates, or not the file that holds them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Aggregate:
-    """One metric of one community in one setting (see `bench.aggregate`)."""
+    """One metric of one community in one setting."""
 
     suite: str
     figure: str
     tier: str
     protocol: str
     mode: str
+    balance: bool
+    dissemination: str
+    sure_links: bool
     sizes: tuple[int, ...]
     c: float
     g: float
@@ -37,18 +148,82 @@ class Aggregate:
     publish_level: int
     community: int
     metric: str
+    unit: str
     count: int
-    networks: int
-    """Independent networks behind it; as many as values where each repetition has tables of its own."""
-    low: float
+    """Events behind it."""
     value: float
-    high: float
-    p50: float
-    p99: float
+    p50: float | None
+    p99: float | None
+    networks: tuple[int, ...]
+    """The numbers of the networks (of simulated events, of the batches) behind it."""
+    sample: tuple[float, ...]
+    """The mean of each of them."""
 
     @property
+    def is_of_networks(self) -> bool:
+        return self.tier in REAL_NODES
+
+    @cached_property
+    def error(self) -> float:
+        """What the interval may miss with: by looks where networks come in rounds, else 5 %."""
+        return look_at(len(self.sample))[1] if self.is_of_networks else ERROR
+
+    @cached_property
     def interval(self) -> Interval:
-        return Interval(self.low, self.value, self.high)
+        """The mean of the networks of the last look, and the bounds that hold over all looks."""
+        if self.tier == "model":
+            return Interval(self.value, self.value, self.value)
+        if not self.is_of_networks and self.metric in PROPORTIONS:
+            return wilson(self.value * self.count, self.count)
+        used = look_at(len(self.sample))[0] if self.is_of_networks else len(self.sample)
+        sample = self.sample[:used]
+        if self.metric in PROPORTIONS:
+            return share_interval(sample, self.count * used / len(self.sample), self.error)
+        most = 1.0 if self.metric in SHARES else math.inf
+        return mean_interval(sample, self.error).within(0.0, most)
+
+    @property
+    def low(self) -> float:
+        return self.interval.low
+
+    @property
+    def high(self) -> float:
+        return self.interval.high
+
+    def minus(self, other: Aggregate, among: int = 1) -> Interval:
+        """This mean minus another's, by the networks of the same numbers.
+
+        `among` comparisons share the error, where it is one of many.
+        """
+        if self.tier == "model" or other.tier == "model":
+            return _shifted(self, other)
+        theirs = dict(zip(other.networks, other.sample, strict=True))
+        pairs = [
+            (value, theirs[number])
+            for number, value in zip(self.networks, self.sample, strict=True)
+            if number in theirs
+        ]
+        if not pairs:
+            return Interval(-math.inf, self.value - other.value, math.inf)
+        used, error = look_at(len(pairs)) if self.is_of_networks else (len(pairs), ERROR)
+        ours, others = zip(*pairs[:used], strict=True)
+        found = difference_interval(ours, others, error / among)
+        if found.low == found.high and self.metric in PROPORTIONS:
+            # No event differed: neither may differ by more than either share may be off.
+            room = max(self.high - self.low, other.high - other.low)
+            found = Interval(found.value - room, found.value, found.value + room)
+        return found
+
+    def first(self, networks: int) -> Aggregate:
+        """The same as it was when only the first networks were there."""
+        if not self.is_of_networks or len(self.sample) <= networks:
+            return self
+        kept = sorted(zip(self.networks, self.sample, strict=True))[:networks]
+        numbers, sample = zip(*kept, strict=True)
+        count = round(self.count * networks / len(self.sample))
+        return replace(
+            self, networks=numbers, sample=sample, count=count, value=float(np.mean(sample))
+        )
 
     @property
     def size(self) -> int:
@@ -65,14 +240,25 @@ class Aggregate:
         return community_name(self.community, len(self.sizes))
 
     @property
+    def variant(self) -> str:
+        """published, improved or shipped (bench.experiment.VARIANTS)."""
+        return variant_of(self.balance, self.dissemination, self.sure_links)
+
+    @property
     def setting(self) -> tuple[object, ...]:
         """What was asked for and is measured here, whichever suite asked; p_sel, where given, replaces g."""
         g = None if self.p_sel is not None else self.g
         return (
-            *(self.figure, self.tier, self.protocol, self.mode, self.sizes, self.c, g, self.p_sel),
-            *(self.a, self.z, self.loss, self.failure, self.failed, self.publish_level),
-            *(self.community, self.metric),
+            *(self.figure, self.tier, self.protocol, self.mode, self.balance, self.dissemination),
+            *(self.sure_links, self.sizes, self.c, g, self.p_sel, self.a, self.z, self.loss),
+            *(self.failure, self.failed, self.publish_level, self.community, self.metric),
         )
+
+
+def _shifted(ours: Aggregate, theirs: Aggregate) -> Interval:
+    """A difference of which one side is a formula, and exact."""
+    a, b = ours.interval, theirs.interval
+    return Interval(a.low - b.high, a.value - b.value, a.high - b.low)
 
 
 def community_name(level: int, levels: int) -> str:
@@ -94,12 +280,17 @@ class Aggregates:
         best: dict[tuple[object, ...], Aggregate] = {}
         for row in self._rows:
             known = best.setdefault(row.setting, row)
-            if (row.networks, row.count) > (known.networks, known.count):
+            if (len(row.networks), row.count) > (len(known.networks), known.count):
                 best[row.setting] = row
         self._best = list(best.values())
-        self._by_metric: dict[object, list[Aggregate]] = {}
+        self._indexed: dict[tuple[object, object], list[Aggregate]] = {}
         for row in self._best:
-            self._by_metric.setdefault(row.metric, []).append(row)
+            for figure, metric in (
+                (None, row.metric),
+                (row.figure, None),
+                (row.figure, row.metric),
+            ):
+                self._indexed.setdefault((figure, metric), []).append(row)
 
     @classmethod
     def read(cls, directory: Path) -> Aggregates:
@@ -117,17 +308,28 @@ class Aggregates:
             raise AggregatesError(f"damaged aggregates in {path}: {error}") from None
         for row in found:
             row["sizes"] = tuple(int(size) for size in row["sizes"].split(","))
+            row["networks"], row["sample"] = tuple(row["networks"]), tuple(row["sample"])
         return cls(Aggregate(**row) for row in found)
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def first(self, networks: int) -> Aggregates:
+        """As it was when each setting of real nodes had only the first networks."""
+        return Aggregates(row.first(networks) for row in self._rows)
+
+    @property
+    def most_networks(self) -> int:
+        """Of any setting of real nodes."""
+        return max((len(row.networks) for row in self._rows if row.is_of_networks), default=0)
 
     def select(self, **wanted: object) -> list[Aggregate]:
         """The rows whose fields equal `wanted`, in a fixed order.
 
         Where several suites measured one setting, it is the row with the most networks and values behind it.
         """
-        rows = self._by_metric.get(wanted["metric"], []) if "metric" in wanted else self._best
+        place = (wanted.get("figure"), wanted.get("metric"))
+        rows = self._indexed.get(place, []) if any(place) else self._best
         return [row for row in rows if all(getattr(row, name) == wanted[name] for name in wanted)]
 
     def suites(self) -> list[str]:
@@ -136,7 +338,7 @@ class Aggregates:
 
 def _order(row: Aggregate) -> tuple[Any, ...]:
     return (
-        *(row.suite, row.figure, row.tier, row.protocol, row.mode, row.sizes, row.p_sel or 0.0),
-        *(row.failed, row.publish_level, row.community, row.metric),
-        *(row.c, row.g, row.a, row.z, row.loss, row.failure),
+        *(row.suite, row.figure, row.tier, row.protocol, row.mode, row.balance, row.dissemination),
+        *(row.sure_links, row.sizes, row.p_sel or 0.0, row.failed, row.publish_level),
+        *(row.community, row.metric, row.c, row.g, row.a, row.z, row.loss, row.failure),
     )

@@ -33,6 +33,7 @@ def add_commands(commands: Any) -> None:
         help="keep what each process of real nodes did, too (docs/results.md)",
     )
     run.add_argument("--report", action="store_true", help="write the report at the end, too")
+    run.add_argument("--only", metavar="FIGURE", help="run only the experiments of one figure")
     _out(run)
     for name, action, about in (
         ("aggregate", aggregate_results, "aggregate the results of all suites that were run"),
@@ -41,13 +42,20 @@ def add_commands(commands: Any) -> None:
         command = _command(commands, name, action, about)
         command.add_argument("--master", default="local[*]", help="a Spark master")
         _out(command)
+    comparing = _command(commands, "compare", compare_runs, "say what changed between two runs")
+    comparing.add_argument("before", type=Path, help="the output directory of one run")
+    comparing.add_argument("after", type=Path, help="the output directory of the other")
     _command(commands, "list", list_suites, "list the built-in suites")
     show = _command(commands, "show", show_suite, "print a suite's experiments, one JSON line each")
     show.add_argument("suite", help="a built-in suite, or the path of a TOML file")
 
 
 def _command(commands: Any, name: str, action: Any, about: str) -> argparse.ArgumentParser:
-    example = {"run": "camcast bench run quick", "show": "camcast bench show quick"}
+    example = {
+        "run": "camcast bench run quick",
+        "show": "camcast bench show quick",
+        "compare": "camcast bench compare results-before results-after",
+    }
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
@@ -66,7 +74,7 @@ def _out(command: argparse.ArgumentParser) -> None:
 
 def run_suite(arguments: argparse.Namespace) -> int:
     """Run a suite, and write the report if asked to; the exit code is 1 when a row failed."""
-    from bench.aggregate import write_aggregates
+    from bench.aggregates import write_aggregates
     from bench.runs import record_run
     from bench.spark.session import spark_session
     from bench.store import ResultStore
@@ -90,9 +98,9 @@ def run_suite(arguments: argparse.Namespace) -> int:
 
 
 def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool) -> bool:
-    """Run what is left of a suite, and trace the events of the report; what failed is printed."""
+    """Run what is left of a suite, in rounds, and trace the events of the report; what failed is printed."""
     from bench.progress import ProgressLine
-    from bench.spark.execute import execute
+    from bench.rounds import run_rounds
     from bench.spread import write_spread
 
     line = ProgressLine(sys.stdout)
@@ -100,7 +108,7 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool)
     with ThreadPoolExecutor(1) as beside:
         traced = beside.submit(write_spread, spark, store.directory) if emulated else None
         try:
-            failures = execute(spark, suite.experiments, store, line, processes=processes)
+            failures = run_rounds(spark, suite, store, line, processes=processes)
         finally:
             line.close()
     for failure in failures:
@@ -114,7 +122,7 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool)
 
 
 def aggregate_results(arguments: argparse.Namespace) -> int:
-    from bench.aggregate import write_aggregates
+    from bench.aggregates import write_aggregates
     from bench.spark.session import spark_session
     from bench.store import ResultStore
 
@@ -135,6 +143,17 @@ def _write_report(directory: Path) -> None:
     from bench.report import write_report
 
     print(f"the report is {write_report(directory)}")
+
+
+def compare_runs(arguments: argparse.Namespace) -> int:
+    """Print what changed, from the aggregates of both runs (camcast bench aggregate makes them)."""
+    from bench.aggregates import Aggregates
+    from bench.compare import as_text, compare
+
+    before, after = (_existing(path) for path in (arguments.before, arguments.after))
+    found = compare(Aggregates.read(before), Aggregates.read(after))
+    print(as_text(found, str(before), str(after)), end="")
+    return 0
 
 
 def list_suites(arguments: argparse.Namespace) -> int:

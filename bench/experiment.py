@@ -16,17 +16,26 @@ from typing import Any
 
 from overlay.errors import UsageError
 
-TIERS = ("model", "simulate", "emulate", "live")
+TIERS = ("model", "simulate", "replay", "emulate", "live")
 PROTOCOLS = ("camcast", "broadcast", "multicast", "hierarchical", "pmcast")
-MODES = ("uniform", "unstructured", "semi-structured", "structured")
+MODES = ("uniform", "unstructured", "semi-structured", "structured", "hyparview")
 MODES_OF_TIER = {
     "model": ("uniform",),
     "simulate": ("uniform", "unstructured"),
+    "replay": MODES[1:],
     "emulate": MODES[1:],
     "live": MODES[1:],
 }
 """The simulator takes uniform or SCAMP-built tables; real nodes always run a membership service."""
-SERIES = ("p_sel_series", "failed_series")
+DISSEMINATIONS = ("eager", "lazy")
+VARIANTS = {
+    "published": (False, "eager", False),
+    "improved": (True, "eager", False),
+    "shipped": (True, "lazy", True),
+}
+"""By name, the values of balance, dissemination and sure_links: the paper's algorithms; the membership of
+this project under the paper's dissemination; and what a node does that is told nothing else."""
+SERIES = ("p_sel_series", "failed_series", "c_series", "loss_series")
 """The fields that make one experiment stand for several."""
 CLUSTERS = 10
 """C: the clusters that hierarchical gossip broadcast splits the system into, whatever the interests."""
@@ -34,6 +43,7 @@ FAILURES = ("stillborn", "weak", "repaired", "churn")
 FAILURES_OF_TIER = {
     "model": FAILURES[:3],
     "simulate": FAILURES[:3],
+    "replay": FAILURES[2:],
     "emulate": FAILURES[2:],
     "live": FAILURES[2:3],
 }
@@ -58,6 +68,15 @@ class Experiment:
     """camcast, or an alternative: broadcast, multicast, hierarchical, pmcast."""
     mode: str = "uniform"
     """The membership service; `uniform` stands for static tables drawn uniformly (model, simulate)."""
+    balance: bool = False
+    """Membership with this project's improvements: members see to it that enough others hold them, and count
+    each other. False is the algorithm as published."""
+    dissemination: str = "eager"
+    """eager: every process sends an event to floor(ln N + c) others, as in the paper; lazy: once along a
+    tree, and elsewhere only its id."""
+    sure_links: bool = False
+    """The publisher, and whoever has an event from below, surely sends it on upward. False leaves all to
+    chance, as in the paper's figure 8."""
     sizes: tuple[int, ...] = (1000, 100, 10)
     """Processes per community, bottom first, root last."""
     c: float = 5.0
@@ -81,10 +100,19 @@ class Experiment:
     """Index in `sizes` of the community in which the event is published."""
     repetitions: int = 1
     """How many times; repetition r uses the seed of `(seed, r)`."""
+    network: int = 0
+    """Which of the networks of a setting it is; networks of the same number are compared with each other."""
+    replays: int = 0
+    """Emulated networks: how many events to replay over their tables, for each point (see
+    bench.tiers.replay)."""
     p_sel_series: tuple[float, ...] = ()
     """Instead of one p_sel several, whose events take turns on one network."""
     failed_series: tuple[float, ...] = ()
     """Instead of one share that failed, growing ones: more and more crash on one network (not live)."""
+    c_series: tuple[float, ...] = ()
+    """Replayed events: instead of c several, none above it, for how many a process sends to."""
+    loss_series: tuple[float, ...] = ()
+    """Replayed events: instead of one loss several."""
     seed: int = 0
     """All randomness comes from it."""
 
@@ -94,6 +122,7 @@ class Experiment:
         _one_of("protocol", self.protocol, PROTOCOLS)
         _one_of("mode", self.mode, MODES)
         _one_of("failure", self.failure, FAILURES)
+        _one_of("dissemination", self.dissemination, DISSEMINATIONS)
         if not self.sizes or any(n < 1 for n in self.sizes):
             raise ExperimentError(f"sizes must be whole numbers of at least 1, not {self.sizes!r}")
         for name in ("loss", "failed"):
@@ -109,9 +138,28 @@ class Experiment:
         if self.g < 1:
             raise ExperimentError(f"g is at least 1, not {self.g!r}")
         if not 0 <= self.publish_level < len(self.sizes):
-            raise ExperimentError(f"publish_level {self.publish_level!r} is no index of sizes")
+            raise ExperimentError(f"publish_level {self.publish_level!r} is not an index of sizes")
         if self.repetitions < 1:
             raise ExperimentError(f"repetitions is at least 1, not {self.repetitions!r}")
+        if self.network < 0 or self.replays < 0:
+            raise ExperimentError("network and replays are 0 or more")
+        self._check_tier()
+
+    def _check_tier(self) -> None:
+        real = self.tier in ("replay", "emulate", "live")
+        if not real and (self.balance or self.sure_links or self.dissemination != "eager"):
+            raise ExperimentError(
+                f"tier {self.tier} has the algorithms as published: balance and sure_links are False, and "
+                "dissemination is eager"
+            )
+        if self.replays and self.tier not in ("replay", "emulate"):
+            raise ExperimentError(f"tier {self.tier} has no tables to replay events over")
+        if self.c_series and (not self.replays or max(self.c_series) > self.c):
+            raise ExperimentError("c_series is for replayed events, and has no value above c")
+        if self.loss_series and not self.replays:
+            raise ExperimentError("loss_series is for replayed events")
+        if not all(0 <= loss < 1 for loss in self.loss_series):
+            raise ExperimentError(f"loss_series has shares in [0, 1), not {self.loss_series!r}")
         if self.mode not in MODES_OF_TIER[self.tier]:
             raise ExperimentError(
                 f"tier {self.tier} has the modes {', '.join(MODES_OF_TIER[self.tier])}, not {self.mode}"
@@ -142,6 +190,11 @@ class Experiment:
         """Processes of each community that are up, at least one, where a share is down."""
         return tuple(max(1, size - round(self.failed * size)) for size in self.sizes)
 
+    @property
+    def variant(self) -> str:
+        """What `VARIANTS` calls it; `other` for a mixture."""
+        return variant_of(self.balance, self.dissemination, self.sure_links)
+
     def points(self) -> list[Experiment]:
         """The experiments without series that this one stands for, in the order in which they are run."""
         return [
@@ -149,6 +202,21 @@ class Experiment:
             for failed in self.failed_series or (self.failed,)
             for p_sel in self.p_sel_series or (self.p_sel,)
         ]
+
+    def replayed(self) -> list[Experiment]:
+        """What a point stands for when its events are replayed: the paper's rule on its own tables."""
+        plain = dataclasses.replace(
+            self,
+            tier="replay",
+            dissemination="eager",
+            sure_links=False,
+            c_series=(),
+            loss_series=(),
+        )
+        found = [plain]
+        found += [dataclasses.replace(plain, c=c) for c in self.c_series]
+        found += [dataclasses.replace(plain, loss=loss) for loss in self.loss_series]
+        return list(dict.fromkeys(found))
 
     @property
     def id(self) -> str:
@@ -166,6 +234,12 @@ class Experiment:
         return cls(**fields)
 
 
+def variant_of(balance: bool, dissemination: str, sure_links: bool) -> str:
+    """The name in `VARIANTS` of these values; `other` where there is none."""
+    wanted = (balance, dissemination, sure_links)
+    return next((name for name, values in VARIANTS.items() if values == wanted), "other")
+
+
 def _is_whole(value: object) -> bool:
     return type(value) is int and -(2**63) <= value < 2**63
 
@@ -175,6 +249,7 @@ def _is_number(value: object) -> bool:
 
 
 _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "bool": (lambda value: type(value) is bool, "True or False"),
     "str": (lambda value: isinstance(value, str), "a text"),
     "int": (_is_whole, "a whole number of at most 64 bits"),
     "float": (_is_number, "a finite number"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.experiment import Experiment
+from overlay.membership.modes import MembershipConfig
 from pubsub import Node, Parameters
 
 GATEWAYS = 2
@@ -24,10 +25,30 @@ def topics(levels: int) -> list[str]:
 
 
 def parameters(experiment: Experiment) -> Parameters:
-    """The experiment's parameters; all is left to chance, as in the paper's figures."""
+    """The experiment's parameters."""
     return Parameters(
-        c=experiment.c, g=experiment.g, a=experiment.a, z=experiment.z, sure_links=False
+        c=experiment.c,
+        g=experiment.g,
+        a=experiment.a,
+        z=experiment.z,
+        sure_links=experiment.sure_links,
     )
+
+
+def node_settings(experiment: Experiment) -> dict[str, Any]:
+    """The settings of `Node` that an experiment asks for.
+
+    With loss, eager events travel as plain datagrams, as in the paper's model; else over channels, as in its
+    implementation and by default.
+    """
+    plain = experiment.loss and experiment.dissemination == "eager"
+    return {
+        "mode": experiment.mode,
+        "links": "datagram" if plain else "channel",
+        "dissemination": experiment.dissemination,
+        "parameters": parameters(experiment),
+        "membership": MembershipConfig(balance=experiment.balance),
+    }
 
 
 def join_order(
@@ -72,8 +93,9 @@ class Introductions:
             gateways.append(address)
 
 
-def tables_of(node: Node, topic: str) -> list[str]:
-    """The contacts that a member keeps for the topic: its topic table and its super-topic tables."""
+def tables_of(node: Node, topic: str) -> tuple[float, list[str], list[str]]:
+    """What a member keeps for the topic: its estimate of the size, its topic table, its super-topic
+    tables."""
     community = node.status()["communities"][topic]
     supers: list[list[str]] = list(community["super_tables"].values())
-    return [*community["table"], *(contact for table in supers for contact in table)]
+    return community["size"], community["table"], [one for table in supers for one in table]

@@ -1,7 +1,16 @@
-"""Intervals: Wilson's for a proportion, the bootstrap's for a mean. Both at 95 %.
+"""Intervals of means over networks, of shares, and of differences; valid however often one looks.
 
-Events on one network share its tables, so they are no independent draws: where values come in *groups*, one
-for each network, the groups are what was drawn, and an interval is as wide as their number asks for.
+Events on one network share its tables, so a network is what was drawn: an interval is of the mean over
+networks, from one value for each. It is the percentile bootstrap, stretched so that its width is right for
+few networks (Hesterberg's expanded interval: Student's quantile in place of the normal one, and n/(n - 1) for
+the variance). Two modes are compared by the bootstrap of the difference, network by network.
+
+**Looks.** Networks come in rounds until a claim is decided, so results are looked at more than once. Looks
+are at 5, 7, 10, 14, 20, ... networks, and the k-th has the error 0.05 / (k (k + 1)): over all looks together
+at most 0.05, whatever depends on what, however many rounds there are, and whenever one stops (the union
+bound). What comes between two looks waits for the next. Confidence sequences that may be looked at after
+every network (by betting, or by mixtures) hold for any distribution of bounded values; with ten networks
+they are wider than half of the range, and decide nothing.
 """
 
 from __future__ import annotations
@@ -9,26 +18,32 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 from overlay.errors import UsageError
 
-Z_95 = 1.959963984540054
-RESAMPLES = 1000
-BOUNDS = (0.025, 0.975)
-RESAMPLED_AT_ONCE = 4_000_000
-"""Numbers drawn at a time, which bounds the memory."""
+ERROR = 0.05
+"""The probability, over all looks together, that an interval misses."""
+FEWEST = 5
+"""Networks of the first look: fewer decide nothing of real nodes."""
+GROWTH = 1.4
+"""How much further the next look is."""
+RESAMPLES = 4000
+CORRELATION = 0.05
+"""Of two events on one network, the correlation that is assumed where all events were alike, which shows
+none: n networks are then worth at most n / CORRELATION events. It is more than was ever measured between
+networks of one setting (docs/benchmark.md)."""
 
 Values = npt.NDArray[np.float64]
-Groups = npt.NDArray[np.int64]
-"""For each value the number of its group; values of a group stand together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate and the bounds around it."""
+    """An estimate and the bounds around it; infinite bounds where one network tells nothing of others."""
 
     low: float
     value: float
@@ -41,109 +56,124 @@ class Interval:
         """The same, its bounds inside what the quantity can be."""
         return Interval(max(self.low, least), self.value, min(self.high, most))
 
+    def scaled(self, factor: float) -> Interval:
+        return Interval(self.low * factor, self.value * factor, self.high * factor)
 
-def wilson(successes: float, trials: float) -> Interval:
+    @property
+    def is_bounded(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+
+@lru_cache
+def looks(most: int) -> tuple[int, ...]:
+    """The numbers of networks at which results are looked at, up to `most`."""
+    found = [FEWEST]
+    while (following := math.floor(found[-1] * GROWTH + 0.5)) <= most:
+        found.append(following)
+    return tuple(found)
+
+
+def look_at(networks: int) -> tuple[int, float]:
+    """How many of the networks are looked at, and the error that this look may make.
+
+    Fewer than `FEWEST` are shown with the first look's error, and decide nothing.
+    """
+    if networks < FEWEST:
+        return networks, ERROR / 2
+    scheduled = looks(networks)
+    number = len(scheduled)
+    return scheduled[-1], ERROR / (number * (number + 1))
+
+
+def wilson(successes: float, trials: float, error: float = ERROR) -> Interval:
     """Wilson's score interval of a proportion; it stays inside [0, 1] and is right at 0 and 1 too."""
     if trials < 1 or not 0 <= successes <= trials:
-        raise UsageError(f"{successes} of {trials} is no proportion")
+        raise UsageError(f"{successes} of {trials} is not a proportion")
+    z = NormalDist().inv_cdf(1 - error / 2)
     share = successes / trials
-    scale = 1 + Z_95**2 / trials
-    centre = (share + Z_95**2 / (2 * trials)) / scale
-    half = Z_95 * math.sqrt(share * (1 - share) / trials + Z_95**2 / (4 * trials**2)) / scale
+    scale = 1 + z**2 / trials
+    centre = (share + z**2 / (2 * trials)) / scale
+    half = z * math.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / scale
     # Rounding must not push the bounds past the estimate where it is 0 or 1.
     return Interval(max(0.0, min(share, centre - half)), share, min(1.0, max(share, centre + half)))
 
 
-def grouped_proportion(values: Values, groups: Groups) -> Interval:
-    """Wilson's interval of zeros and ones for as many trials as the groups are worth.
+def mean_interval(values: Sequence[float] | Values, error: float = ERROR) -> Interval:
+    """The mean of independent values; the same for the same values in the same order."""
+    found = np.asarray(values, dtype=np.float64)
+    if not len(found):
+        raise UsageError("no values to take the mean of")
+    mean = float(found.mean())
+    if len(found) == 1:
+        return Interval(-math.inf, mean, math.inf)
+    if float(found.min()) == float(found.max()):
+        return Interval(mean, mean, mean)
+    means = _weights(len(found)) @ found
+    low, high = (float(bound) for bound in np.quantile(means, (error / 2, 1 - error / 2)))
+    stretch = _stretch(len(found), error)
+    return Interval(
+        min(mean, mean + stretch * (low - mean)), mean, max(mean, mean + stretch * (high - mean))
+    )
 
-    The more the groups' shares differ than independent draws would, the fewer trials, down to one a group;
-    and that many where all values are alike, which shows no spread at all.
+
+def share_interval(values: Sequence[float] | Values, events: float, error: float) -> Interval:
+    """The mean share of events, from the share of each network; `events` are those of all together.
+
+    Where all networks are at 0 or all at 1, which shows no spread, it is Wilson's for as many events as the
+    networks are worth at least.
     """
-    _, sizes = np.unique(groups, return_counts=True)
-    share, trials, count = float(values.mean()), len(values), len(sizes)
-    worth = float(count)
-    if 0 < share < 1 and count > 1:
-        sums = np.add.reduceat(values, np.cumsum(sizes) - sizes)
-        spread = float(((sums - share * sizes) ** 2).sum()) * count / (count - 1)
-        independent = trials * share * (1 - share)
-        worth = min(float(trials), max(worth, trials * independent / max(spread, 1e-12)))
-    return wilson(share * worth, worth)
+    found = np.asarray(values, dtype=np.float64)
+    first = float(found[0])
+    if first in (0.0, 1.0) and bool((found == first).all()):
+        worth = max(1.0, min(events, len(found) / CORRELATION))
+        return wilson(first * worth, worth, error)
+    return mean_interval(found, error).within(0.0, 1.0)
 
 
-def errors_above(interval: Interval, share: float) -> float:
-    """How many standard errors a share lies above a proportion, of which Wilson's interval is given.
-
-    Wilson's bounds are those shares that lie just `Z_95` errors away, so they tell the trials behind them.
-    """
-    bound = interval.high if interval.high < 1 else interval.low
-    if share <= interval.value:
-        return 0.0
-    if not 0 < share < 1 or bound == interval.value:
-        return math.inf
-    trials = Z_95**2 * bound * (1 - bound) / (bound - interval.value) ** 2
-    return (share - interval.value) / math.sqrt(share * (1 - share) / trials)
+def difference_interval(
+    ours: Sequence[float] | Values, theirs: Sequence[float] | Values, error: float
+) -> Interval:
+    """The mean of ours minus theirs, pair by pair: pairs share their random numbers."""
+    return mean_interval(np.asarray(ours) - np.asarray(theirs), error)
 
 
-def bootstrap_mean(values: Values, seed: int, groups: Groups | None = None) -> Interval:
-    """The percentile bootstrap of a mean, the same for the same seed and the same order of values."""
-    return bootstrap_means([values], seed, None if groups is None else [groups])[0]
+@lru_cache(maxsize=64)
+def _weights(count: int) -> Values:
+    """How much of each value each resample has: a resample's mean is a product, the same draws for all."""
+    generator = np.random.default_rng([RESAMPLES, count])
+    drawn = generator.multinomial(count, [1 / count] * count, RESAMPLES)
+    weights: Values = drawn / count
+    return weights
 
 
-def bootstrap_means(
-    samples: Sequence[Values], seed: int, groups: Sequence[Groups] | None = None
-) -> list[Interval]:
-    """The percentile bootstrap of each sample's mean; samples of the same groups share their resamples.
-
-    Groups are drawn first, then values within each; without groups every value is drawn by itself.
-    """
-    if groups is None:
-        groups = [np.arange(len(values)) for values in samples]
-    intervals: dict[int, Interval] = {}
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for index, (values, own) in enumerate(zip(samples, groups, strict=True)):
-        if not len(values):
-            raise UsageError("no values to take the mean of")
-        mean = float(values.mean())
-        intervals[index] = Interval(mean, mean, mean)
-        if float(values.min()) != float(values.max()):
-            counts = np.unique(own, return_counts=True)[1]
-            alike.setdefault(tuple(counts.tolist()), []).append(index)
-    for sizes, indices in alike.items():
-        columns = np.column_stack([samples[i] for i in indices])
-        means = _resampled_means(columns, np.array(sizes), [seed, len(columns)])
-        widening = _widening(sizes)
-        for index, bounds in zip(indices, np.quantile(means, BOUNDS, axis=0).T, strict=True):
-            mean = intervals[index].value
-            low, high = (mean + widening * (float(bound) - mean) for bound in bounds)
-            intervals[index] = Interval(min(mean, low), mean, max(mean, high))
-    return [intervals[index] for index in range(len(samples))]
+@lru_cache(maxsize=1024)
+def _stretch(count: int, error: float) -> float:
+    normal = NormalDist().inv_cdf(1 - error / 2)
+    return student_quantile(1 - error / 2, count - 1) / normal * math.sqrt(count / (count - 1))
 
 
-def _widening(sizes: Sequence[int]) -> float:
-    """Groups drawn from k groups vary by (k - 1)/k too little, which matters where k is small."""
-    count = len(sizes)
-    return math.sqrt(count / (count - 1)) if count > 1 and max(sizes) > 1 else 1.0
+@lru_cache(maxsize=1024)
+def student_quantile(probability: float, freedom: int) -> float:
+    """Student's t for a probability above one half."""
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        if (1 + _student_inside(middle, freedom)) / 2 < probability:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
-def _resampled_means(columns: Values, sizes: npt.NDArray[np.int64], seed: list[int]) -> Values:
-    """The means of every column in each of `RESAMPLES` resamples of the rows, which stand by groups."""
-    generator = np.random.default_rng(seed)
-    length, count, largest = len(columns), len(sizes), int(sizes.max())
-    starts = np.cumsum(sizes) - sizes
-    at_once = max(1, min(RESAMPLES, RESAMPLED_AT_ONCE // (count * largest)))
-    parts = []
-    for first in range(0, RESAMPLES, at_once):
-        many = min(at_once, RESAMPLES - first)
-        chosen = generator.integers(0, count, (many, count))
-        drawn = starts[chosen][:, :, None]
-        taken = np.ones((many, count, largest), dtype=bool)
-        if largest > 1:
-            room = sizes[chosen][:, :, None]
-            drawn = drawn + (generator.random((many, count, largest)) * room).astype(np.int64)
-            taken = np.arange(largest) < room
-        drawn = drawn + np.arange(many)[:, None, None] * length
-        # How often each row was drawn: a mean is then a product, for all columns at once.
-        times = np.bincount(drawn[taken], minlength=many * length).reshape(many, length)
-        parts.append(times.astype(np.float64) @ columns / times.sum(axis=1, keepdims=True))
-    return np.concatenate(parts)
+def _student_inside(t: float, freedom: int) -> float:
+    """P(|T| < t) for a whole number of degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan2(t, math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = freedom % 2
+    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
+    for power in range(2 if odd else 1, freedom, 2):
+        total += term
+        term *= cosine**2 * power / (power + 1)
+    if odd:
+        return 2 / math.pi * (angle + sine * total)
+    return sine * total

@@ -1,4 +1,4 @@
-"""How a run shows where it is: one line that is rewritten on a terminal, a few lines elsewhere."""
+"""How a run shows where it is: a bar that is rewritten on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TextIO
 
 from bench.spark.watch import Progress
 
-SECONDS_BETWEEN_LINES = 15.0
-"""Where the output is no terminal: a log needs no line a second."""
+SECONDS_BETWEEN_LINES = 10.0
+"""Where the output is not a terminal: a log needs no line a second."""
+BAR = 24
+"""Characters of the bar."""
 
 
 class ProgressLine:
@@ -19,10 +21,16 @@ class ProgressLine:
         self._terminal = stream.isatty()
         self._last = float("-inf")
         self._shown = ""
+        self._claims = ""
+
+    def decided(self, claims: int, of: int) -> None:
+        """So many claims are decided so far."""
+        self._claims = f", {claims} of {of} claims decided"
 
     def __call__(self, progress: Progress) -> None:
-        text = describe(progress)
+        text = describe(progress) + self._claims
         if self._terminal:
+            text = f"{bar(progress)} {text}"
             self._stream.write(f"\r{text:<{len(self._shown)}}")
             self._stream.flush()
         elif time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
@@ -31,15 +39,26 @@ class ProgressLine:
         self._shown = text
 
     def close(self) -> None:
+        """End the line, so that what comes next is below it."""
         if self._terminal and self._shown:
             self._stream.write("\n")
         elif self._shown:
             print(self._shown, file=self._stream, flush=True)
+        self._shown = ""
+
+
+def bar(progress: Progress) -> str:
+    """`[######------]`, filled by the share of the work that is done."""
+    filled = int(BAR * progress.share)
+    return f"[{'#' * filled}{'-' * (BAR - filled)}]"
 
 
 def describe(progress: Progress) -> str:
-    """`12 of 40 done, 2 running, 1 failed, about 35 s left`."""
-    parts = [f"{progress.done} of {progress.total} done", f"{progress.running} running"]
+    """`60 %: 12 of 40 rows done, 2 running, 1 failed, about 35 s left`."""
+    parts = [
+        f"{100 * progress.share:.0f} %: {progress.done} of {progress.total} rows done",
+        f"{progress.running} running",
+    ]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     if progress.seconds_left is not None and progress.done < progress.total:

@@ -1,22 +1,68 @@
-"""What every tier answers, in one schema: a row for each experiment, repetition and community.
+"""What every tier answers, in one schema of tidy rows: one value of one metric in each.
 
-A tier leaves a field null where it cannot know it (the model knows no duplicates, the simulator no
-seconds). `SCHEMA` is the schema of the Parquet files; `docs/results.md` describes it to readers.
+A row says which experiment, network, event and community a value is of. A tier leaves out what it cannot
+know (the model knows no duplicates, the simulator no seconds). `docs/results.md` describes the Parquet files
+to readers.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bench.experiment import SERIES, Experiment
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+WHOLE = -1
+"""Stands in `community` for all communities together: sums, the last round, everyone everywhere."""
+BATCHES = 50
+"""Simulated events each have tables of their own; they are kept as the means of this many equal parts."""
+
+UNITS: dict[str, str] = {
+    "reception": "share",
+    "reliability": "share",
+    "efficiency": "share",
+    "climbing": "share",
+    "complete_rounds": "rounds",
+    "messages_inside": "messages",
+    "messages_upward": "messages",
+    "useful": "messages",
+    "duplicates": "messages",
+    "parasites": "messages",
+    "rounds": "rounds",
+    "seconds": "s",
+    "table_entries": "contacts",
+    "largest_table": "contacts",
+    "table_deviation": "contacts",
+    "upward_peak": "times the mean",
+    "join_datagrams": "datagrams a node",
+    "rest_datagrams": "datagrams a node-second",
+    "rest_bytes": "bytes a node-second",
+    "event_datagrams": "datagrams an event",
+    "event_bytes": "bytes an event",
+    "repair_seconds": "s",
+    "uniformity": "times uniform",
+}
+"""Every metric with its unit.
+
+reception: share of the live processes reached. reliability: share of events that reached them all.
+efficiency: first receptions over all receptions. climbing: share of events of which a message was sent
+upward. complete_rounds: rounds of the events that reached everyone. join_datagrams to uniformity are of a
+whole network: what a node sent until all had joined, and then without events; what an event adds; how long
+after crashes some table still names the dead; the variance of the number of tables that a process is in,
+over that of tables drawn uniformly. The others are the fields of `CommunityResult`.
+"""
+PROPORTIONS = ("reliability", "climbing")
+"""Shares of events: 0 or 1 for each."""
+SHARES = (*PROPORTIONS, "reception", "efficiency")
+METRICS = tuple(UNITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +77,9 @@ class CommunityResult:
     alive: float
     """Processes that could receive."""
     reached: float | None
-    """Live processes that received the event; null below the published topic, where nobody wants it."""
+    """Live processes that received the event; None below the published topic, where nobody wants it."""
     everyone: float | None
-    """1 when every live process received it, else 0; the model gives the probability; null as above, and
+    """1 when every live process received it, else 0; the model gives the probability; None as above, and
     where nobody is alive."""
     messages_inside: float | None = None
     """Event messages sent within the community."""
@@ -46,7 +92,7 @@ class CommunityResult:
     parasites: float | None = None
     """Event messages received by processes of this community that are not interested in the topic."""
     rounds: float | None = None
-    """Hops from publication to the last reception here; null when nobody was reached."""
+    """Hops from publication to the last reception here; None when nobody was reached."""
     seconds: float | None = None
     """Seconds from publication to the last reception here (virtual ones when emulated)."""
     table_entries: float | None = None
@@ -59,35 +105,191 @@ class CommunityResult:
     """What the busiest process of this community sent upward, as a multiple of the mean process, over all
     events of the experiment with the same setting."""
 
+    def metrics(self) -> dict[str, float]:
+        """Those that are known, by name."""
+        found: dict[str, float | None] = {
+            "reception": _ratio(self.reached, self.alive),
+            "reliability": self.everyone,
+            "climbing": None if self.messages_upward is None else float(self.messages_upward > 0),
+            "complete_rounds": self.rounds if self.everyone == 1 else None,
+        }
+        if self.useful is not None and self.duplicates is not None:
+            found["efficiency"] = _ratio(self.useful, self.useful + self.duplicates)
+        for name in _COLUMNS:
+            found[name] = getattr(self, name)
+        return {name: float(value) for name, value in found.items() if value is not None}
 
-RESULT_COLUMNS = tuple(field.name for field in dataclasses.fields(CommunityResult))
+
+_COLUMNS = tuple(f.name for f in dataclasses.fields(CommunityResult) if f.name in UNITS)
 
 
-def rows(
-    experiment: Experiment,
-    results: Iterable[tuple[Experiment, Iterable[CommunityResult]]],
-    wall: float,
-) -> list[dict[str, Any]]:
-    """The Parquet rows of a finished experiment: the results of each of its points.
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Metrics of one community that are no single event's: means over `events`, or of a whole network."""
 
-    `wall` seconds are spread over nothing but the first.
-    """
-    found = [
-        _asked(point)
-        | {"experiment_id": experiment.id, "wall_seconds": 0.0, "error": None}
-        | result
-        for point, own in results
-        for result in map(dataclasses.asdict, own)
-    ]
-    if found:
-        found[0]["wall_seconds"] = wall
+    metrics: Mapping[str, float]
+    community: int = WHOLE
+    events: int = 1
+
+
+Result = CommunityResult | Measured
+
+
+def whole(results: Sequence[CommunityResult]) -> CommunityResult:
+    """All communities of one event together; a value that one of them lacks is lacking."""
+    first = results[0]
+    wanting = [r for r in results if r.reached is not None]
+    entries = [r for r in results if r.table_entries is not None]
+    kept = sum((r.table_entries or 0.0) * r.processes for r in entries)
+    everyone = [r.everyone for r in results if r.everyone is not None]
+    return CommunityResult(
+        repetition=first.repetition,
+        community=WHOLE,
+        processes=sum(r.processes for r in results),
+        # Reception is of those who want the event: communities below its topic do not count.
+        alive=sum(r.alive for r in wanting),
+        reached=_sum(r.reached for r in results),
+        everyone=min(everyone, default=None),
+        messages_inside=_sum(r.messages_inside for r in results),
+        messages_upward=_sum(r.messages_upward for r in results),
+        useful=_sum(r.useful for r in results),
+        duplicates=_sum(r.duplicates for r in results),
+        parasites=_sum(r.parasites for r in results),
+        rounds=_max(r.rounds for r in results),
+        seconds=_max(r.seconds for r in results),
+        table_entries=kept / sum(r.processes for r in entries) if entries else None,
+        largest_table=_max(r.largest_table for r in results),
+        table_deviation=_max(r.table_deviation for r in results),
+        upward_peak=_max(r.upward_peak for r in results),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _max(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _ratio(part: float | None, total: float) -> float | None:
+    return part / total if part is not None and total else None
+
+
+@dataclass(slots=True)
+class Columns:
+    """The columns of tidy rows that differ from row to row of one point."""
+
+    network: list[int] = dataclasses.field(default_factory=list)
+    event: list[int] = dataclasses.field(default_factory=list)
+    events: list[int] = dataclasses.field(default_factory=list)
+    community: list[int] = dataclasses.field(default_factory=list)
+    metric: list[str] = dataclasses.field(default_factory=list)
+    value: list[float] = dataclasses.field(default_factory=list)
+
+    def add(
+        self, network: int, event: int, events: int, community: int, metrics: Mapping[str, float]
+    ) -> None:
+        """A row for each metric; `event` is -1 for what is of no single one."""
+        count = len(metrics)
+        self.network += [network] * count
+        self.event += [event] * count
+        self.events += [events] * count
+        self.community += [community] * count
+        self.metric += metrics.keys()
+        self.value += metrics.values()
+
+
+def tidy(point: Experiment, results: Sequence[Result]) -> Columns:
+    """The rows of one point; simulated events in batches, those of real nodes one by one."""
+    found = Columns()
+    single = [result for result in results if isinstance(result, CommunityResult)]
+    together: dict[int, list[CommunityResult]] = {}
+    for result in single:
+        together.setdefault(result.repetition, []).append(result)
+    events = [[*own, whole(own)] for own in together.values()]
+    if point.tier == "model":
+        _add_formulas(found, point, events)
+    elif point.tier == "simulate":
+        _add_batches(found, events)
+    else:
+        for own in events:
+            for result in own:
+                at = (point.network, result.repetition, 1, result.community)
+                found.add(*at, result.metrics())
+    for other in results:
+        if isinstance(other, Measured):
+            found.add(point.network, -1, other.events, other.community, other.metrics)
     return found
 
 
-def error_row(experiment: Experiment, error: str) -> dict[str, Any]:
+def _add_formulas(found: Columns, point: Experiment, events: list[list[CommunityResult]]) -> None:
+    """Expected values have no single events; all together, the probabilities are not the least of them."""
+    from bench.tiers.model import everyone_everywhere
+
+    for own in events:
+        for result in own:
+            metrics = result.metrics()
+            metrics.pop("climbing", None)
+            metrics.pop("complete_rounds", None)
+            if result.community == WHOLE:
+                metrics.pop("reliability", None)
+                everywhere = everyone_everywhere(point)
+                metrics |= {"reliability": everywhere} if everywhere is not None else {}
+            found.add(point.network, -1, 1, result.community, metrics)
+
+
+def _add_batches(found: Columns, events: list[list[CommunityResult]]) -> None:
+    batches = min(BATCHES, len(events))
+    parts: dict[tuple[int, int], list[dict[str, float]]] = {}
+    for index, own in enumerate(events):
+        for result in own:
+            batch = index * batches // len(events)
+            parts.setdefault((batch, result.community), []).append(result.metrics())
+    for (batch, community), all_metrics in parts.items():
+        values: dict[str, list[float]] = {}
+        for metrics in all_metrics:
+            for name, value in metrics.items():
+                values.setdefault(name, []).append(value)
+        for name, known in values.items():  # not every event has every metric
+            found.add(batch, -1, len(known), community, {name: float(np.mean(known))})
+
+
+def table(
+    experiment: Experiment,
+    results: Iterable[tuple[Experiment, Sequence[Result]]],
+    wall: float,
+) -> pa.Table:
+    """The Parquet rows of a finished experiment; `wall` seconds are spread over nothing but the first."""
+    import pyarrow as pa
+
+    parts: list[pa.Table] = []
+    for point, own in results:
+        columns = tidy(point, own)
+        count = len(columns.value)
+        values = {name: [value] * count for name, value in _asked(point).items()}
+        values |= {name: getattr(columns, name) for name in _VARYING}
+        values["unit"] = [UNITS[metric] for metric in columns.metric]
+        values["experiment_id"] = [experiment.id] * count
+        values["wall_seconds"] = [0.0] * count
+        if not parts and count:
+            values["wall_seconds"][0] = wall
+        values["error"] = [None] * count
+        parts.append(pa.Table.from_pydict(values, schema=schema()))
+    return pa.concat_tables(parts)
+
+
+def error_table(experiment: Experiment, error: str) -> pa.Table:
     """The row of an experiment that failed: no results, the error's text, the seed to replay it."""
-    base = _asked(experiment) | {"experiment_id": experiment.id, "error": error}
-    return base | dict.fromkeys(RESULT_COLUMNS) | {"wall_seconds": 0.0}
+    import pyarrow as pa
+
+    row = dict.fromkeys(schema().names) | _asked(experiment)
+    row |= {"experiment_id": experiment.id, "error": error, "wall_seconds": 0.0}
+    return pa.Table.from_pylist([row], schema=schema())
+
+
+_VARYING = tuple(field.name for field in dataclasses.fields(Columns))
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:
@@ -99,13 +301,14 @@ def schema() -> pa.Schema:
     """The Arrow schema of the result files."""
     import pyarrow as pa
 
-    kinds = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
+    kinds = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
     columns = [pa.field("experiment_id", pa.string())]
-    for cls in (Experiment, CommunityResult):
-        for field in dataclasses.fields(cls):
-            if field.name in SERIES:
-                continue  # each row is of one point
+    for field in dataclasses.fields(Experiment):
+        if field.name not in SERIES:  # each row is of one point
             kind = str(field.type).split(" | ")[0]
             columns.append(pa.field(field.name, kinds.get(kind, pa.list_(pa.int64()))))
-    columns += [pa.field("wall_seconds", pa.float64()), pa.field("error", pa.string())]
+    columns += [pa.field(name, pa.int64()) for name in ("event", "events", "community")]
+    columns += [pa.field("metric", pa.string()), pa.field("value", pa.float64())]
+    columns += [pa.field("unit", pa.string()), pa.field("wall_seconds", pa.float64())]
+    columns.append(pa.field("error", pa.string()))
     return pa.schema(columns, metadata={"camcast.schema": str(SCHEMA_VERSION)})

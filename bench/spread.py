@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
-from bench.suites.settings import MODES
+from bench.suites.settings import MODES, variant
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def experiment(mode: str) -> Experiment:
         z=3,
         loss=0.05,
         seed=SEED,
+        **variant("improved"),
     )
 
 
@@ -83,10 +84,10 @@ def trace(mode: str) -> dict[str, Any]:
     Processes are numbered within the whole; `sizes` are the communities, bottom first, and `missed` how
     many of each the event did not reach.
     """
-    from bench.tiers.emulate import observe
+    from bench.tiers.emulate import run_observed
 
     asked = experiment(mode)
-    [[(history, members)]] = observe(asked)
+    _, [[(history, members)]] = run_observed(asked)
     levels = {own.topic: level for level, own in enumerate(members)}
     numbers: dict[str, int] = {}
     had: list[list[int | None]] = [[levels[history.topic], 0, 0, None]]

@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.aggregate import METRIC_EXPRESSIONS, aggregate_schema, summarise
+import numpy as np
+
+from bench.intervals import Interval, mean_interval, wilson
+from bench.results import PROPORTIONS, SHARES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,14 +110,12 @@ QUERIES = {
     "unwanted": """
         SELECT event, topic AS community, count(*) AS parasites FROM parasites GROUP BY event, topic""",
     "outcomes": """
-        SELECT community AS topic, 0L AS community, event AS experiment_id, 0L AS repetition,
+        SELECT community AS topic, event,
             alive, reached, double(alive = reached) AS everyone,
             coalesce(messages_inside, 0) AS messages_inside,
             coalesce(messages_upward, 0) AS messages_upward,
             coalesce(useful, 0) AS useful, coalesce(duplicates, 0) AS duplicates,
-            coalesce(parasites, 0) AS parasites, rounds, seconds,
-            double(NULL) AS table_entries, double(NULL) AS largest_table,
-            double(NULL) AS table_deviation, double(NULL) AS upward_peak
+            coalesce(parasites, 0) AS parasites, rounds, seconds
         FROM reach FULL JOIN copies USING (event, community)
         LEFT JOIN unwanted USING (event, community)""",
 }
@@ -133,21 +134,68 @@ MISSED_BY = """
     GROUP BY node, community HAVING missed > 0 ORDER BY missed DESC, node, topic"""
 
 
+METRICS = {
+    "reception": "reached / nullif(alive, 0)",
+    "reliability": "everyone",
+    "efficiency": "useful / nullif(useful + duplicates, 0)",
+    "climbing": "double(messages_upward > 0)",
+    "complete_rounds": "double(CASE WHEN everyone = 1 THEN rounds END)",
+    "messages_inside": "double(messages_inside)",
+    "messages_upward": "double(messages_upward)",
+    "parasites": "double(parasites)",
+    "rounds": "double(rounds)",
+    "seconds": "double(seconds)",
+}
+"""In SQL, the metrics of an event in a community, as bench.results names them."""
+BATCHES = 200
+"""More events than this are taken together in as many parts, which bounds what an interval costs."""
+
+
 def _summaries(spark: SparkSession) -> list[dict[str, Any]]:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    outcomes = spark.table("outcomes").selectExpr("topic", *METRIC_EXPRESSIONS)
+    asked = (f"{expression} AS {name}" for name, expression in METRICS.items())
+    outcomes = spark.table("outcomes").selectExpr("topic", "event", *asked)
     found = outcomes.groupBy("topic").applyInArrow(
-        _summarise_topic, from_arrow_schema(aggregate_schema(("topic",)))
+        _summarise_topic, from_arrow_schema(_summary_schema())
     )
-    rows = [row.asDict() for row in found.orderBy("topic", "metric").collect()]
-    for row in rows:
-        del row["community"], row["networks"]
-    return rows
+    return [row.asDict() for row in found.orderBy("topic", "metric").collect()]
+
+
+def _summary_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    numbers = [(name, pa.float64()) for name in ("low", "value", "high", "p50", "p99")]
+    return pa.schema(
+        [("topic", pa.string()), ("metric", pa.string()), ("count", pa.int64()), *numbers]
+    )
 
 
 def _summarise_topic(group: pa.Table) -> pa.Table:
-    return summarise(group, ("topic",))
+    """The events of one topic; rows come in whatever order the shuffle gave."""
+    import pyarrow as pa
+
+    ordered = group.sort_by("event")
+    topic = ordered["topic"][0].as_py()
+    found = []
+    for metric in METRICS:
+        values = ordered[metric].drop_null().to_numpy()
+        if not len(values):
+            continue
+        parts = np.array_split(values, min(BATCHES, len(values)))
+        interval = mean_interval([float(part.mean()) for part in parts])
+        if metric in PROPORTIONS:
+            interval = wilson(float(values.sum()), len(values))
+        elif metric in SHARES:
+            interval = interval.within(0.0, 1.0)
+        value = float(values.mean())
+        interval = interval if interval.is_bounded else Interval(value, value, value)
+        found.append(
+            {"topic": topic, "metric": metric, "count": len(values), "value": value}
+            | {"low": interval.low, "high": interval.high}
+            | {"p50": float(np.quantile(values, 0.5)), "p99": float(np.quantile(values, 0.99))}
+        )
+    return pa.Table.from_pylist(found, schema=_summary_schema())
 
 
 def _lineage(spark: SparkSession) -> list[tuple[str, str]]:

@@ -8,28 +8,37 @@ import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from bench.experiment import Experiment
-from bench.hierarchy import Introductions, join_order, parameters, tables_of, topics
+from bench.hierarchy import (
+    JOINS_AT_ONCE,
+    Introductions,
+    join_order,
+    node_settings,
+    tables_of,
+    topics,
+)
+from bench.tiers.replay import Member, Snapshot
 from bench.traces import CommunityMembers
-from overlay.membership.modes import ModeName
 from overlay.virtual import Network, nth_host
 from pubsub import Node
 
 PORT = 4000
+PUBLISHED_JOINS_AT_ONCE = 4
 JOINING_SHARE = 0.25
 """Of a large network, a quarter of those who are there join at a time."""
 
 
 @dataclasses.dataclass(slots=True)
 class Resident:
-    """A node, where it is, and what ends its subscription."""
+    """A node, where it is, and what ends it and its subscription."""
 
     node: Node
     host: str
     level: int
-    stack: AsyncExitStack
+    life: AsyncExitStack
+    subscription: AsyncExitStack
 
 
 class Population:
@@ -55,7 +64,11 @@ class Population:
 
     async def start(self) -> None:
         """Join everyone, the root community first so that each finds its super-community."""
-        for level, count in join_order(self._experiment.sizes, share=JOINING_SHARE):
+        at_once, share = JOINS_AT_ONCE, JOINING_SHARE
+        if not self._experiment.balance and self._experiment.mode != "structured":
+            # Published views are made by joins alone, one after another: at once they come out smaller.
+            at_once, share = PUBLISHED_JOINS_AT_ONCE, 0.0
+        for level, count in join_order(self._experiment.sizes, at_once, share):
             await asyncio.gather(*(self.join(level) for _ in range(count)))
 
     async def join(self, level: int) -> None:
@@ -70,20 +83,13 @@ class Population:
         self._ever[level].add(resident.node.id.hex())
 
     async def _open(self, host: str, level: int, settings: dict[str, Any]) -> Resident:
-        stack = AsyncExitStack()
-        node = Node(
-            listen=f"{host}:{PORT}",
-            mode=cast(ModeName, self._experiment.mode),
-            links="datagram" if self._experiment.loss else "channel",
-            dissemination="eager",  # the rule that is modelled
-            parameters=parameters(self._experiment),
-            trace=self._trace_of(host),
-            **settings,
-        )
-        await stack.enter_async_context(node)
+        life, subscription = AsyncExitStack(), AsyncExitStack()
+        asked = node_settings(self._experiment) | settings
+        node = Node(listen=f"{host}:{PORT}", trace=self._trace_of(host), **asked)
+        await life.enter_async_context(node)
         # What arrives is read from the trace, and not from the subscription.
-        await stack.enter_async_context(node.subscribe(self.topics[level], queue=1))
-        return Resident(node, host, level, stack)
+        await subscription.enter_async_context(node.subscribe(self.topics[level], queue=1))
+        return Resident(node, host, level, life, subscription)
 
     def crash(self, share: float, chance: random.Random) -> None:
         """Crash until a share of each community is down, at least one process of each being left."""
@@ -99,7 +105,19 @@ class Population:
 
     async def leave(self, host: str) -> None:
         """Let a node go with a goodbye."""
-        await self._residents.pop(host).stack.aclose()
+        resident = self._residents.pop(host)
+        await resident.subscription.aclose()
+        await resident.life.aclose()
+
+    async def move(self, host: str, level: int) -> None:
+        """Have a node leave its topic and join another; while it does, it is in no community."""
+        resident = self._residents.pop(host)
+        await resident.subscription.aclose()
+        joining = resident.node.subscribe(self.topics[level], queue=1)
+        await resident.subscription.enter_async_context(joining)
+        resident.level = level
+        self._residents[host] = resident
+        self._ever[level].add(resident.node.id.hex())
 
     def hosts(self) -> list[tuple[str, int]]:
         """Every live node's host and level."""
@@ -110,22 +128,41 @@ class Population:
         members = [r for r in self._residents.values() if r.level == level]
         await chance.choice(members).node.publish(self.topics[level], "event", upward=p_sel)
 
-    def members(self) -> list[CommunityMembers]:
-        """Who is in each community now, and how large their tables are."""
-        found = []
-        for level, topic in enumerate(self.topics):
-            nodes = [r.node for r in self._residents.values() if r.level == level]
-            sizes = {node.id.hex(): len(tables_of(node, topic)) for node in nodes}
-            found.append(
-                CommunityMembers(
-                    topic,
-                    self._experiment.sizes[level],
-                    frozenset(sizes),
-                    frozenset(self._ever[level]),
-                    sizes,
-                )
+    def snapshot(self) -> Snapshot:
+        """What everyone who lives knows now."""
+        communities: list[list[Member]] = [[] for _ in self.topics]
+        for resident in self._residents.values():
+            size, table, supers = tables_of(resident.node, self.topics[resident.level])
+            name, address = resident.node.id.hex(), str(resident.node.address)
+            member = Member(name, address, size, _addresses(table), _addresses(supers))
+            communities[resident.level].append(member)
+        return Snapshot(tuple(map(tuple, communities)))
+
+    def members(self, snapshot: Snapshot) -> list[CommunityMembers]:
+        """Who is in each community, and how large their tables are."""
+        return [
+            CommunityMembers(
+                topic,
+                size,
+                frozenset(member.id for member in community),
+                frozenset(ever),
+                {member.id: len(member.table) + len(member.supers) for member in community},
             )
-        return found
+            for topic, size, ever, community in zip(
+                self.topics, self._experiment.sizes, self._ever, snapshot.communities, strict=True
+            )
+        ]
+
+    def names_the_dead(self) -> bool:
+        """Whether any table of a live node has one that is not."""
+        communities = self.snapshot().communities
+        alive = {member.address for community in communities for member in community}
+        return any(
+            other not in alive
+            for community in communities
+            for member in community
+            for other in (*member.table, *member.supers)
+        )
 
     def still_there(self, before: Sequence[CommunityMembers]) -> list[CommunityMembers]:
         """The communities as they were, without those who have gone since."""
@@ -140,3 +177,7 @@ class Population:
 
     def _trace_of(self, host: str) -> Path:
         return self._directory / f"{host}.jsonl"
+
+
+def _addresses(contacts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(contact.partition("@")[2] for contact in contacts)

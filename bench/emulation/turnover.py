@@ -1,4 +1,4 @@
-"""Continuous churn: processes come, go with a goodbye, or crash, at a steady rate."""
+"""Continuous churn: processes come, go with a goodbye, crash, or change their topic, at a steady rate."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from bench.emulation.population import Population
 
 CRASH_SHARE = 0.5
 """Half of those who go crash; the others say goodbye."""
+MOVE_SHARE = 0.25
+"""Of the changes below the root, so many are of topic: a process joins the super-topic instead of its own."""
 
 
 class Turnover:
@@ -33,12 +35,18 @@ class Turnover:
                 await self._task
 
     async def _replace(self) -> None:
+        population, chance = self._population, self._chance
+        root = len(population.topics) - 1
         while True:
-            hosts = self._population.hosts()
+            hosts = population.hosts()
             await asyncio.sleep(1 / (self._rate * len(hosts)))
-            host, level = self._chance.choice(hosts)
-            if self._chance.random() < CRASH_SHARE:
-                self._population.crash_one(host)
+            host, level = chance.choice(hosts)
+            if level < root and chance.random() < MOVE_SHARE:
+                await population.move(host, level + 1)
+                # Its new community stays as large as it was.
+                host = chance.choice([other for other, own in hosts if own == level + 1])
+            if chance.random() < CRASH_SHARE:
+                population.crash_one(host)
             else:
-                await self._population.leave(host)
-            await self._population.join(level)
+                await population.leave(host)
+            await population.join(level)

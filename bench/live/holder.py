@@ -44,17 +44,21 @@ class Holder:
                 topic = self._topics[order.number]
                 await self._nodes[order.number].publish(topic, "event", upward=order.upward)
             case Look():
-                return {n: tables_of(node, self._topics[n]) for n, node in self._nodes.items()}
+                return {n: self._contacts(n) for n in self._nodes}
             case Count():
                 return sum(_copies(node) for node in self._nodes.values())
             case Close():
                 await asyncio.gather(*(stack.aclose() for stack in self._stacks))
         return None
 
+    def _contacts(self, number: int) -> list[str]:
+        _, table, supers = tables_of(self._nodes[number], self._topics[number])
+        return [*table, *supers]
+
     async def _join(self, newcomer: Newcomer) -> tuple[int, tuple[str, str]]:
         stack = AsyncExitStack()
         self._stacks.append(stack)
-        settings = {**newcomer.settings, "dissemination": "eager"}  # the rule that is modelled
+        settings = newcomer.settings
         node = await stack.enter_async_context(Node(trace=newcomer.trace, **settings))
         events = await stack.enter_async_context(node.subscribe(newcomer.topic, queue=1))
         del events  # what arrives is read from the trace

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiment import Experiment
-from bench.hierarchy import Introductions, join_order, parameters, topics
+from bench.hierarchy import Introductions, join_order, node_settings, topics
 from bench.live.holder import hold
 from bench.live.orders import Close, Count, Join, Look, Newcomer, Publish
 from bench.players import Player, Players
@@ -77,8 +77,7 @@ class LivePopulation:
     def _join(self, level: int, count: int) -> None:
         """More nodes in the community of `level`, spread over the processes."""
         settings = {
-            "mode": self._experiment.mode,
-            "parameters": parameters(self._experiment),
+            **node_settings(self._experiment),
             "join_timeout": JOIN_SECONDS,
             **self._introductions.settings(),
         }

@@ -17,7 +17,7 @@ def write_report(directory: Path) -> Path:
     found = content(Aggregates.read(directory), directory, spread(directory))
     drawings = directory / "figures"
     drawings.mkdir(exist_ok=True)
-    for figure in found.figures:
+    for figure in [*([found.pareto] if found.pareto else []), *found.figures]:
         (drawings / f"{figure.name}.svg").write_text(draw(figure) + "\n")
     (directory / "report.md").write_text(as_markdown(found))
     page = directory / "report.html"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
 from bench.experiment import CLUSTERS
 from bench.model import latency, parity
 from bench.model.published import TABLE_1
-from bench.report.paper_formula import SMALLEST, printed_setting
-from bench.report.table import Table, in_words, short_number, sizes_words
+from bench.report.figures import SMALLEST, printed_setting
+from bench.report.table import Table, digits, in_words, sizes_words
+from bench.results import WHOLE
 
 PARITY_HEADS = (
     "",
@@ -114,7 +114,7 @@ def latency_table(aggregates: Aggregates) -> Table:
         shared = {"figure": row.figure, "sizes": row.sizes, "publish_level": 0, "community": WHOLE}
         shared |= {"c": row.c, "g": row.g, "a": row.a, "z": row.z, "loss": row.loss}
         found = aggregates.select(tier="simulate", protocol="camcast", metric="rounds", **shared)
-        paper = short_number(printed[row.sizes]) if row.sizes in printed else "-"
+        paper = digits(printed[row.sizes]) if row.sizes in printed else "-"
         cells = (f"{case(row.sizes):.2f}" for case in cases)
         rows.append((sizes_words(row.sizes), *cells, in_words(next(iter(found), None)), paper))
     return Table("Latency by formula, in rounds", LATENCY_HEADS, tuple(rows), LATENCY_NOTE)

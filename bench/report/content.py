@@ -6,15 +6,60 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.aggregates import Aggregates
-from bench.claims import CLAIMS, Claim, Verdict, decide
-from bench.report.experiments import experiments_table
+from bench.claims import CLAIMS, Decided, decide
+from bench.report.experiments import experiments_table, seeds_by_setting
 from bench.report.figures import figures
-from bench.report.modes import advice, modes_table
+from bench.report.headline import Headline, cross_check, headline, pareto, variants_table
 from bench.report.plot import Figure
 from bench.report.provenance import Provenance, provenance
 from bench.report.real_nodes import real_node_tables
+from bench.report.speed import speed_tables
 from bench.report.table import Table
 from bench.report.tables import tables
+
+TIER_WORDS = {
+    "model": "by formula",
+    "simulate": "by simulation",
+    "replay": "by replaying events over the tables of real nodes",
+    "emulate": "with the real code on an emulated network",
+    "live": "with real processes over UDP",
+}
+
+GLOSSARY: tuple[tuple[str, str], ...] = (
+    (
+        "community",
+        "The processes interested in one topic; g is the bottom one, d its super-community, a the root.",
+    ),
+    ("c", "An event is gossiped to ln N + c others of a community of N."),
+    ("g", "How many processes of a community are expected to send an event upward: links."),
+    (
+        "p_sel",
+        "The probability that a process is a link for an event: g / N, where it is not given itself.",
+    ),
+    ("z", "Entries of the super-topic table, the contacts in the super-community."),
+    ("a", "To how many of these z a link is expected to send."),
+    ("reception", "The share of a community's live processes that an event reached."),
+    ("reliability", "The share of events that reached every live process."),
+    ("parasite", "An event received by a process that is not interested in it."),
+    ("efficiency", "First receptions by all receptions."),
+    (
+        "round",
+        "A hop: the publisher has the event in round 0, and who gets it in round r sends it in round r + 1.",
+    ),
+    (
+        "network",
+        "Real nodes that were started together: events on one share its tables, so intervals go by networks.",
+    ),
+    (
+        "replayed",
+        "The real tables of a booted network, with who is down, and thousands of events over them by the "
+        "paper's rule.",
+    ),
+    ("as published", "Membership and dissemination of the papers."),
+    ("as improved", "Members see to it that enough others hold them, and count each other."),
+    ("as shipped", "What a node does that is told nothing else: improved, lazy, sure links."),
+)
+"""The words of the report, each in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +67,18 @@ class Content:
     """Everything in the report, in the order of the page."""
 
     lead: str
-    modes: Table
-    """The modes side by side, a row for each question that decides between them."""
-    advice: list[str]
-    claims: list[tuple[Claim, Verdict]]
+    headline: Headline
+    pareto: Figure | None
+    spread: str
+    variants: Table
+    claims: list[Decided]
+    seeds: dict[tuple[object, ...], tuple[int, ...]]
+    """By what a row of results was asked for, the seeds of its experiments."""
     tables: list[Table]
     figures: list[Figure]
     real_nodes: list[Table]
-    spread: str
+    speed: list[Table]
+    """The other benchmarks, and what was not run."""
     provenance: Provenance
     experiments: Table
     """Parameters and seeds."""
@@ -40,47 +89,46 @@ def content(aggregates: Aggregates, directory: Path, spread: str) -> Content:
     decided = decide(CLAIMS, aggregates)
     return Content(
         _lead(aggregates, decided),
-        modes_table(aggregates),
-        advice(aggregates),
+        headline(aggregates),
+        pareto(aggregates),
+        spread,
+        variants_table(aggregates),
         decided,
+        seeds_by_setting(directory),
         tables(aggregates),
         figures(aggregates),
-        real_node_tables(aggregates),
-        spread,
+        [*real_node_tables(aggregates), cross_check(aggregates)],
+        speed_tables(directory),
         provenance(aggregates, directory),
         experiments_table(directory),
     )
 
 
-def _lead(aggregates: Aggregates, decided: list[tuple[Claim, Verdict]]) -> str:
-    held = sum(verdict.holds is True for _, verdict in decided)
-    failed = sum(verdict.holds is False for _, verdict in decided)
-    partly = sum(verdict.holds is None and bool(verdict.word) for _, verdict in decided)
-    undecided = len(decided) - held - failed - partly
-    settings = len(
-        {(row.suite, row.figure, row.tier, row.protocol, row.mode) for row in aggregates.select()}
-    )
+def counts(decided: list[Decided]) -> dict[str, int]:
+    """How many claims there are of each outcome."""
+    found = dict.fromkeys(("holds", "does not hold", "in part", "undecided"), 0)
+    for one in decided:
+        found[outcome(one)] += 1
+    return found
+
+
+def outcome(one: Decided) -> str:
+    """The kind of a verdict: what it is filtered by."""
+    if one.verdict.holds is not None:
+        return "holds" if one.verdict.holds else "does not hold"
+    return "in part" if one.verdict.word else "undecided"
+
+
+def _lead(aggregates: Aggregates, decided: list[Decided]) -> str:
+    found = counts(decided)
     tiers = dict.fromkeys(row.tier for row in aggregates.select())
     how = [words for tier, words in TIER_WORDS.items() if tier in tiers]
     return (
-        f"Unstructured, semi-structured and structured membership, side by side, {_listed(how)}: {settings} "
-        f"kinds of experiment. Of {len(decided)} claims of the paper, {_number(held, 'holds', 'hold')} here, "
-        f"{_number(failed, 'does not', 'do not')}, {_number(partly, 'does', 'do')} in part or with a "
-        f"difference that is explained, and {_number(undecided, 'is undecided', 'are undecided')}."
+        f"Membership services for CAMCAST side by side, {_listed(how)}. Of {len(decided)} claims of the "
+        f"paper {found['holds']} hold here, {found['does not hold']} do not, {found['in part']} hold in "
+        f"part or with a difference that is explained, and {found['undecided']} are undecided."
     )
-
-
-TIER_WORDS = {
-    "model": "by formula",
-    "simulate": "by simulation",
-    "emulate": "with the real code on an emulated network",
-    "live": "with real processes over UDP",
-}
 
 
 def _listed(parts: list[str]) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
-
-
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bench.report.lines import loss_words
+from bench.experiment import variant_of
+from bench.report.figures import loss_words
 from bench.report.table import Table, sizes_words
 
 ASKED = (
-    *("suite", "figure", "tier", "protocol", "mode", "sizes", "c", "g", "p_sel", "a", "z", "loss"),
-    *("failure", "failed", "publish_level", "repetitions", "seed", "experiment_id"),
+    *("suite", "figure", "tier", "protocol", "mode", "balance", "dissemination", "sure_links"),
+    *("sizes", "c", "g", "p_sel", "a", "z", "loss", "failure", "failed", "publish_level"),
+    *("repetitions", "replays", "network", "seed", "experiment_id"),
 )
+SETTING = ASKED[:6]
 HEADS = ("suite: figure", "tier", "what", "processes", "parameters", "varied", "events", "seeds")
 
 
@@ -19,10 +22,21 @@ def experiments_table(directory: Path) -> Table:
     """A row for each kind of experiment in the results, with what varied in it, and all of its seeds."""
     kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in _asked(directory):
-        kind = (row["suite"], row["figure"], row["tier"], row["protocol"], row["mode"])
+        variant = variant_of(row["balance"], row["dissemination"], row["sure_links"])
+        kind = (row["suite"], row["figure"], row["tier"], row["protocol"], row["mode"], variant)
         kinds.setdefault((*kind, sizes_words(tuple(row["sizes"]))), []).append(row)
     rows = tuple(_kind(kind, rows) for kind, rows in sorted(kinds.items()))
     return Table("Parameters and seeds", HEADS, rows)
+
+
+def seeds_by_setting(directory: Path) -> dict[tuple[object, ...], tuple[int, ...]]:
+    """By suite, figure, tier, protocol, mode and balance, the seeds of the experiments, in order of
+    networks."""
+    found: dict[tuple[object, ...], dict[int, int]] = {}
+    for row in _asked(directory):
+        key = tuple(row[name] for name in SETTING)
+        found.setdefault(key, {})[row["network"]] = row["seed"]
+    return {key: tuple(own[number] for number in sorted(own)) for key, own in found.items()}
 
 
 def _asked(directory: Path) -> list[dict[str, Any]]:
@@ -39,15 +53,20 @@ def _asked(directory: Path) -> list[dict[str, Any]]:
 
 
 def _kind(kind: tuple[str, ...], rows: list[dict[str, Any]]) -> tuple[str, ...]:
-    suite, figure, tier, protocol, mode, sizes = kind
+    suite, figure, tier, protocol, mode, variant, sizes = kind
     seeds = {row["experiment_id"]: row["seed"] for row in rows}
+    replayed = tier == "replay"
     events = {
-        (row["experiment_id"], row["p_sel"], row["failed"]): row["repetitions"] for row in rows
+        (row["experiment_id"], row["p_sel"], row["failed"], row["c"], row["loss"]): row[
+            "replays" if replayed else "repetitions"
+        ]
+        for row in rows
     }
+    real = f"{mode} as {variant}" if tier in ("replay", "emulate", "live") else mode
     return (
         f"{suite}: {figure}",
         tier,
-        mode if protocol == "camcast" else protocol,
+        real if protocol == "camcast" else protocol,
         sizes,
         _parameters(rows),
         _varied(rows),

@@ -1,16 +1,34 @@
 """The figures of the report, each built from the aggregates by one rule.
 
-Panels are communities; lines are tiers and modes (or protocols); the x axis is what the experiment varied.
+Panels are communities; lines are tiers, modes and variants (or protocols), and the paper's formula beside
+them; the x axis is what the experiment varied. Where lines of the same kind differ in a parameter, labels
+tell it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates, community_name
-from bench.report.lines import lines, loss_words
-from bench.report.plot import Figure, Panel
+from bench.experiment import CLUSTERS, MODES, TIERS
+from bench.model.printed import PrintedSetting
+from bench.report.plot import Figure, Panel, Point, Series
+from bench.results import WHOLE
+from bench.suites.settings import CHURN, DEFAULT, DEFAULTS, LINKS
+
+TIER_WORDS = {
+    "simulate": "simulated",
+    "replay": "replayed",
+    "emulate": "emulated",
+    "live": "live",
+}
+DRAWN = "formula with every draw made"
+PRINTED = "the paper's formula"
+PRINTED_AS_IT_IS = ("rounds", "table_entries")
+"""Metrics for which the model tier gives the paper's value."""
+PARAMETERS = ("sizes", "c", "g", "p_sel", "a", "z", "loss", "failure", "failed", "publish_level")
+SMALLEST = 3
+"""The equation of rounds knows no smaller community."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +68,8 @@ _CRASH_FIGURES = (
         "reliability",
         "Figure 18: reliability, weakly consistent views",
     ),
-    ("crashes-reception", "crashes", "reception", "Reception of real nodes after crashes"),
-    ("crashes-reliability", "crashes", "reliability", "Reliability of real nodes after crashes"),
-    (
-        "crashes-large-reliability",
-        "crashes-large",
-        "reliability",
-        "Reliability of a thousand real nodes after crashes",
-    ),
+    ("crashes-reception", DEFAULT, "reception", "Reception of real nodes after crashes"),
+    ("crashes-reliability", DEFAULT, "reliability", "Reliability of real nodes after crashes"),
 )
 """Name, the experiments that it is drawn from, metric, title."""
 
@@ -78,7 +90,7 @@ def _crash_figures() -> list[Recipe]:
             name,
             source,
             title,
-            (repaired if source.startswith("crashes") else static)
+            (repaired if source == DEFAULT else static)
             + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
             metric,
             "probability" if metric in ("reception", "reliability") else "events",
@@ -104,10 +116,10 @@ def _link_figures() -> list[Recipe]:
         recipes.append(
             Recipe(
                 f"figures-{number}-{number + 1}",
-                "figures-19-28",
+                LINKS,
                 f"Figures {number} and {number + 1}: {title} by the share of processes that act as links",
-                "Real nodes and the simulator with the same parameters."
-                + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
+                "Real nodes as published, replayed over their tables, and the simulator with the same "
+                "parameters." + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
                 metric,
                 y_label,
                 "p_sel",
@@ -118,26 +130,6 @@ def _link_figures() -> list[Recipe]:
             )
         )
     return recipes
-
-
-def _large_link_figures() -> list[Recipe]:
-    return [
-        Recipe(
-            f"p-sel-large-{metric}",
-            "p-sel-large",
-            f"{metric.capitalize()} of a thousand real nodes by the share that act as links",
-            "The paper's parameters for its implementation, in the sizes of its simulation."
-            + (f" {PAPERS_PRODUCT}" if metric == "reliability" else ""),
-            metric,
-            "probability",
-            "p_sel",
-            "p_sel",
-            (1, 2),
-            log_x=True,
-            share=True,
-        )
-        for metric in ("reception", "reliability")
-    ]
 
 
 def _scale_figures() -> list[Recipe]:
@@ -169,9 +161,9 @@ def _churn_figures() -> list[Recipe]:
     return [
         Recipe(
             f"churn-{metric}",
-            "churn",
+            CHURN,
             f"{title} under continuous joins and leaves",
-            "The implementation on the virtual network.",
+            "The implementation as shipped, on the virtual network; some processes change topics.",
             metric,
             "probability",
             "failed",
@@ -186,25 +178,26 @@ def _churn_figures() -> list[Recipe]:
 RECIPES: tuple[Recipe, ...] = (
     *_crash_figures(),
     *_link_figures(),
-    *_large_link_figures(),
     *_scale_figures(),
     *_churn_figures(),
 )
 
 
 def figures(aggregates: Aggregates) -> list[Figure]:
-    """Every figure for which there are results."""
+    """Every figure for which there are results at two places of its x axis or more."""
     found = [build(recipe, aggregates) for recipe in RECIPES]
-    return [figure for figure in found if not figure.is_empty]
+    return [figure for figure in found if figure.places > 1]
 
 
 def build(recipe: Recipe, aggregates: Aggregates) -> Figure:
     """One figure; without points where nothing was measured."""
-    rows = [
-        row
-        for row in aggregates.select(figure=recipe.source, metric=recipe.metric)
-        if getattr(row, recipe.varies) is not None
-    ]
+    rows = _without_checks(
+        [
+            row
+            for row in aggregates.select(figure=recipe.source, metric=recipe.metric)
+            if getattr(row, recipe.varies) is not None and _is_drawn(recipe, row)
+        ]
+    )
     panels = []
     for community in recipe.communities:
         own = [row for row in rows if row.community == community]
@@ -242,3 +235,169 @@ def _panel_title(rows: list[Aggregate], community: int) -> str:
     sizes = sorted({row.sizes[community] for row in rows})
     name = community_name(community, len(rows[0].sizes))
     return f"{name}: {' or '.join(map(str, sizes[:3]))} processes"
+
+
+def _is_drawn(recipe: Recipe, row: Aggregate) -> bool:
+    """Of the defaults, those with their own c and the paper's loss or none; the others are of the pareto
+    figure."""
+    if recipe.source != DEFAULT:
+        return True
+    return row.c == DEFAULTS["c"] and row.loss == 0.0
+
+
+def _without_checks(rows: list[Aggregate]) -> list[Aggregate]:
+    """Without emulated events that were also replayed, a thousand times as many, over the same tables."""
+    replayed = {_sort(row) for row in rows if row.tier == "replay"}
+    return [row for row in rows if row.tier != "emulate" or _sort(row) not in replayed]
+
+
+def _sort(row: Aggregate) -> tuple[object, ...]:
+    return row.mode, row.variant, row.sizes, row.p_sel, row.failed, row.loss
+
+
+# Lines.
+
+Kind = tuple[str, str, str, str]
+"""Tier, protocol, mode and variant."""
+Setting = tuple[object, ...]
+"""The values of `PARAMETERS`, None for what the x axis shows."""
+
+
+def lines(varies: str, rows: list[Aggregate]) -> tuple[Series, ...]:
+    """The lines of one panel; `varies` is the parameter on the x axis."""
+    grouped: dict[Kind, dict[Setting, list[Aggregate]]] = {}
+    for row in rows:
+        kind = (row.tier, row.protocol, row.mode, row.variant)
+        grouped.setdefault(kind, {}).setdefault(_setting(row, varies), []).append(row)
+    # Where one kind has several settings, every line has to say which is its own.
+    crowded = any(len(settings) > 1 for settings in grouped.values())
+    told = [setting for settings in grouped.values() for setting in settings] if crowded else []
+    found = []
+    for kind in sorted(grouped, key=_order):
+        settings = sorted(grouped[kind].items(), key=lambda pair: -len(pair[1]))
+        for variant, (setting, own) in enumerate(settings):
+            own.sort(key=lambda row: place(row, varies))
+            found += _lines(kind, own, _difference(setting, told), variant, varies)
+    return tuple(found)
+
+
+def _order(kind: Kind) -> tuple[int, str, int, str]:
+    tier, protocol, mode, variant = kind
+    return TIERS.index(tier), protocol, MODES.index(mode), variant
+
+
+def place(row: Aggregate, varies: str) -> float:
+    """Where a row stands on the x axis."""
+    if varies == "sizes":
+        return float(row.sizes[0])
+    value = getattr(row, varies)
+    return 100 * value if varies == "failed" else float(value)
+
+
+def _setting(row: Aggregate, varies: str) -> Setting:
+    unused = {varies, "g"} if row.p_sel is not None else {varies}
+    return tuple(None if name in unused else getattr(row, name) for name in PARAMETERS)
+
+
+def _lines(
+    kind: Kind, rows: list[Aggregate], suffix: str, variant: int, varies: str
+) -> list[Series]:
+    tier, protocol, mode, _ = kind
+    colour = mode if protocol == "camcast" else protocol
+    points = tuple(_point(row, varies) for row in rows)
+    found = [Series(kind_words(kind, rows[0].metric) + suffix, colour, tier, points, variant)]
+    if tier == "model" and protocol == "camcast" and rows[0].metric not in PRINTED_AS_IT_IS:
+        values = [(place(row, varies), printed_value(row)) for row in rows]
+        paper = tuple(Point(x, y, y, y, 1) for x, y in values if y is not None)
+        if paper:
+            found.append(Series(PRINTED + suffix, colour, "paper", paper, variant))
+    return found
+
+
+def _point(row: Aggregate, varies: str) -> Point:
+    interval = row.interval
+    if not interval.is_bounded:  # one network says nothing of others
+        return Point(place(row, varies), row.value, row.value, row.value, row.count)
+    return Point(place(row, varies), interval.low, interval.value, interval.high, row.count)
+
+
+def kind_words(kind: Kind, metric: str) -> str:
+    """What a tier, protocol and mode are called in legends and tables."""
+    tier, protocol, mode, variant = kind
+    name = mode if protocol == "camcast" else f"gossip {protocol}"
+    if tier in ("replay", "emulate", "live"):
+        return f"{name} as {variant}, {TIER_WORDS[tier]}"
+    if tier != "model":
+        return f"{name}, {TIER_WORDS[tier]}"
+    if protocol != "camcast":
+        return f"{name}, formula"
+    return PRINTED if metric in PRINTED_AS_IT_IS else DRAWN
+
+
+def _difference(setting: Setting, settings: list[Setting]) -> str:
+    """What tells a setting from others, for a label; nothing where there are none."""
+    differing = [
+        index for index in range(len(setting)) if len({other[index] for other in settings}) > 1
+    ]
+    words = [parameter_words(PARAMETERS[index], setting[index]) for index in differing]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def parameter_words(name: str, value: object) -> str:
+    """A parameter with its value, as a reader is told it."""
+    if isinstance(value, tuple):
+        return f"{', '.join(map(str, value))} processes"
+    if isinstance(value, float) and name == "loss":
+        return loss_words(value)
+    if isinstance(value, float) and name == "failed":
+        return f"{100 * value:g} % failed"
+    if name == "failure":
+        return str(value)
+    if name == "publish_level":
+        return f"published at level {value}"
+    return f"{name} = {value:g}" if isinstance(value, int | float) else f"no {name}"
+
+
+def loss_words(loss: float) -> str:
+    return f"{100 * loss:g} % loss" if loss else "no loss"
+
+
+# The paper's own equations.
+
+
+def printed_setting(row: Aggregate) -> PrintedSetting:
+    """The row's setting in the paper's symbols, from the community of the event's topic up."""
+    sizes, failed, pi = row.sizes, row.failed, 1.0
+    if row.failure == "repaired":
+        # Where tables hold the living alone, these are the whole system.
+        sizes, failed = tuple(max(1, n - round(failed * n)) for n in sizes), 0.0
+    elif row.failure == "stillborn":
+        pi = 1 - failed
+    return PrintedSetting(
+        sizes=sizes[row.publish_level :],
+        c=row.c,
+        g=row.g,
+        p_sel=row.p_sel,
+        a=row.a,
+        z=row.z,
+        loss=row.loss,
+        failed=failed,
+        pi=pi,
+    )
+
+
+def printed_value(row: Aggregate) -> float | None:
+    """The paper's value of the row's metric in its community; None where it has no equation."""
+    setting = printed_setting(row)
+    if row.community == WHOLE:
+        return printed_whole(row).get(row.metric)
+    level = row.community - row.publish_level
+    return None if level < 0 else setting.in_community(row.metric, level)
+
+
+def printed_whole(row: Aggregate) -> dict[str, float]:
+    """The paper's values for all communities together, by metric; none for small communities or PMcast."""
+    setting, system = printed_setting(row), sum(row.sizes)
+    if min(setting.sizes) < SMALLEST or system // CLUSTERS < SMALLEST or row.protocol == "pmcast":
+        return {}
+    return setting.all_together(row.protocol, system, min(CLUSTERS, system))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable
 from importlib import resources
 from string import Template
 
-from bench.claims import Claim, Verdict
-from bench.report.content import Content
-from bench.report.glossary import GLOSSARY
+from bench.aggregates import Aggregate
+from bench.claims import Decided, Part
+from bench.intervals import Interval
+from bench.report.content import GLOSSARY, Content, counts, outcome
+from bench.report.headline import Cell, Headline
 from bench.report.plot import Figure, Series
 from bench.report.svg import STYLE, draw, marker
-from bench.report.table import Table
+from bench.report.table import Table, digits, per_cent, sizes_words
 
-VERDICT_CLASSES = {True: "yes", False: "no", None: "open"}
+KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}
+SHOWN_PARTS = 4
+"""Bars of a claim that are seen at once; the others open with the rows behind it."""
 
 
 def as_html(content: Content) -> str:
@@ -25,34 +30,236 @@ def as_html(content: Content) -> str:
         css=(assets / "report.css").read_text(),
         js=(assets / "report.js").read_text(),
         lead=html.escape(content.lead),
-        summary=_table(content.modes) + _list(content.advice),
-        claims=_claims(content.claims),
+        answer=_answer(content.headline),
+        modes=_headline(content.headline),
+        pareto=_figure(content.pareto) if content.pareto else "",
+        variants=_table(content.variants) if content.variants.rows else "",
+        claims=_claims(content),
         tables="".join(map(_table, content.tables)) or "<p>No suite with alternatives was run.</p>",
         figures="".join(map(_figure, content.figures)),
         real_nodes="".join(map(_table, content.real_nodes)) or "<p>No real nodes were run.</p>",
+        speed="".join(map(_table, content.speed)),
         spread=content.spread or "<p>No emulated event was traced.</p>",
         provenance=_definitions(content.provenance.items) + _folded(content.experiments),
         glossary=_definitions(GLOSSARY),
     )
 
 
+# The first screen.
+
+
+def _answer(headline: Headline) -> str:
+    return f"<p class=answer>{html.escape(' '.join(headline.answer))}</p>"
+
+
+def _headline(headline: Headline) -> str:
+    if not headline.rows:
+        return ""
+    heads = "".join(f'<th class="mode {mode}">{mode}</th>' for mode in headline.modes)
+    rows = "".join(
+        f"<tr><th scope=row>{html.escape(row.words)}</th>"
+        + "".join(map(_headline_cell, row.cells))
+        + f'<td class="said">{html.escape(row.verdict)}</td></tr>'
+        for row in headline.rows
+    )
+    return (
+        f'<div class="scroll"><table class="modes"><thead><tr><th></th>{heads}<th></th></tr></thead>'
+        f'<tbody>{rows}</tbody></table></div><p class="hint">{html.escape(headline.note)}</p>'
+    )
+
+
+def _headline_cell(cell: Cell) -> str:
+    kind = ' class="number best"' if cell.is_best else ' class="number"'
+    below = f'<span class="interval">{html.escape(cell.interval)}</span>' if cell.interval else ""
+    return f"<td{kind}>{html.escape(cell.text)}{below}</td>"
+
+
+# Claims.
+
+
+def _claims(content: Content) -> str:
+    found = counts(content.claims)
+    buttons = "".join(
+        f'<button type="button" data-kind="{KINDS[name]}" aria-pressed="true">{name} '
+        f"<b>{count}</b></button>"
+        for name, count in found.items()
+    )
+    heads = ("verdict", "claim", "the paper", "here: interval against the paper's", "networks")
+    head = "".join(
+        f'<th><button type="button" data-column="{index}">{name}</button></th>'
+        for index, name in enumerate(heads)
+    )
+    bodies = "".join(_claim(one, content.seeds) for one in content.claims)
+    return (
+        f'<div class="filters">{buttons}<input type="search" placeholder="find a claim" '
+        f'aria-label="find a claim"></div><div class="scroll"><table class="claims"><thead><tr>{head}'
+        f"<th></th></tr></thead>{bodies}</table></div>"
+    )
+
+
+def _claim(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> str:
+    claim, verdict = one.claim, one.verdict
+    kind = KINDS[outcome(one)]
+    bars = "".join(map(_bar, _telling(verdict.parts)[:SHOWN_PARTS]))
+    more = len(verdict.parts) - SHOWN_PARTS
+    bars += f'<div class="source">and {more} more</div>' if more > 0 else ""
+    because = f'<div class="source">{html.escape(verdict.because)}</div>' if verdict.because else ""
+    networks = "" if verdict.networks is None else str(verdict.networks)
+    after = f'<div class="source">decided after {one.after}</div>' if one.after else ""
+    return (
+        f'<tbody data-claim="{claim.name}" data-kind="{kind}"><tr>'
+        f'<td><span class="verdict {kind}">{verdict.words}</span></td>'
+        f"<td>{html.escape(claim.sentence)}"
+        f'<div class="source">{html.escape(claim.source)}</div>{because}</td>'
+        f"<td>{html.escape(claim.paper)}</td><td>{bars}</td>"
+        f'<td class="number">{networks}{after}</td>'
+        f'<td><button type="button" class="open" aria-expanded="false">rows</button></td></tr>'
+        f'<tr class="behind" hidden><td colspan="6">{_behind(one, seeds)}</td></tr></tbody>'
+    )
+
+
+def _telling(parts: tuple[Part, ...]) -> list[Part]:
+    """Those that decide first: what does not hold, then what is undecided."""
+    rank = {False: 0, None: 1, True: 2}
+    return sorted(parts, key=lambda part: rank[part.outcome])
+
+
+def _bar(part: Part) -> str:
+    """The interval as a line with a dot, over the range in which the claim is true."""
+    low, high = _scale(part)
+    kind = {True: "yes", False: "no", None: "open"}[part.outcome]
+
+    def at(value: float) -> float:
+        return 2 + 136 * min(1.0, max(0.0, (value - low) / (high - low))) if high > low else 70.0
+
+    start, end = at(max(part.low, low)), at(min(part.high, high))
+    first, last = at(max(part.interval.low, low)), at(min(part.interval.high, high))
+    return (
+        f'<div class="part"><svg class="bar {kind}" viewBox="0 0 140 12" aria-hidden="true">'
+        f'<rect class="range" x="{start:.1f}" y="1" width="{max(1.0, end - start):.1f}" height="10"/>'
+        f'<path class="reach" d="M{first:.1f} 6H{last:.1f}"/>'
+        f'<circle cx="{at(part.interval.value):.1f}" cy="6" r="3"/></svg>'
+        f"<span>{html.escape(part.label)}: {html.escape(_interval(part))}</span></div>"
+    )
+
+
+def _scale(part: Part) -> tuple[float, float]:
+    """From where to where a bar is drawn: all of the interval and the nearest bounds, with some room."""
+    known = [part.interval.value, part.interval.low, part.interval.high, part.low, part.high]
+    values = [value for value in known if math.isfinite(value)]
+    if part.is_share and part.margin == 0 and min(values) >= 0:
+        return 0.0, 1.0
+    room = 0.15 * (max(values) - min(values)) or 0.1 * abs(max(values)) or 1.0
+    return min(values) - room, max(values) + room
+
+
+def _interval(part: Part) -> str:
+    interval = part.interval
+    write = per_cent if part.is_share else digits
+    unit = (" points" if part.margin or interval.low < 0 else " %") if part.is_share else ""
+    return _written(interval, write) + unit
+
+
+def _written(interval: Interval, write: object) -> str:
+    assert callable(write)
+    if interval.low == interval.high or not interval.is_bounded:
+        return f"{write(interval.value)}"
+    return f"{write(interval.value)} [{write(interval.low)}, {write(interval.high)}]"
+
+
+def _behind(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> str:
+    """Every part with the rows, seeds and command behind it."""
+    rows = []
+    for part in _telling(one.verdict.parts):
+        word = {True: "holds", False: "does not", None: "undecided"}[part.outcome]
+        needed = f", about {part.needed} networks would decide it" if part.needed else ""
+        places = "<br>".join(html.escape(_place(row)) for row in part.rows)
+        rows.append(
+            f"<tr><td>{html.escape(part.label)}</td><td class=number>{html.escape(_interval(part))}</td>"
+            f"<td class=number>{_range(part)}</td><td>{word}{needed}</td><td>{places}</td></tr>"
+        )
+    sources = {_key(row): row for part in one.verdict.parts for row in part.rows}
+    told = "".join(
+        f"<dt>{html.escape(', '.join(str(value) for value in key if value not in (True, False)))}</dt>"
+        f"<dd>{', '.join(map(str, seeds.get(key, ()))) or 'computed'}</dd>"
+        for key in sources
+    )
+    commands = dict.fromkeys(
+        f"camcast bench run {row.suite} --only {row.figure} --report --out again"
+        for row in sources.values()
+    )
+    again = "".join(f"<div><code>{html.escape(command)}</code></div>" for command in commands)
+    head = "<tr><th>part</th><th>here</th><th>true within</th><th></th><th>rows</th></tr>"
+    return (
+        f'<table class="fine">{head}{"".join(rows)}</table><details><summary>seeds</summary>'
+        f"<dl>{told}</dl></details>{again}"
+    )
+
+
+def _key(row: Aggregate) -> tuple[object, ...]:
+    return row.suite, row.figure, row.tier, row.protocol, row.mode, row.balance
+
+
+def _place(row: Aggregate) -> str:
+    kind = f"{row.mode} as {row.variant}" if row.is_of_networks else f"{row.protocol}, {row.mode}"
+    links = f", p_sel {row.p_sel:g}" if row.p_sel is not None else ""
+    failed = f", {100 * row.failed:g} % failed" if row.failed else ""
+    return (
+        f"{row.metric}: {row.tier}, {kind}, {sizes_words(row.sizes)}, {row.place}{links}{failed}, "
+        f"{row.count:,} events"
+    )
+
+
+def _range(part: Part) -> str:
+    write = per_cent if part.is_share else digits
+    low = write(part.low) if part.low > 1e-300 or part.low <= 0 else "0"
+    if math.isinf(part.high):
+        return f"{'above' if part.low > 0 and part.low < 1e-300 else 'at least'} {low}"
+    if math.isinf(part.low):
+        return f"at most {write(part.high)}"
+    return f"{low} to {write(part.high)}"
+
+
+# Everything else.
+
+
 def as_markdown(content: Content) -> str:
     """The same content as Markdown, the figures as files of their own beside it."""
-    lines = ["# Three membership services for CAMCAST, compared", "", content.lead, ""]
-    lines += ["## Which mode when", "", *_table_lines(content.modes), ""]
-    lines += [*(f"- {sentence}" for sentence in content.advice), ""]
-    lines += ["## The paper's claims", ""]
-    lines += ["| claim | the paper | here | verdict |", "| --- | --- | --- | --- |"]
-    for claim, verdict in content.claims:
-        word = verdict.words + (f": {verdict.because}" if verdict.because else "")
-        lines.append(f"| {claim.sentence} | {claim.paper} | {verdict.ours} | {word} |")
+    lines = [
+        "# Membership services for CAMCAST, compared",
+        "",
+        " ".join(content.headline.answer),
+        "",
+    ]
+    if content.headline.rows:
+        lines += [f"| | {' | '.join(content.headline.modes)} | |"]
+        lines += [f"|{' --- |' * (len(content.headline.modes) + 2)}"]
+        for row in content.headline.rows:
+            cells = [f"**{c.text}**" if c.is_best else c.text for c in row.cells]
+            lines.append(f"| {row.words} | {' | '.join(cells)} | {row.verdict} |")
+        lines += ["", content.headline.note, ""]
+    lines += [content.lead, ""]
+    if content.variants.rows:
+        lines += _sections([content.variants])
+    lines += ["", "## The paper's claims", ""]
+    lines += [
+        "| verdict | claim | the paper | here | networks |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in content.claims:
+        ours = "; ".join(f"{part.label}: {_interval(part)}" for part in one.verdict.parts[:6])
+        word = one.verdict.words + (f": {one.verdict.because}" if one.verdict.because else "")
+        networks = "" if one.verdict.networks is None else f"{one.verdict.networks}"
+        lines.append(f"| {word} | {one.claim.sentence} | {one.claim.paper} | {ours} | {networks} |")
     lines += _sections(content.tables)
     lines += ["", "## Figures", ""]
-    for figure in content.figures:
+    drawn = [content.pareto] if content.pareto else []
+    for figure in [*drawn, *content.figures]:
         lines += [f"### {figure.title}", "", f"![{figure.title}](figures/{figure.name}.svg)", ""]
         lines += [figure.caption, ""]
     lines += ["## Real nodes, beside the formulas"]
     lines += _sections(content.real_nodes)
+    lines += ["", "## Speed", *_sections(content.speed)]
     lines += ["", "## Words", "", *(f"- {word}: {meaning}" for word, meaning in GLOSSARY)]
     lines += ["", "## How it was made", ""]
     lines += [f"- {name}: {value}" for name, value in content.provenance.items]
@@ -70,27 +277,9 @@ def _sections(tables: list[Table]) -> list[str]:
     return lines
 
 
-def _claims(claims: list[tuple[Claim, Verdict]]) -> str:
-    rows = []
-    for claim, verdict in claims:
-        because = f'<div class="source">{_lines(verdict.because)}</div>' if verdict.because else ""
-        rows.append(
-            f'<tr data-claim="{claim.name}"><td>{html.escape(claim.sentence)}'
-            f'<div class="source">{html.escape(claim.source)}</div></td>'
-            f"<td>{html.escape(claim.paper)}</td><td>{_lines(verdict.ours)}</td>"
-            f'<td><span class="verdict {VERDICT_CLASSES[verdict.holds]}">'
-            f"{verdict.words}</span>{because}</td></tr>"
-        )
-    head = "<tr><th>claim</th><th>the paper</th><th>here, with its 95 % interval</th><th>verdict</th></tr>"
-    return f'<div class="scroll"><table class="claims">{head}{"".join(rows)}</table></div>'
-
-
-def _lines(text: str) -> str:
-    """What stands between semicolons, a line each."""
-    return "".join(f'<div class="each">{html.escape(part)}</div>' for part in text.split("; "))
-
-
 def _table(table: Table) -> str:
+    if not table.rows:
+        return ""
     head = "".join(f"<th>{html.escape(text)}</th>" for text in table.heads)
     rows = "".join(
         "<tr>"
@@ -132,11 +321,6 @@ def _legend(series: Series) -> str:
         f'<path class="line {series.dash}" d="M0 5H30"/>{marker(series.dash, 15, 5)}</g></svg>'
         f"{label}</button>"
     )
-
-
-def _list(sentences: list[str]) -> str:
-    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
-    return f"<ul>{items}</ul>"
 
 
 def _definitions(items: Iterable[tuple[str, str]]) -> str:

@@ -55,8 +55,9 @@ class Figure:
     """The y axis is a probability: drawn from 0 to 1, in per cent."""
 
     @property
-    def is_empty(self) -> bool:
-        return not any(series.points for panel in self.panels for series in panel.series)
+    def places(self) -> int:
+        """At how many places of the x axis there is anything."""
+        return len({p.x for panel in self.panels for series in panel.series for p in series.points})
 
     def labels(self) -> list[Series]:
         """One series for each legend entry, over all panels."""

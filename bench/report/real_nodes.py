@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import math
 
-from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates, community_name
-from bench.report.lines import PRINTED, lines
+from bench.report.figures import PRINTED, lines
 from bench.report.plot import Point, Series
 from bench.report.scale import short
-from bench.report.table import Table, per_cent, sizes_words
-from bench.suites.settings import MODES
-
-CRASHES = ("crashes", "crashes-large")
-LINKS = ("figures-19-28", "p-sel-large")
+from bench.report.table import Table, digits, per_cent, sizes_words
+from bench.results import WHOLE
+from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS
 
 
 def real_node_tables(aggregates: Aggregates) -> list[Table]:
     """Every table for which there are results."""
     found = []
-    for figure in CRASHES:
-        for metric in ("reliability", "reception"):
-            title = f"{metric.capitalize()} after crashes, tables repaired"
-            found.append(_by_community(aggregates, figure, metric, "failed", title))
-    for figure in LINKS:
-        title = "Reliability by the share of links"
-        found.append(_by_community(aggregates, figure, "reliability", "p_sel", title))
-    for figure in (*LINKS, *CRASHES):
-        found.append(_memory(aggregates, figure))
+    for metric in ("reliability", "reception"):
+        title = f"{metric.capitalize()} after crashes, tables repaired"
+        found.append(_by_community(aggregates, DEFAULT, metric, "failed", title))
+    title = "Reliability by the share of links"
+    found.append(_by_community(aggregates, LINKS, "reliability", "p_sel", title))
+    found += [_memory(aggregates, figure) for figure in (LINKS, DEFAULT)]
+    found.append(_live(aggregates))
     return [table for table in found if table.rows]
 
 
@@ -40,7 +35,9 @@ def _by_community(
         for row in aggregates.select(figure=figure, metric=metric, protocol="camcast")
         if row.community != WHOLE and getattr(row, varies) is not None
     ]
-    if not any(row.tier == "emulate" for row in rows):
+    if figure == DEFAULT:
+        rows = [row for row in rows if row.c == DEFAULTS["c"] and row.loss == DEFAULTS["loss"]]
+    if not any(row.is_of_networks for row in rows):
         return Table(title, (), ())
     found: list[tuple[str, Series]] = []
     for level in sorted({row.community for row in rows}):
@@ -91,11 +88,11 @@ def _memory(aggregates: Aggregates, figure: str) -> Table:
         return Table("", MEMORY_HEADS, ())
     most_links = max(row.p_sel or 0.0 for row in rows)
     rows = [row for row in rows if (row.p_sel or 0.0) == most_links]
-    rows.sort(key=lambda row: (MODES.index(row.mode), row.sizes, row.c, row.z, row.community))
+    rows.sort(key=lambda row: (COMPARED.index(row.mode), row.variant, row.sizes, row.community))
     kept: dict[tuple[object, ...], dict[str, Aggregate]] = {}
     for row in rows:
         if row.community != WHOLE:
-            key = (row.mode, row.sizes, row.c, row.z, row.loss, row.community)
+            key = (row.mode, row.variant, row.sizes, row.c, row.z, row.loss, row.community)
             kept.setdefault(key, {})[row.metric] = row
     lines = [_kept(own) for own in kept.values() if "table_entries" in own]
     links = f" with p_sel = {most_links:g}" if most_links else ""
@@ -110,7 +107,7 @@ def _kept(own: dict[str, Aggregate]) -> tuple[str, ...]:
     deviation, peak = own.get("table_deviation"), own.get("upward_peak")
     largest = own.get("largest_table")
     return (
-        f"{entries.mode}, {entries.place}",
+        f"{entries.mode} as {entries.variant}, {entries.place}",
         f"{entries.size}",
         f"{entries.value:.1f}",
         f"{deviation.value:.1f}" if deviation else "-",
@@ -118,3 +115,26 @@ def _kept(own: dict[str, Aggregate]) -> tuple[str, ...]:
         f"{bound:.1f}",
         f"{peak.value:.2f}" if peak else "-",
     )
+
+
+LIVE_HEADS = ("live", "processes", "events", "time to the last delivery, p50", "p99", "reached")
+
+
+def _live(aggregates: Aggregates) -> Table:
+    """What only real processes can say: time. One network a mode, so it decides nothing between modes."""
+    rows = []
+    for row in aggregates.select(tier="live", metric="seconds", community=WHOLE):
+        reached = aggregates.select(
+            tier="live", metric="reception", community=WHOLE, mode=row.mode, figure=row.figure
+        )
+        rows.append(
+            (
+                f"{row.mode} as {row.variant}",
+                sizes_words(row.sizes),
+                f"{row.count}",
+                f"{digits(row.p50 or row.value)} s",
+                f"{digits(row.p99 or row.value)} s",
+                f"{per_cent(reached[0].value)} %" if reached else "-",
+            )
+        )
+    return Table("Real processes over UDP on one machine", LIVE_HEADS, tuple(rows))

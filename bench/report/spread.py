@@ -36,22 +36,30 @@ def spread(directory: Path) -> str:
     if not traced:
         return ""
     last = max(hops for event in traced for _, _, hops, _ in event["had"])
+    first = traced[-1]["mode"]
+    choices = "".join(
+        f'<label><input type="radio" name="mode" value="{html.escape(event["mode"])}"'
+        f"{' checked' if event['mode'] == first else ''}> {html.escape(event['mode'])}</label>"
+        for event in traced
+    )
     control = (
-        f'<p class="hops"><label>hop <input type="range" min="0" max="{last}" value="{last}"></label> '
-        f"<output>{last}</output></p>"
+        f'<div class="hops">{choices}<button type="button">play</button>'
+        f'<label>hop <input type="range" min="0" max="{last}" value="{last}"></label> '
+        f"<output>{last}</output></div>"
     )
     return (
         '<p class="hint">Each column is a hop, each dot a process when it first had the event, each line the '
         "copy that brought it; thick lines go up to the super-community. Hollow dots never had it.</p>"
         + control
-        + "".join(_event(event, last) for event in traced)
+        + "".join(_event(event, last, event["mode"] == first) for event in traced)
     )
 
 
-def _event(event: dict[str, Any], last: int) -> str:
+def _event(event: dict[str, Any], last: int, is_shown: bool) -> str:
     mode = html.escape(event["mode"])
+    hidden = "" if is_shown else " hidden"
     return (
-        f'<figure class="wide" id="spread-{mode}"><h3>{mode}</h3>'
+        f'<figure class="event" id="spread-{mode}" data-mode="{mode}"{hidden}>'
         f'<div class="scroll">{draw_spread(event, last)}</div>'
         f"<figcaption>{html.escape(in_words(event))}</figcaption></figure>"
     )

@@ -26,15 +26,16 @@ STYLE = """
 text{fill:#344054;font:11px system-ui,sans-serif}
 .title{font-weight:600;font-size:12px}.line{fill:none;stroke-width:1.8}.band{stroke:none;opacity:.14}.dot{stroke:none}
 .uniform{--c:#667085}.unstructured{--c:#d1495b}.semi-structured{--c:#c77d0a}.structured{--c:#00798c}
-.broadcast{--c:#7b5ea7}.multicast{--c:#4d7c0f}.hierarchical{--c:#8d5524}.pmcast{--c:#be185d}
+.broadcast{--c:#7b5ea7}.multicast{--c:#4d7c0f}.hierarchical{--c:#8d5524}.hyparview{--c:#5b6abf}.pmcast{--c:#be185d}
 .line{stroke:var(--c)}.band,.dot{fill:var(--c)}
 .model{stroke-dasharray:2 3}.paper{stroke-dasharray:9 3 2 3}.simulate{stroke-dasharray:6 3}
+.whisker{stroke:var(--c);stroke-width:1;opacity:.7}.replay{stroke-width:2.1}
 .live{stroke-dasharray:1 4;stroke-width:2.4;stroke-linecap:round}
 .hollow{fill:var(--p);stroke:var(--c);stroke-width:1.4}
 .v1{opacity:.6}.v2,.v3,.v4{opacity:.4}:root,svg{--p:#fff}
 @media(prefers-color-scheme:dark){:root,svg{--p:#14181f}.bg{fill:#14181f}.grid{stroke:#2a313c}.frame{stroke:#667085}text{fill:#d0d5dd}
 .uniform{--c:#98a2b3}.unstructured{--c:#f07c8b}.semi-structured{--c:#f2bc57}.structured{--c:#2fb6c8}
-.broadcast{--c:#b79ae0}.multicast{--c:#a3c957}.hierarchical{--c:#c99a6b}.pmcast{--c:#f472b6}}
+.broadcast{--c:#b79ae0}.multicast{--c:#a3c957}.hierarchical{--c:#c99a6b}.hyparview{--c:#99a6ee}.pmcast{--c:#f472b6}}
 """
 
 
@@ -124,7 +125,7 @@ def marker(dash: str, x: float, y: float, data: str = "") -> str:
     """A point, told by its shape: round when emulated, square when live, hollow when simulated."""
     if dash == "live":
         return f'<rect class="dot" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {data}/>'
-    radius = {"emulate": 2.8, "simulate": 2.4}.get(dash, 1.3)
+    radius = {"replay": 2.8, "emulate": 3.6, "simulate": 2.4}.get(dash, 1.3)
     hollow = " hollow" if dash == "simulate" else ""
     return f'<circle class="dot{hollow}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}" {data}/>'
 
@@ -134,8 +135,7 @@ def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> s
     places = [(x.place(p.x), y.place(p.low), y.place(p.y), y.place(p.high)) for p in series.points]
     label = html.escape(series.label, quote=True)
     line = "M" + "L".join(f"{at:.1f} {mid:.1f}" for at, _, mid, _ in places)
-    there = "L".join(f"{at:.1f} {top:.1f}" for at, _, _, top in places)
-    back = "L".join(f"{at:.1f} {low:.1f}" for at, low, _, _ in reversed(places))
+    spread = _spread(places, y)
     dots = "".join(
         marker(
             series.dash,
@@ -149,5 +149,24 @@ def _series(figure: Figure, panel: Panel, series: Series, x: Axis, y: Axis) -> s
     kind = f"series {series.colour} v{min(series.variant, 4)}"
     return (
         f'<g class="{kind}" data-label="{label}" data-panel="{html.escape(panel.title)}">'
-        f'<path class="band" d="M{there}L{back}Z"/><path class="line {series.dash}" d="{line}"/>{dots}</g>'
+        f'{spread}<path class="line {series.dash}" d="{line}"/>{dots}</g>'
+    )
+
+
+NARROW = 0.25
+"""The widest that a band may be, as a share of the frame; wider intervals are drawn as whiskers."""
+
+
+def _spread(places: list[tuple[float, float, float, float]], y: Axis) -> str:
+    """The intervals: a band where it is narrow and the line long enough, else a whisker at each point."""
+    frame = abs(y.start - y.end)
+    widest = max(abs(low - high) for _, low, _, high in places)
+    if widest < 0.5:
+        return ""
+    if len(places) > 2 and widest < NARROW * frame:
+        there = "L".join(f"{at:.1f} {top:.1f}" for at, _, _, top in places)
+        back = "L".join(f"{at:.1f} {low:.1f}" for at, low, _, _ in reversed(places))
+        return f'<path class="band" d="M{there}L{back}Z"/>'
+    return "".join(
+        f'<path class="whisker" d="M{at:.1f} {low:.1f}V{high:.1f}"/>' for at, low, _, high in places
     )

@@ -27,21 +27,32 @@ def in_words(row: Aggregate | None, *, share: bool = False) -> str:
     """A value with its interval, which a formula has not; shares in per cent."""
     if row is None:
         return "-"
-    write = per_cent if share else short_number
+    write = per_cent if share else digits
     unit = " %" if share else ""
-    if row.low == row.high:
+    interval = row.interval
+    if interval.low == interval.high or not interval.is_bounded:
         return f"{write(row.value)}{unit}"
-    return f"{write(row.value)}{unit} [{write(row.low)}, {write(row.high)}]"
+    return f"{write(interval.value)}{unit} [{write(interval.low)}, {write(interval.high)}]"
 
 
 def per_cent(value: float) -> str:
-    return f"{100 * value:.1f}"
+    """Per cent with as many digits as tell something: 99.95, 97.2, 50."""
+    percent = 100 * value
+    rest = min(abs(percent), abs(100 - percent))
+    if rest == 0:
+        return f"{percent:.0f}"
+    return f"{percent:.2f}" if rest < 0.1 else f"{percent:.1f}"
 
 
-def short_number(value: float) -> str:
-    """Four digits, and numbers from a thousand to ten million in full."""
+def digits(value: float) -> str:
+    """Three digits, with a comma between thousands."""
     if abs(value) >= 1e7:
         return short(value)
     if value == int(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+        return f"{_rounded(value):,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def _rounded(value: float) -> float:
+    """Counts of ten thousand and more, to three digits; smaller ones as they are."""
+    return value if abs(value) < 10_000 else float(f"{value:.3g}")

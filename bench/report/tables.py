@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bench.aggregate import WHOLE
 from bench.aggregates import Aggregate, Aggregates
 from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.published import TABLE_1, TABLE_2, PublishedRow
 from bench.report.analysis import latency_table, parity_table
-from bench.report.paper_formula import printed_whole
-from bench.report.table import Table, in_words, short_number, sizes_words
+from bench.report.figures import printed_whole
+from bench.report.table import Table, digits, in_words, sizes_words
+from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
 
 PROTOCOLS = ("camcast", "broadcast", "multicast", "hierarchical", "pmcast")
@@ -82,7 +82,7 @@ def _paper_table(
                 cells = (in_words(found.get(sizes)) for sizes in TOPOLOGIES)
                 rows.append((f"{NAMES[protocol]}, {word}", *cells))
         if hasattr(paper[0], protocol):
-            printed = {row.sizes: short_number(getattr(row, protocol)) for row in paper}
+            printed = {row.sizes: digits(getattr(row, protocol)) for row in paper}
             cells = (printed[sizes] for sizes in TOPOLOGIES)
             rows.append((f"{NAMES[protocol]}, the paper", *cells))
     measured = any(not name.endswith("the paper") for name, *_ in rows)
@@ -127,8 +127,7 @@ def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) ->
             if own and tier == "model":
                 printed = printed_whole(next(iter(own.values())))
                 cells = (
-                    short_number(printed[metric]) if metric in printed else "-"
-                    for metric in METRICS
+                    digits(printed[metric]) if metric in printed else "-" for metric in METRICS
                 )
                 rows += [(f"{NAMES[protocol]}, the paper's formula", *cells)] if printed else []
     where = "the bottom community" if level == 0 else "the root"

@@ -21,9 +21,12 @@ def address(
 ) -> int:
     """Fill a lane with `fanout` different others, uniformly drawn or out of a view; how many there are.
 
-    The group has `size` processes, numbered from `first` on; the targets are numbered within it.
+    Fewer where the process forwards to fewer of its view. The group has `size` processes, numbered from
+    `first` on; the targets are numbered within it.
     """
     if tables.starts.size > 0:
         view = tables.views[tables.starts[who] : tables.starts[who + 1]]
+        if tables.fanouts.size > 0:
+            fanout = min(fanout, tables.fanouts[who])
         return select_row(block, lane, fanout, keys[SELECTIONS], who, view, tables.room)
     return draw_row(block, lane, fanout, keys[TABLES], who, who - first + 1, size - 1, size)

@@ -38,6 +38,8 @@ class ClusterRun:
         self.fanouts = _fanouts(settings, self.total, self.clusters)
         sizes = cluster_sizes(self.total, self.clusters)
         self.tables = topic_tables(settings, sizes, len(settings.community_sizes))
+        if len(self.tables.fanouts):
+            self.fanouts[:2] = int(self.tables.fanouts.max())
         self.state = np.empty(self.total + 1, np.uint8)
         self.queue = np.empty(self.total + 1, np.uint32)
         self.block = np.zeros((max(1, *self.fanouts), LANES), np.uint32)

@@ -36,8 +36,9 @@ class CommunityRun:
         self.keys = stream_keys(settings.seed, settings.tables_from, level)
         self.state = np.empty(size + 1, np.uint8)
         self.queue = np.empty(size + 1, np.uint32)
-        self.fanout = settings.fanout(size)
         self.tables = topic_tables(settings, [size], level)
+        own = self.tables.fanouts
+        self.fanout = int(own.max()) if len(own) else settings.fanout(size)
         self.block = np.zeros((max(self.fanout, settings.z, 1), LANES), np.uint32)
         self.words = np.zeros(3 * LANES, np.uint64)
         self.loss = chance32(settings.loss)

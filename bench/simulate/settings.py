@@ -79,6 +79,9 @@ class SimulationSettings:
     """Where topic tables come from."""
     scamp_copies: int = 0
     """SCAMP's c: further copies of each subscription, for views of (c + 1) ln N entries."""
+    own_sizes: bool = False
+    """SCAMP: a process knows N only from its view, as exp(|view| / (scamp_copies + 1)), so that it forwards
+    to floor(|view| / (scamp_copies + 1) + c) of it. Else everyone knows N."""
     clusters: int = 10
     """C, of the hierarchical alternative; clusters differ in size by at most one process."""
     seed: int = 0

@@ -21,6 +21,8 @@ class TopicTables(NamedTuple):
     """The views one after the other, by numbers within the group."""
     room: npt.NDArray[np.uint32]
     """Scratch space for the longest view."""
+    fanouts: npt.NDArray[np.int64]
+    """How many of its view each process forwards to, where that differs; else empty."""
 
     def entries(self, processes: int, fanout: int) -> int:
         """Entries of all tables; uniform ones have as many as an event is forwarded to."""
@@ -31,7 +33,12 @@ class TopicTables(NamedTuple):
         return len(self.room) if len(self.starts) else fanout
 
 
-UNIFORM = TopicTables(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.uint32))
+UNIFORM = TopicTables(
+    np.empty(0, np.int64),
+    np.empty(0, np.uint32),
+    np.empty(0, np.uint32),
+    np.empty(0, np.int64),
+)
 
 
 def topic_tables(settings: SimulationSettings, group_sizes: list[int], part: int) -> TopicTables:
@@ -45,8 +52,13 @@ def topic_tables(settings: SimulationSettings, group_sizes: list[int], part: int
         starts.append(begin[1:] + starts[-1][-1])
         views.append(view)
     together = np.concatenate(starts)
-    longest = int(np.diff(together).max(initial=0))
-    return TopicTables(together, np.concatenate(views), np.empty(longest, np.uint32))
+    sizes = np.diff(together)
+    longest = int(sizes.max(initial=0))
+    fanouts = np.empty(0, np.int64)
+    if settings.own_sizes:
+        own = np.floor(sizes / (settings.scamp_copies + 1) + settings.c)
+        fanouts = np.maximum(0, own).astype(np.int64)
+    return TopicTables(together, np.concatenate(views), np.empty(longest, np.uint32), fanouts)
 
 
 def further_entries(settings: SimulationSettings, level: int) -> int:

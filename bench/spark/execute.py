@@ -4,11 +4,12 @@ The grid is a DataFrame with a row for each experiment. It is cut into jobs, eac
 rows to the Parquet files when it ends, so a killed run loses at most the jobs under way. Long rows are a
 task each; short ones are dealt to tasks like cards, dearest first, so that tasks take about as long as each
 other and thousands of rows do not become thousands of tasks. Two jobs are under way at a time, so that
-no core waits for the last task of a job.
+no core waits for the last task of a job. Live rows measure time: they come last, alone, one at a time.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.cost import estimated_seconds
 from bench.experiment import Experiment
-from bench.results import schema
-from bench.spark.executor import error_batch, run_rows
+from bench.results import error_table, schema
+from bench.spark.executor import run_rows
 from bench.spark.watch import Progress, Watch
 from bench.store import ResultStore
 
@@ -89,9 +90,13 @@ def execute(
     watch = Watch(spark, total=len(experiments), done=len(experiments) - len(todo), report=report)
     watch.expect(sum(estimated_seconds(e) for e in todo))
     failures: list[Failure] = []
-    with watch, ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-        futures = [pool.submit(_run_job, spark, job, store, processes) for job in plan(todo, cores)]
-        _collect(futures, watch, failures)
+    live = [Job((experiment,), 1) for experiment in todo if experiment.tier == "live"]
+    others = plan([experiment for experiment in todo if experiment.tier != "live"], cores)
+    with watch:
+        for jobs, at_once in ((others, JOBS_AT_ONCE), (live, 1)):
+            with ThreadPoolExecutor(at_once) as pool:
+                run = partial(_run_job, spark, store, watch, processes)
+                _collect([pool.submit(run, job) for job in jobs], watch, failures)
     return failures
 
 
@@ -110,9 +115,15 @@ def _collect(
 
 
 def _run_job(
-    spark: SparkSession, job: Job, store: ResultStore, processes: bool
+    spark: SparkSession, store: ResultStore, watch: Watch, processes: bool, job: Job
 ) -> tuple[Job, list[Failure]]:
-    return job, _run(spark, job.experiments, job.tasks, store, processes)
+    group = uuid.uuid4().hex
+    spark.sparkContext.setJobGroup(group, f"{len(job.experiments)} experiments")
+    watch.started(group, job.experiments, job.tasks)
+    try:
+        return job, _run(spark, job.experiments, job.tasks, store, processes)
+    finally:
+        watch.ended(group)
 
 
 def _run(
@@ -164,9 +175,7 @@ def deal(spark: SparkSession, experiments: Sequence[Experiment], tasks: int) -> 
 def _give_up(
     spark: SparkSession, experiment: Experiment, error: str, store: ResultStore
 ) -> Failure:
-    import pyarrow as pa
-
-    row = pa.Table.from_batches([error_batch(experiment, error)])
+    row = error_table(experiment, error).replace_schema_metadata(None)
     store.append(spark.createDataFrame(row, _spark_schema()), store.stage())
     return Failure(experiment, error)
 

@@ -1,15 +1,29 @@
-"""A suite is a name and its experiments; a grid is the product of the values of its axes."""
+"""A suite is a name, its experiments, and families of networks of which more come until claims are decided.
+
+A suite of one's own is a small TOML file, named after the file:
+
+    about = "what happens when a third is down"
+    [[grid]]
+    figure = "my-figure"
+    tier = "simulate"
+    sizes = [[1000, 100, 10]]      # a list of hierarchies
+    failed = [0.0, 0.33]           # a list is an axis of the grid
+    repetitions = 100
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from bench.experiment import Experiment, ExperimentError
+from bench.experiment import SERIES, Experiment, ExperimentError
+from bench.intervals import FEWEST, looks
 from overlay.errors import UsageError
 
 
@@ -18,12 +32,56 @@ class SuiteError(UsageError):
 
 
 @dataclass(frozen=True, slots=True)
+class Family:
+    """Networks of the same settings, numbered from 0: five of them, and more while claims need them."""
+
+    figure: str
+    variants: tuple[str, ...]
+    """What their experiments are for: claims name the figures and variants that they need networks of."""
+    network: Callable[[int], list[Experiment]]
+    """The experiments of one network number, one for each mode."""
+    most: int
+    """The budget: how many networks at most."""
+
+    def between(self, there: int, wanted: int) -> list[Experiment]:
+        """The experiments of the networks from number `there` up to `wanted`."""
+        return [one for number in range(there, wanted) for one in self.network(number)]
+
+    def serves(self, wanted: set[tuple[str, str]]) -> bool:
+        """Whether its networks are among those that are wanted, by figure and variant."""
+        return any((self.figure, variant) in wanted for variant in self.variants)
+
+    def next_look(self, there: int) -> int:
+        """How many networks the next look needs; `there` where the budget is spent."""
+        return next((look for look in looks(self.most) if look > there), there)
+
+
+@dataclass(frozen=True, slots=True)
 class Suite:
     """Experiments that answer a set of questions together."""
 
     name: str
     about: str
-    experiments: tuple[Experiment, ...]
+    fixed: tuple[Experiment, ...]
+    """What is run once."""
+    families: tuple[Family, ...] = ()
+
+    @property
+    def experiments(self) -> tuple[Experiment, ...]:
+        """What is run whatever it says: the fixed part, and the first look's networks."""
+        first = [one for family in self.families for one in family.between(0, FEWEST)]
+        return distinct([*self.fixed, *first])
+
+    def only(self, figure: str) -> Suite:
+        """The part of it that is for one figure; `SuiteError` when there is none."""
+        fixed = tuple(one for one in self.fixed if one.figure == figure)
+        families = tuple(family for family in self.families if family.figure == figure)
+        if not fixed and not families:
+            known = dict.fromkeys(
+                [*(e.figure for e in self.fixed), *(f.figure for f in self.families)]
+            )
+            raise SuiteError(f"suite {self.name} has no figure {figure!r}: {', '.join(known)}")
+        return dataclasses.replace(self, fixed=fixed, families=families)
 
 
 _FIELDS = {field.name for field in dataclasses.fields(Experiment)}
@@ -32,8 +90,9 @@ _FIELDS = {field.name for field in dataclasses.fields(Experiment)}
 def expand(suite: str, figure: str, seed: int = 0, **axes: Any) -> list[Experiment]:
     """Every combination of the axes: a list is an axis, anything else one value of all experiments.
 
-    `sizes` is a tuple, so a list of tuples is an axis of hierarchies. Each experiment's seed is derived
-    from `seed` and its own fields, so adding a value to an axis leaves the other experiments as they were.
+    `sizes` is a tuple, so a list of tuples is an axis of hierarchies. The seed of an experiment follows from
+    `seed` and the number of its network alone: modes and settings that are compared share their random
+    numbers, and adding a value to an axis leaves the other experiments as they were.
     """
     unknown = sorted(set(axes) - _FIELDS)
     if unknown:
@@ -46,7 +105,8 @@ def expand(suite: str, figure: str, seed: int = 0, **axes: Any) -> list[Experime
             experiment = Experiment(suite=suite, figure=figure, seed=seed, **fields)
         except ExperimentError as error:
             raise SuiteError(f"{figure}: {error}") from None
-        experiments.append(dataclasses.replace(experiment, seed=_derived_seed(experiment)))
+        derived = _derived_seed(experiment.seed, experiment.network)
+        experiments.append(dataclasses.replace(experiment, seed=derived))
     return experiments
 
 
@@ -55,5 +115,53 @@ def distinct(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
     return tuple({experiment.id: experiment for experiment in experiments}.values())
 
 
-def _derived_seed(experiment: Experiment) -> int:
-    return int.from_bytes(hashlib.blake2b(experiment.as_json().encode(), digest_size=6).digest())
+def _derived_seed(seed: int, network: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{network}".encode(), digest_size=6).digest())
+
+
+def read_suite(path: Path) -> Suite:
+    """The suite in a TOML file; `SuiteError` names the file and what is wrong in it."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SuiteError(f"cannot read the suite {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SuiteError(f"{path} is not TOML: {error}") from None
+    grids = content.get("grid")
+    if not isinstance(grids, list) or not all(isinstance(grid, dict) for grid in grids):
+        raise SuiteError(f"{path} has no [[grid]] table")
+    unknown = sorted(set(content) - {"about", "grid"})
+    if unknown:
+        raise SuiteError(f"{path}: nothing is known of {', '.join(unknown)}")
+    experiments = []
+    for grid in grids:
+        try:
+            experiments += _expand_table(path.stem, grid)
+        except (SuiteError, TypeError) as error:
+            raise SuiteError(f"{path}: {error}") from None
+    return Suite(path.stem, str(content.get("about", "")), distinct(experiments))
+
+
+def _expand_table(suite: str, grid: dict[str, Any]) -> list[Experiment]:
+    axes = dict(grid)
+    figure = str(axes.pop("figure", suite))
+    seed = axes.pop("seed", 0)
+    if "tier" not in axes:
+        raise SuiteError(f"{figure}: a grid needs a tier")
+    if "suite" in axes:
+        raise SuiteError(f"{figure}: a suite is named after its file")
+    sizes = axes.get("sizes")
+    if sizes is not None:
+        if not isinstance(sizes, list) or not all(isinstance(item, list) for item in sizes):
+            raise SuiteError(f"{figure}: sizes is a list of hierarchies, as in [[1000, 100, 10]]")
+        axes["sizes"] = [tuple(item) for item in sizes]
+    for name in SERIES:
+        if name in axes:
+            axes[name] = _series(figure, name, axes[name])
+    return expand(suite, figure, seed, **axes)
+
+
+def _series(figure: str, name: str, value: Any) -> tuple[float, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, int | float) for item in value):
+        raise SuiteError(f"{figure}: {name} is a list of numbers, not {value!r}")
+    return tuple(value)

@@ -1,7 +1,8 @@
-"""The four tiers, chosen by name, imported when first used.
+"""The tiers, chosen by name, imported when first used.
 
-A tier is a module with `run(experiment)`, which gives the results of each of the experiment's points. Those
-of real nodes also have `observe(experiment)`, which gives the events that the results are computed from.
+A tier is a module with `run(experiment)`, which gives the results of each of the experiment's points, and of
+replayed ones. Those of real nodes also have `run_observed(experiment)`, which gives the events that the
+results are computed from, too. `replay` has no experiments of its own: emulated networks are replayed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from bench.experiment import Experiment
-from bench.results import CommunityResult
+from bench.results import Result
 
 if TYPE_CHECKING:
     from bench.traces import Observation
@@ -19,15 +20,17 @@ OBSERVED = ("emulate", "live")
 """The tiers of real nodes."""
 
 
-def run(experiment: Experiment) -> list[tuple[Experiment, list[CommunityResult]]]:
+def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
     """Run an experiment on its tier: the results of each point; deterministic but for the live tier."""
     module = import_module(f"bench.tiers.{experiment.tier}")
-    results: list[list[CommunityResult]] = module.run(experiment)
-    return list(zip(experiment.points(), results, strict=True))
+    results: list[tuple[Experiment, list[Result]]] = module.run(experiment)
+    return results
 
 
-def observe(experiment: Experiment) -> list[tuple[Experiment, list[Observation]]]:
-    """Run an experiment on its tier of real nodes: the events of each point, and who was there."""
+def run_observed(
+    experiment: Experiment,
+) -> tuple[list[tuple[Experiment, list[Result]]], list[tuple[Experiment, list[Observation]]]]:
+    """Run an experiment on its tier of real nodes: its results, and the events of each point behind them."""
     module = import_module(f"bench.tiers.{experiment.tier}")
-    events: list[list[Observation]] = module.observe(experiment)
-    return list(zip(experiment.points(), events, strict=True))
+    results, events = module.run_observed(experiment)
+    return results, list(zip(experiment.points(), events, strict=True))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.experiment import Experiment, ExperimentError
 from bench.live.population import LivePopulation
-from bench.results import CommunityResult
+from bench.results import Result
 from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 
 SETTLE_SECONDS = 25.0
@@ -29,13 +29,21 @@ SILENT_SECONDS = 0.75
 """An event has spread when no copy of it has arrived anywhere for so long; later copies still count."""
 
 
-def run(experiment: Experiment) -> list[list[CommunityResult]]:
+def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
     """Run an experiment on this machine; `ExperimentError` when loopback cannot do what it asks for."""
-    return [results_of(events) for events in observe(experiment)]
+    return run_observed(experiment)[0]
 
 
-def observe(experiment: Experiment) -> list[list[Observation]]:
-    """For each point the events' histories, and who was there when each was published."""
+def run_observed(
+    experiment: Experiment,
+) -> tuple[list[tuple[Experiment, list[Result]]], list[list[Observation]]]:
+    """The results, and for each point the events' histories with who was there at each publication."""
+    observed = _observe(experiment)
+    points = zip(experiment.points(), observed, strict=True)
+    return [(point, list(results_of(events))) for point, events in points], observed
+
+
+def _observe(experiment: Experiment) -> list[list[Observation]]:
     if experiment.loss:
         raise ExperimentError(
             f"the live tier loses nothing, so loss must be 0, not {experiment.loss:g}: "

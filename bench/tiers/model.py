@@ -24,15 +24,15 @@ from bench.model.memory import (
 from bench.model.parasites import broadcast_parasites, hierarchical_parasites
 from bench.model.pmcast import assumed_tree, pmcast_memory, pmcast_rounds, pmcast_uninterested
 from bench.model.reliability import drawn_passing_probability
-from bench.results import CommunityResult
+from bench.results import CommunityResult, Result
 
 SMALLEST = 3
 """The formula of rounds, ln N / ln ln N, needs so many processes."""
 
 
-def run(experiment: Experiment) -> list[list[CommunityResult]]:
+def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
     """The expected result in each community; one row each, whatever the repetitions."""
-    return [_run(point) for point in experiment.points()]
+    return [(point, list(_run(point))) for point in experiment.points()]
 
 
 def everyone_everywhere(experiment: Experiment) -> float | None:

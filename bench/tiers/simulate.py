@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.experiment import CLUSTERS, Experiment
-from bench.results import CommunityResult
+from bench.results import CommunityResult, Result
 from bench.simulate import (
     Failure,
     Protocol,
@@ -12,11 +12,15 @@ from bench.simulate import (
     Tables,
     simulate_independently,
 )
+from overlay.membership.scamp.config import ScampConfig
+
+SCAMP_COPIES = ScampConfig().c
+"""SCAMP's c, as real nodes have it: further copies of each subscription. Views come out at (c + 1) ln N."""
 
 
-def run(experiment: Experiment) -> list[list[CommunityResult]]:
+def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
     """Simulate every repetition of each point; the same seed gives the same result on any machine."""
-    return [_run(point) for point in experiment.points()]
+    return [(point, list(_run(point))) for point in experiment.points()]
 
 
 def _run(experiment: Experiment) -> list[CommunityResult]:
@@ -43,6 +47,8 @@ def settings(experiment: Experiment) -> SimulationSettings:
         failure=Failure.STILLBORN if repaired else Failure(experiment.failure),
         failed=0.0 if repaired else experiment.failed,
         tables=Tables.SCAMP if experiment.mode == "unstructured" else Tables.UNIFORM,
+        scamp_copies=SCAMP_COPIES,
+        own_sizes=experiment.mode == "unstructured",
         clusters=min(CLUSTERS, sum(experiment.sizes)),
         seed=experiment.seed,
     )

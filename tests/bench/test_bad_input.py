@@ -26,7 +26,7 @@ def test_an_unknown_suite(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("this is = = no TOML", "is no TOML"),
+        ("this is = = no TOML", "is not TOML"),
         ("about = 'nothing'", r"has no [[grid]] table"),
         ("[[grid]]\nsizes = [[10]]", "a grid needs a tier"),
         ("[[grid]]\ntier = 'model'\ncolour = 'red'", "no such field of an experiment: colour"),

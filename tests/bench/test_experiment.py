@@ -32,6 +32,13 @@ BASE: dict[str, Any] = {"suite": "s", "figure": "f", "tier": "simulate"}
         ("g", 0.5),
         ("publish_level", 3),
         ("repetitions", 0),
+        ("dissemination", "loud"),
+        ("dissemination", "lazy"),
+        ("balance", True),
+        ("sure_links", True),
+        ("network", -1),
+        ("c_series", (1.0,)),
+        ("loss_series", (0.1,)),
     ],
 )
 def test_what_cannot_be_run_is_refused_by_the_name_of_its_field(field: str, value: object) -> None:
@@ -60,6 +67,8 @@ def test_what_cannot_be_run_is_refused_by_the_name_of_its_field(field: str, valu
         ("repetitions", 2.5),
         ("repetitions", 10**30),
         ("seed", 2**63),
+        ("balance", 1),
+        ("network", 1.0),
     ],
 )
 def test_a_value_of_the_wrong_type_is_named_with_its_field(field: str, value: object) -> None:
@@ -83,7 +92,27 @@ def test_a_series_stands_for_an_experiment_of_each_value() -> None:
     assert points[2].living == (500, 50, 5)
 
 
+def test_the_replayed_events_of_a_point_follow_the_papers_rule_on_its_tables() -> None:
+    point = Experiment(
+        **{**BASE, "tier": "emulate"},
+        mode="structured",
+        balance=True,
+        dissemination="lazy",
+        sure_links=True,
+        loss=0.1,
+        replays=100,
+        c_series=(0.0, 5.0),
+        loss_series=(0.1, 0.3),
+    )
+    assert point.variant == "shipped"
+    found = point.replayed()
+    assert [(one.c, one.loss) for one in found] == [(5.0, 0.1), (0.0, 0.1), (5.0, 0.3)]
+    assert {(one.tier, one.variant, one.mode) for one in found} == {
+        ("replay", "improved", "structured")
+    }
+
+
 def test_the_id_is_a_digest_of_every_field() -> None:
     one, other = Experiment(**BASE, seed=1), Experiment(**BASE, seed=2)
     assert one.id != other.id
-    assert one.id == Experiment(**BASE, seed=1).id == "aad5cbc6109e9bfb493d"
+    assert one.id == Experiment(**BASE, seed=1).id == "5c3944d45ec43ac77d77"

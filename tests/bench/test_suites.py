@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cost import estimated_seconds
+from bench.experiment import MODES
 from bench.suites import BUILT_IN, SuiteError, expand, find_suite
 
 
@@ -18,18 +18,17 @@ def test_built_in_suites_hold_distinct_experiments_of_their_own_name(name: str) 
     assert {experiment.suite for experiment in experiments} == {name}
 
 
-def test_quick_has_every_mode_and_the_tiers_that_need_no_processes() -> None:
-    experiments = find_suite("quick").experiments
-    assert {e.mode for e in experiments} == {
-        "uniform",
-        "unstructured",
-        "semi-structured",
-        "structured",
-    }
-    assert {"model", "simulate", "emulate"} <= {e.tier for e in experiments}
+def test_quick_has_every_mode_and_tier_and_five_networks_of_each() -> None:
+    suite = find_suite("quick")
+    assert {e.mode for e in suite.experiments} == set(MODES)
+    assert {"model", "simulate", "emulate", "live"} == {e.tier for e in suite.experiments}
+    for family in suite.families:
+        own = [e for e in suite.experiments if e.figure == family.figure and e.tier == "emulate"]
+        assert {e.network for e in own} == set(range(5))
+    assert len([e for e in suite.experiments if e.tier == "live"]) == 3
 
 
-def test_paper_has_ten_networks_of_the_papers_sizes_for_each_mode() -> None:
+def test_paper_has_the_papers_sizes_and_shares_for_each_mode() -> None:
     sizes = {
         "unstructured": (84, 27, 7),
         "semi-structured": (79, 28, 7),
@@ -38,35 +37,39 @@ def test_paper_has_ten_networks_of_the_papers_sizes_for_each_mode() -> None:
     experiments = [e for e in find_suite("paper").experiments if e.figure == "figures-19-28"]
     for mode, hierarchy in sizes.items():
         networks = [e for e in experiments if (e.tier, e.mode) == ("emulate", mode)]
-        assert len({e.seed for e in networks}) == 10
-        assert {(e.sizes, e.repetitions) for e in networks} == {(hierarchy, 2)}
-        assert [e.sizes for e in experiments if (e.tier, e.mode) == ("live", mode)] == [hierarchy]
+        assert {e.sizes for e in networks} == {hierarchy}
+        assert {(e.balance, e.dissemination, e.sure_links) for e in networks} == {
+            (False, "eager", False)
+        }
+        assert all(e.replays >= 10_000 for e in networks)
         for tier in ("model", "simulate"):
             beside = {e.p_sel for e in experiments if (e.tier, e.sizes) == (tier, hierarchy)}
             assert beside == set(networks[0].p_sel_series)
 
 
-@pytest.mark.parametrize(
-    ("figure", "setting"),
-    [("crashes-large", (5.0, 1.0, 3, 0.15)), ("p-sel-large", (0.0, 2.0, 4, 0.0))],
-)
-def test_paper_has_a_thousand_real_nodes_of_each_mode(
-    figure: str, setting: tuple[float, ...]
-) -> None:
-    rows = [e for e in find_suite("paper").experiments if e.figure == figure]
-    networks = [e for e in rows if e.tier == "emulate"]
-    assert sorted(e.mode for e in networks) == ["semi-structured", "structured", "unstructured"]
-    assert {e.sizes for e in rows} == {(1000, 100, 10)}
-    assert {(e.c, e.a, e.z, e.loss) for e in rows} == {setting}
-    values = {(point.failed, point.p_sel) for point in networks[0].points()}
-    assert len(values) == 4
-    for tier in ("model", "simulate"):
-        assert {(e.failed, e.p_sel) for e in rows if e.tier == tier} == values
+def test_networks_of_one_number_share_their_seed_in_all_modes_and_settings() -> None:
+    seeds: dict[int, set[int]] = {}
+    for experiment in find_suite("quick").experiments:
+        seeds.setdefault(experiment.network, set()).add(experiment.seed)
+    assert all(len(own) == 1 for own in seeds.values())
+    assert len(set.union(*seeds.values())) == len(seeds) == 5
 
 
-def test_the_dearest_experiments_of_paper_are_the_thousand_nodes() -> None:
-    dearest_first = sorted(find_suite("paper").experiments, key=estimated_seconds, reverse=True)
-    assert {e.figure for e in dearest_first[:6]} == {"crashes-large", "p-sel-large"}
+def test_more_networks_come_with_each_look_up_to_the_budget() -> None:
+    family = next(f for f in find_suite("quick").families if f.figure == "figures-19-28")
+    assert family.next_look(5) == 7
+    assert family.next_look(7) == 7
+    more = family.between(5, 7)
+    assert {e.network for e in more} == {5, 6}
+    assert family.serves({("figures-19-28", "published")})
+    assert not family.serves({("figures-19-28", "shipped"), ("churn", "published")})
+
+
+def test_a_suite_may_be_cut_down_to_one_figure() -> None:
+    only = find_suite("quick").only("table-1")
+    assert {e.figure for e in only.experiments} == {"table-1"}
+    with pytest.raises(SuiteError, match="figures-13-16"):
+        find_suite("quick").only("figure-99")
 
 
 def test_lists_are_axes_and_seeds_do_not_depend_on_the_other_values() -> None:
@@ -74,7 +77,7 @@ def test_lists_are_axes_and_seeds_do_not_depend_on_the_other_values() -> None:
     more = expand("s", "f", tier="simulate", failed=[0.0, 0.25, 0.5])
     assert len(more) == 3
     assert {e.id for e in few} < {e.id for e in more}
-    assert len({e.seed for e in more}) == 3
+    assert len({e.seed for e in more}) == 1
 
 
 def test_a_suite_of_ones_own_is_a_toml_file(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ def test_a_suite_of_ones_own_is_a_toml_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("[[grid]\n", "no TOML"),
+        ("[[grid]\n", "not TOML"),
         ("about = 'x'\n", "no \\[\\[grid\\]\\]"),
         ("[[grid]]\nfigure = 'x'\n", "needs a tier"),
         ("[[grid]]\ntier = 'simulate'\nspeed = 3\n", "speed"),

@@ -31,7 +31,15 @@ const button = document.querySelector(".legend button");
 button.click();
 const label = CSS.escape(button.dataset.label);
 const lines = button.closest("figure").querySelectorAll(`.series[data-label="${label}"]`);
-const slider = document.querySelector(".hops input");
+const slider = document.querySelector(".hops input[type=range]");
+const bodies = [...document.querySelectorAll("table.claims tbody")];
+const rows = bodies[0].querySelector("button.open");
+rows.click();
+const opened = !bodies[0].rows[1].hidden;
+document.querySelector('.filters button[data-kind="yes"]').click();
+const filtered = bodies.filter((claim) => claim.dataset.kind === "yes").every((claim) => claim.hidden);
+document.querySelector('.filters button[data-kind="yes"]').click();
+document.querySelector('thead button[data-column="4"]').click();
 slider.value = 0;
 slider.dispatchEvent(new Event("input"));
 const dots = [...document.querySelectorAll("svg.spread .dot")];
@@ -43,6 +51,7 @@ document.body.dataset.probe = JSON.stringify({
   drawn: boxes.length, flat: flat.length, lines: lines.length,
   hidden: [...lines].every((line) => getComputedStyle(line).display === "none"),
   shown: shown.length, tip: document.getElementById("tip").textContent,
+  opened, filtered, sorted: document.querySelectorAll("th[aria-sort]").length,
   wide: document.documentElement.scrollWidth > innerWidth,
 });
 </script>"""
@@ -83,11 +92,13 @@ def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, wi
     probe = re.search(r'data-probe="([^"]*)"', seen.stdout)
     assert probe is not None, seen.stderr[-2000:]
     found = probe.group(1).replace("&quot;", '"')
-    assert f'"drawn":{len(RECIPES) + 1},"flat":0' in found
+    # Beside the recipes: what reliability costs, and one event.
+    assert f'"drawn":{len(RECIPES) + 2},"flat":0' in found
+    assert '"opened":true,"filtered":true,"sorted":1' in found
     assert '"hidden":true' in found
     assert '"lines":0' not in found
     assert '"shown":1,' in found
-    assert "runs" in found
+    assert "events" in found
     assert '"wide":false' in found
 
 

@@ -10,7 +10,7 @@ from bench.aggregates import Aggregate, Aggregates
 from bench.report.figures import RECIPES, figures
 from bench.report.plot import Figure, Series
 from bench.report.svg import draw
-from tests.bench.claims.made_up import emulated, row
+from tests.bench.claims.made_up import replayed, row
 from tests.bench.report.synthetic import aggregates
 
 
@@ -38,12 +38,16 @@ def test_settings_that_differ_are_lines_of_their_own() -> None:
 
 
 def test_modes_with_sizes_of_their_own_share_a_panel() -> None:
-    rows = [emulated(mode, 0.9, community=1) for mode in ("unstructured", "structured")]
+    rows = [
+        replayed(mode, 0.9, community=1, p_sel=p_sel)
+        for mode in ("unstructured", "structured")
+        for p_sel in (0.1, 1.0)
+    ]
     panel = figure("figures-19-20", *rows).panels[0]
     assert panel.title == "d (middle): 27 or 28 processes"
     assert [line.label for line in panel.series] == [
-        "unstructured, emulated",
-        "structured, emulated",
+        "unstructured as published, replayed",
+        "structured as published, replayed",
     ]
 
 
@@ -57,22 +61,26 @@ def test_the_papers_formula_is_drawn_beside_the_one_with_every_draw_made() -> No
 
 
 def test_the_papers_formula_knows_nothing_of_reception() -> None:
-    rows = [row(0.7, failed=0.0, community=2, tier="model")]
+    rows = [row(0.7, failed=failed, community=2, tier="model") for failed in (0.0, 0.3)]
     assert set(root_lines("figure-15", *rows)) == {"formula with every draw made"}
 
 
 def test_after_repair_the_papers_formula_is_of_the_living() -> None:
-    shared = {"metric": "reliability", "failure": "repaired", "figure": "crashes", "tier": "model"}
-    found = root_lines("crashes-reliability", row(0.9, community=2, failed=0.5, **shared))
-    none_failed = root_lines("crashes-reliability", row(0.9, community=2, failed=0.0, **shared))
-    name = "the paper's formula"
-    assert found[name].points[0].y == pytest.approx(none_failed[name].points[0].y, abs=1e-6)
+    shared = {"metric": "reliability", "failure": "repaired", "figure": "defaults", "tier": "model"}
+    shared |= {"loss": 0.0, "community": 2}
+    rows = [row(0.9, failed=failed, **shared) for failed in (0.0, 0.5)]
+    none, half = root_lines("crashes-reliability", *rows)["the paper's formula"].points
+    assert half.y == pytest.approx(none.y, abs=1e-6)
 
 
 def test_live_and_emulated_nodes_are_told_apart_without_pointing_at_them() -> None:
-    rows = [emulated("structured", 0.9, community=2, tier=tier) for tier in ("emulate", "live")]
+    rows = [
+        replayed("structured", 0.9, community=2, tier=tier, p_sel=p_sel)
+        for tier in ("emulate", "live")
+        for p_sel in (0.1, 1.0)
+    ]
     drawn = draw(figure("figures-19-20", *rows))
-    assert re.findall(r'<(\w+) class="dot', drawn) == ["circle", "rect"]
+    assert re.findall(r'<(\w+) class="dot', drawn) == ["circle", "circle", "rect", "rect"]
     assert 'class="line emulate"' in drawn
     assert 'class="line live"' in drawn
 
@@ -96,3 +104,26 @@ def test_a_logarithmic_axis_does_not_follow_what_is_nothing() -> None:
     drawn = draw(figure("figure-13", *rows))
     assert ">10k<" in drawn
     assert "e-0" not in re.sub(r'data-\w+="[^"]*"', "", drawn)
+
+
+def test_emulated_events_that_were_replayed_too_are_not_drawn_twice() -> None:
+    rows = [
+        replayed("structured", 0.9, community=2, tier=tier, p_sel=p_sel)
+        for tier in ("emulate", "replay")
+        for p_sel in (0.1, 1.0)
+    ]
+    assert set(root_lines("figures-19-20", *rows)) == {"structured as published, replayed"}
+
+
+@pytest.mark.parametrize(("spread", "kind"), [(0.02, "band"), (0.3, "whisker")])
+def test_intervals_do_not_fill_the_frame(spread: float, kind: str) -> None:
+    rows = [
+        replayed("structured", 0.6, spread, community=2, p_sel=p_sel) for p_sel in (0.1, 0.5, 1.0)
+    ]
+    drawn = draw(figure("figures-19-20", *rows))
+    assert f'class="{kind}"' in drawn
+    assert ("band" in kind) == ('class="band"' in drawn)
+
+
+def test_a_single_place_is_no_figure() -> None:
+    assert figures(Aggregates([replayed("structured", 0.9, community=2)])) == []

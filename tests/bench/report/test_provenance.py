@@ -11,11 +11,10 @@ import pytest
 
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
+from bench.report.content import GLOSSARY
 from bench.report.experiments import experiments_table
-from bench.report.glossary import GLOSSARY
 from bench.report.provenance import provenance
-from bench.results import rows as result_rows
-from bench.results import schema
+from bench.results import table as result_table
 from bench.runs import FILE, read_runs, record_run
 from bench.tiers import run
 from tests.bench.claims.made_up import row
@@ -69,9 +68,9 @@ def test_parameters_and_seeds_are_those_in_the_results(tmp_path: Path) -> None:
             p_sel_series=(0.1, 1.0),
             repetitions=3,
             seed=seed,
+            network=seed,
         )
-        made = result_rows(asked, run(asked), 0.0)
-        kept = pa.Table.from_pylist(made, schema=schema()).drop_columns(["suite", "tier"])
+        kept = result_table(asked, run(asked), 0.0).drop_columns(["suite", "tier"])
         parquet.write_table(kept, place / f"part-{seed}.parquet")
     [line] = experiments_table(tmp_path).rows
     assert line == (

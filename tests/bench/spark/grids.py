@@ -34,6 +34,5 @@ def by_a_plain_loop(experiments: tuple[Experiment, ...]) -> list[dict[str, Any]]
 
 def in_order(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kept = [{k: v for k, v in row.items() if k != "wall_seconds"} for row in rows]
-    return sorted(
-        kept, key=lambda r: (r["experiment_id"], r["repetition"] or 0, r["community"] or 0)
-    )
+    order = ("experiment_id", "network", "event", "community", "metric")
+    return sorted(kept, key=lambda row: [str(row[name]) for name in order])

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from bench.aggregate import METRICS, WHOLE, summarise, write_aggregates
-from bench.aggregates import Aggregates
+from bench.aggregates import SETTING, Aggregates, summarise, write_aggregates
 from bench.experiment import Experiment
 from bench.intervals import wilson
-from bench.results import CommunityResult, rows, schema
+from bench.results import METRICS, UNITS, WHOLE, CommunityResult, table
 from bench.spark import session
 from bench.store import ResultStore, StoreError
 from bench.tiers import run
@@ -56,14 +55,18 @@ RESULTS = [
 ]
 
 
-def keep(directory: Path, parts: list[list[dict[str, Any]]], tier: str = "simulate") -> ResultStore:
+def keep(directory: Path, parts: list[pa.Table], tier: str = "simulate") -> ResultStore:
     store = ResultStore(directory).open()
     place = store.results / "suite=s" / f"tier={tier}"
     place.mkdir(parents=True)
     for number, part in enumerate(parts):
-        table = pa.Table.from_pylist(part, schema=schema()).drop_columns(["suite", "tier"])
-        parquet.write_table(table, place / f"part-{number}.parquet")
+        kept = part.drop_columns(["suite", "tier"])
+        parquet.write_table(kept, place / f"part-{number}.parquet")
     return store
+
+
+def made() -> pa.Table:
+    return table(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)
 
 
 def all_of(directory: Path) -> list[Any]:
@@ -71,7 +74,7 @@ def all_of(directory: Path) -> list[Any]:
 
 
 def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
+    store = keep(tmp_path, [made()])
     write_aggregates(spark, store)
     found = {(row.community, row.metric): row for row in all_of(tmp_path)}
 
@@ -87,7 +90,6 @@ def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: 
     assert values(0, "efficiency") == (4, pytest.approx((0.75 + 0.5 + 1 + 0.5) / 4))
     assert values(1, "efficiency") == (2, pytest.approx(0.75))
     assert values(1, "rounds") == (2, 7.5)
-    assert found[0, "rounds"].p50 == 4.0
     assert (1, "messages_upward") not in found
     assert (0, "seconds") not in found
 
@@ -95,7 +97,7 @@ def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: 
 def test_all_communities_together_are_sums_the_last_round_and_everyone_everywhere(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
+    store = keep(tmp_path, [made()])
     write_aggregates(spark, store)
     found = {row.metric: row for row in all_of(tmp_path) if row.community == WHOLE}
     assert found["reception"].value == pytest.approx((1 + 10 / 14 + 9 / 14 + 1) / 4)
@@ -107,7 +109,7 @@ def test_all_communities_together_are_sums_the_last_round_and_everyone_everywher
 def test_events_that_went_up_and_complete_runs_are_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
+    store = keep(tmp_path, [made()])
     write_aggregates(spark, store)
     found = {(row.community, row.metric): row for row in all_of(tmp_path)}
     assert found[0, "climbing"].interval == wilson(3, 4)
@@ -121,8 +123,8 @@ def test_formulas_have_no_interval_and_a_product_for_all_together(
     asked = {"suite": "s", "figure": "f", "tier": "model", "protocol": "multicast"}
     certain = Experiment(**asked, sizes=(10, 10), c=40.0)
     likely = Experiment(**asked, sizes=(100, 100, 100), c=2.0)
-    made = [row for own in (certain, likely) for row in rows(own, run(own), 0.0)]
-    write_aggregates(spark, keep(tmp_path, [made], tier="model"))
+    parts = [table(own, run(own), 0.0) for own in (certain, likely)]
+    write_aggregates(spark, keep(tmp_path, parts, tier="model"))
     reliability = [row for row in all_of(tmp_path) if row.metric == "reliability"]
     assert all(row.low == row.value == row.high for row in reliability)
     three = {row.community: row.value for row in reliability if row.c == 2.0}
@@ -131,24 +133,37 @@ def test_formulas_have_no_interval_and_a_product_for_all_together(
 
 
 def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_path: Path) -> None:
-    made = []
-    for seed, reached in enumerate((10, 10, 5, 10, 2, 10)):
-        asked = replace(EXPERIMENT, tier="emulate", mode="structured", seed=seed, sizes=(10,))
+    parts = []
+    for network, reached in enumerate((10, 10, 5, 10, 2, 10)):
+        shared = {"tier": "emulate", "mode": "structured", "sizes": (10,)}
+        asked = replace(EXPERIMENT, network=network, **shared)
         own = [result(repetition, 0, reached, 10) for repetition in range(5)]
-        made += rows(asked, [(asked, own)], 0.0)
-    write_aggregates(spark, keep(tmp_path, [made], tier="emulate"))
+        parts.append(table(asked, [(asked, own)], 0.0))
+    write_aggregates(spark, keep(tmp_path, parts, tier="emulate"))
     found = {row.metric: row for row in all_of(tmp_path) if row.community == 0}
-    assert (found["reliability"].count, found["reliability"].networks) == (30, 6)
-    assert found["reliability"].interval.low == pytest.approx(wilson(4, 6).low, abs=0.03)
+    assert found["reliability"].count == 30
+    assert found["reliability"].networks == (0, 1, 2, 3, 4, 5)
+    assert found["reliability"].sample == (1, 1, 0, 1, 0, 1)
+    assert found["reception"].sample == pytest.approx((1, 1, 0.5, 1, 0.2, 1))
     assert found["reception"].high - found["reception"].low > 0.4
+    assert found["reception"].p50 == 1.0
+
+
+def test_simulated_events_are_kept_in_batches(spark: SparkSession, tmp_path: Path) -> None:
+    asked = replace(EXPERIMENT, repetitions=200, sizes=(10,))
+    own = [result(number, 0, 10 if number % 4 else 5, 10) for number in range(200)]
+    write_aggregates(spark, keep(tmp_path, [table(asked, [(asked, own)], 0.0)]))
+    [found] = [row for row in all_of(tmp_path) if (row.community, row.metric) == (0, "reliability")]
+    assert len(found.sample) == 50
+    assert (found.count, found.value) == (200, 0.75)
+    assert found.interval == wilson(150, 200)
 
 
 def test_aggregates_do_not_depend_on_the_order_of_the_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    made = rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)
-    one = keep(tmp_path / "one", [made])
-    many = keep(tmp_path / "many", [[row] for row in reversed(made)])
+    one = keep(tmp_path / "one", [made()])
+    many = keep(tmp_path / "many", [made().slice(i, 1) for i in reversed(range(len(made())))])
     write_aggregates(spark, one)
     write_aggregates(spark, many)
     assert all_of(one.directory) == all_of(many.directory)
@@ -156,30 +171,23 @@ def test_aggregates_do_not_depend_on_the_order_of_the_rows(
 
 def test_a_summary_is_the_same_whatever_order_the_shuffle_gave() -> None:
     generator = np.random.default_rng(5)
-    count = 40
-    columns: dict[str, Any] = {metric: generator.random(count) for metric in METRICS}
-    columns |= {"topic": ["/"] * count, "community": [0] * count}
-    columns |= {"experiment_id": ["e"] * count, "repetition": list(range(count))}
-    table = pa.table(columns)
-    expected = summarise(table, ("topic",))
+    rows = [
+        {"community": 0, "metric": metric, "unit": UNITS[metric], "network": network}
+        | {"event": event, "events": 1, "value": generator.random()}
+        for metric in METRICS
+        for network in range(3)
+        for event in range(4)
+    ]
+    asked = {"sizes": "10", "balance": False, "sure_links": False, "z": 3, "publish_level": 0}
+    made = pa.Table.from_pylist([{**dict.fromkeys(SETTING), **asked, **row} for row in rows])
+    expected = summarise(made)
+    assert expected.num_rows == len(METRICS)
     for _ in range(5):
-        assert summarise(table.take(generator.permutation(count)), ("topic",)) == expected
-
-
-def test_the_interval_of_a_share_stays_among_shares() -> None:
-    # Four networks of which three reached nearly everyone: widened for their number, the bound passes 1.
-    values = np.repeat([0.999, 0.998, 0.997, 0.5], 2)
-    columns: dict[str, Any] = dict.fromkeys(METRICS, values)
-    columns |= {"tier": ["emulate"] * 8, "community": [0] * 8, "repetition": [0, 1] * 4}
-    columns |= {"experiment_id": [f"network {number // 2}" for number in range(8)]}
-    found = summarise(pa.table(columns), ("tier",)).to_pylist()
-    highest = {row["metric"]: row["high"] for row in found}
-    assert highest["rounds"] > 1
-    assert {highest[metric] for metric in ("reception", "efficiency")} == {1.0}
+        assert summarise(made.take(generator.permutation(len(rows)))) == expected
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(tmp_path, [rows(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)])
+    store = keep(tmp_path, [made()])
     (store.results / "suite=s" / "tier=simulate" / "part-7.parquet").write_bytes(b"not Parquet")
     with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
         write_aggregates(spark, store)

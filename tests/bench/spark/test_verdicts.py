@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.aggregate import write_aggregates
-from bench.aggregates import Aggregates
+from bench.aggregates import Aggregates, write_aggregates
 from bench.claims import CLAIMS
 from bench.spark.execute import execute
 from bench.store import ResultStore

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from bench import tiers
 from bench.experiment import Experiment
-from bench.intervals import Interval, bootstrap_mean, wilson
-from bench.results import CommunityResult
+from bench.intervals import Interval, mean_interval, wilson
+from bench.results import CommunityResult, Result
 
 SETTING = Experiment(
     suite="test",
@@ -28,7 +29,11 @@ SETTING = Experiment(
 
 
 def run(experiment: Experiment) -> list[CommunityResult]:
-    return [result for _, results in tiers.run(experiment) for result in results]
+    return [result for _, results in tiers.run(experiment) for result in of_events(results)]
+
+
+def of_events(results: Sequence[Result]) -> list[CommunityResult]:
+    return [result for result in results if isinstance(result, CommunityResult)]
 
 
 def mean_of(results: list[CommunityResult], community: int, field: str) -> float:
@@ -51,7 +56,7 @@ def test_the_simulator_reaches_as_many_as_the_formula_says() -> None:
     expected = run(dataclasses.replace(setting, tier="model"))
     for level, row in enumerate(expected):
         assert row.reached is not None
-        found = bootstrap_mean(shares(simulated, level), seed=1)
+        found = mean_interval(shares(simulated, level))
         assert abs(found.value - row.reached / row.alive) < 0.05 + (found.high - found.low)
 
 
@@ -91,7 +96,8 @@ def test_events_of_a_series_share_one_network_on_which_more_and_more_crash() -> 
         (0.5, 0.1),
         (0.5, 1.0),
     ]
-    for point, results in found:
+    for point, all_results in found:
+        results = of_events(all_results)
         assert [(r.repetition, r.community, r.processes) for r in results] == [
             (0, 0, 10),
             (0, 1, 4),
@@ -99,7 +105,7 @@ def test_events_of_a_series_share_one_network_on_which_more_and_more_crash() -> 
             (1, 1, 4),
         ]
         assert {r.alive for r in results if r.community == 0} == {10 - 10 * point.failed}
-    sent = [sum(r.messages_upward or 0 for r in results) for _, results in found]
+    sent = [sum(r.messages_upward or 0 for r in of_events(results)) for _, results in found]
     assert sent[0] < sent[1]
     assert sent[2] < sent[3]
 
@@ -117,11 +123,13 @@ def emulated_as_simulated(mode: str, repetitions: int) -> None:
     """Reception and reliability in every community, and messages by whoever has the event, of real nodes."""
     simulated = run(SETTING)
     emulated = run(
-        dataclasses.replace(SETTING, tier="emulate", mode=mode, repetitions=repetitions, seed=1)
+        dataclasses.replace(
+            SETTING, tier="emulate", mode=mode, repetitions=repetitions, seed=1, balance=True
+        )
     )
     for level in range(len(SETTING.sizes)):
-        ours = bootstrap_mean(shares(emulated, level), seed=1)
-        theirs = bootstrap_mean(shares(simulated, level), seed=1)
+        ours = mean_interval(shares(emulated, level))
+        theirs = mean_interval(shares(simulated, level))
         # Real nodes leave out those they know to have the event, so they may do a little better.
         assert theirs.low - 0.05 <= ours.high
         assert ours.low <= theirs.high + 0.08

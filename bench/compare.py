@@ -1,0 +1,145 @@
+"""`camcast bench compare RUN_A RUN_B`: what changed between two runs, by the rules of claims.
+
+Two commits, two machines or two settings of one's own: each an output directory with results. What both have
+measured is compared setting by setting, all communities together, by the difference of networks of the same
+number. There are many settings, and one of them should not be called changed by chance: so the error of all
+comparisons together is at most 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.aggregates import Aggregate, Aggregates
+from bench.claims.claim import RELATIVE_MARGIN, SHARE_MARGIN, decide
+from bench.intervals import FEWEST, Interval
+from bench.results import SHARES, WHOLE
+
+COMPARED = (
+    *("reliability", "reception", "seconds", "rounds", "messages_inside", "messages_upward"),
+    *("parasites", "event_bytes", "event_datagrams", "join_datagrams", "rest_bytes"),
+    *("rest_datagrams", "repair_seconds", "table_entries", "largest_table", "uniformity"),
+)
+LISTED = 40
+"""The most changes that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One metric of one setting, before and after."""
+
+    before: Aggregate
+    after: Aggregate
+    apart: Interval
+    """After minus before."""
+
+    @property
+    def margin(self) -> float:
+        if self.before.metric in SHARES:
+            return SHARE_MARGIN
+        return RELATIVE_MARGIN * min(abs(self.before.value), abs(self.after.value))
+
+    @property
+    def verdict(self) -> str:
+        """more, less, same (within the margin), few (networks) or undecided."""
+        if self.apart.low == self.apart.high == 0.0:
+            return "same"
+        fewest = min(len(self.before.networks), len(self.after.networks))
+        if self.before.is_of_networks and fewest < FEWEST:
+            return "few"
+        if self.apart.low > 0 or self.apart.high < 0:
+            return "more" if self.apart.low > 0 else "less"
+        inside = -self.margin <= self.apart.low and self.apart.high <= self.margin
+        return "same" if inside else "undecided"
+
+    @property
+    def size(self) -> float:
+        """How large it is: in points for a share, else as a share of what it was."""
+        scale = 1.0 if self.before.metric in SHARES else abs(self.before.value) or 1.0
+        return abs(self.apart.value) / scale
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Everything that two runs have both measured, and the claims whose verdict differs."""
+
+    changes: tuple[Change, ...]
+    claims: tuple[tuple[str, str, str], ...]
+    """The sentence, the verdict before, the verdict after."""
+
+    def of(self, *verdicts: str) -> list[Change]:
+        return [change for change in self.changes if change.verdict in verdicts]
+
+
+def compare(before: Aggregates, after: Aggregates) -> Comparison:
+    """What `after` has that `before` has, too, and how they differ."""
+    from bench.claims import CLAIMS
+
+    earlier = {row.setting: row for row in _rows(before)}
+    pairs = [(earlier[row.setting], row) for row in _rows(after) if row.setting in earlier]
+    # A formula differs or does not: only what was drawn shares the error.
+    among = max(1, sum(row.tier != "model" for _, row in pairs))
+    changes = tuple(Change(one, two, two.minus(one, among)) for one, two in pairs)
+    verdicts = zip(decide(CLAIMS, before), decide(CLAIMS, after), strict=True)
+    claims = tuple(
+        (one.claim.sentence, one.verdict.words, two.verdict.words)
+        for one, two in verdicts
+        if one.verdict.words != two.verdict.words
+    )
+    return Comparison(changes, claims)
+
+
+def _rows(aggregates: Aggregates) -> Iterable[Aggregate]:
+    for metric in COMPARED:
+        yield from aggregates.select(metric=metric, community=WHOLE)
+
+
+def as_text(found: Comparison, before: str, after: str) -> str:
+    """Markdown: what changed, largest first, then what did not, in a line."""
+    changed = sorted(found.of("more", "less"), key=lambda change: -change.size)
+    same, open_yet, few = (len(found.of(word)) for word in ("same", "undecided", "few"))
+    lines = [f"# {before} and {after}", ""]
+    lines.append(
+        f"Of {len(found.changes)} values that both have, {len(changed)} changed, {same} are the same "
+        f"(within 5 points, or 10 %), {open_yet} are not decided, and {few} have fewer than {FEWEST} "
+        "networks."
+    )
+    if changed:
+        lines += ["", f"| what | {before} | {after} | difference |", "| --- | --- | --- | --- |"]
+        lines += [_line(change) for change in changed[:LISTED]]
+        if len(changed) > LISTED:
+            lines += ["", f"and {len(changed) - LISTED} more"]
+    if found.claims:
+        lines += ["", f"| claim | {before} | {after} |", "| --- | --- | --- |"]
+        lines += [f"| {sentence} | {one} | {two} |" for sentence, one, two in found.claims]
+    else:
+        lines += ["", "No claim of the paper has another verdict."]
+    return "\n".join(lines) + "\n"
+
+
+def _line(change: Change) -> str:
+    row = change.before
+    kind = f"{row.mode} as {row.variant}" if row.is_of_networks else f"{row.protocol}, {row.mode}"
+    where = [row.figure, row.tier, kind]
+    where += [f"p_sel {row.p_sel:g}"] if row.p_sel is not None else []
+    where += [f"{100 * row.failed:g} % failed"] if row.failed else []
+    where += [f"{100 * row.loss:g} % lost"] if row.loss else []
+    where += [f"c = {row.c:g}"]
+    what = f"{row.metric.replace('_', ' ')}: {', '.join(where)}"
+    low, value, high = (_number(row, n) for n in _values(change.apart))
+    return (
+        f"| {what} | {_number(row, row.value)} | {_number(row, change.after.value)} | "
+        f"{value} [{low}, {high}] |"
+    )
+
+
+def _values(interval: Interval) -> tuple[float, float, float]:
+    return interval.low, interval.value, interval.high
+
+
+def _number(row: Aggregate, value: float) -> str:
+    if math.isinf(value):
+        return "?"
+    return f"{100 * value:.1f} %" if row.metric in SHARES else f"{value:.3g}"

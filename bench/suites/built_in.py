@@ -1,0 +1,302 @@
+"""The built-in suites, by name; any other name is the path of a TOML file.
+
+Where real nodes are concerned, a network is one boot of each mode with one seed. Each is used as well as it
+can be: several shares of links take turns on it, then a share of it crashes, and thousands of events are
+replayed over its tables (bench.tiers.replay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from bench.experiment import Experiment
+from bench.suites.grid import Family, Suite, SuiteError, distinct, expand, read_suite
+from bench.suites.settings import (
+    CHURN,
+    COMPARED,
+    CRASHED,
+    DEFAULT,
+    DEFAULTS,
+    FAILED,
+    IMPLEMENTED,
+    IMPLEMENTED_SIZES,
+    LINKS,
+    LOST,
+    MODES,
+    P_SEL,
+    PARETO_C,
+    SIMULATED,
+    TOPOLOGIES,
+    variant,
+)
+
+REPLAYS = 10_000
+SMALL = (40, 15, 7)
+"""Real nodes cost most: half of the paper's, where the question is not one of sizes."""
+TINY = (20, 8, 5)
+ALTERNATIVES = ["camcast", "broadcast", "multicast", "hierarchical"]
+SAME_SIZES = dict.fromkeys(MODES, IMPLEMENTED["sizes"])
+
+
+def quick() -> Suite:
+    """What `make report` runs: every mode and every tier, within three minutes on two cores."""
+    name, shares = "quick", (0.01, 0.07, 0.1, 1.0)
+    fixed = simulation(name, repetitions=500) + tables(name, repetitions=300)
+    fixed += growth(name, largest=100_000, repetitions=10)
+    fixed += comparison(name, repetitions=500)
+    fixed += formulas_of_links(name, shares, 1000, IMPLEMENTED_SIZES)
+    fixed += formulas_of_defaults(name, SMALL, (0.0, 0.3))
+    fixed += live(name, TINY, repetitions=20)
+    families = (
+        links_family(name, shares, 1, IMPLEMENTED_SIZES, most=7),
+        defaults_family(name, "published", SMALL, (0.0, 0.3), 2, most=7),
+        defaults_family(name, "shipped", SMALL, (0.0, 0.3), 10, most=7),
+        churn_family(name, TINY, (0.02,), 10, most=5),
+    )
+    return Suite(name, "every mode and every tier, small", distinct(fixed), families)
+
+
+def paper() -> Suite:
+    """Figures 13 to 28 and tables 1 and 2, with the paper's parameters and at least its repetitions."""
+    name = "paper"
+    fixed = simulation(name, repetitions=1000) + tables(name, repetitions=1000)
+    fixed += growth(name, largest=100_000, repetitions=10)
+    fixed += comparison(name, repetitions=1000)
+    fixed += formulas_of_links(name, P_SEL, 1000, IMPLEMENTED_SIZES)
+    fixed += formulas_of_defaults(name, IMPLEMENTED["sizes"], CRASHED)
+    fixed += live(name, IMPLEMENTED["sizes"], repetitions=20)
+    families = (
+        links_family(name, P_SEL, 1, IMPLEMENTED_SIZES, most=20),
+        defaults_family(name, "published", IMPLEMENTED["sizes"], CRASHED, 2, most=14),
+        defaults_family(name, "shipped", IMPLEMENTED["sizes"], CRASHED, 10, most=14),
+        churn_family(name, SMALL, (0.02,), 20, most=10),
+    )
+    about = "every figure and table of the paper's evaluation"
+    return Suite(name, about, distinct(fixed), families)
+
+
+def scale() -> Suite:
+    """How messages, rounds, memory and reliability grow with the number of processes."""
+    name = "scale"
+    fixed = growth(name, largest=10_000_000, repetitions=10)
+    fixed += expand(
+        name,
+        "scale",
+        tier="emulate",
+        mode=MODES,
+        repetitions=5,
+        replays=1000,
+        network=[0, 1, 2],
+        **variant("improved"),
+        **{**SIMULATED, "sizes": [(100, 10, 10), (300, 30, 10), (1000, 100, 10)]},
+    )
+    return Suite(name, "communities from a hundred to ten million processes", distinct(fixed))
+
+
+def large() -> Suite:
+    """As many real nodes as the paper simulated, in both of its settings, one network a mode."""
+    name, sizes = "large", SIMULATED["sizes"]
+    fixed = formulas_of_links(name, P_SEL, 100, dict.fromkeys(MODES, sizes))
+    fixed += formulas_of_defaults(name, sizes, CRASHED)
+    for kind in ("published", "shipped"):
+        family = defaults_family(name, kind, sizes, CRASHED, 10, most=1)
+        fixed += family.between(0, 1)
+    fixed += links_family(name, P_SEL, 1, dict.fromkeys(MODES, sizes), most=1).between(0, 1)
+    return Suite(name, "a thousand real nodes, one network a mode", distinct(fixed))
+
+
+def churn() -> Suite:
+    """The three modes while processes join, leave, crash and change topics."""
+    name = "churn"
+    rates = (0.0, 0.005, 0.01, 0.02)
+    family = churn_family(name, IMPLEMENTED["sizes"], rates, 20, most=10)
+    return Suite(name, "continuous joins, leaves, crashes and changes of topic", (), (family,))
+
+
+def alternatives() -> Suite:
+    """CAMCAST against gossip broadcast, gossip multicast, hierarchical gossip broadcast, and PMcast."""
+    name = "alternatives"
+    about = "messages, memory, parasites, reliability and latency"
+    return Suite(name, about, distinct(comparison(name, 1000)))
+
+
+BUILT_IN: dict[str, Callable[[], Suite]] = {
+    "quick": quick,
+    "paper": paper,
+    "scale": scale,
+    "large": large,
+    "churn": churn,
+    "alternatives": alternatives,
+}
+
+
+def find_suite(name: str) -> Suite:
+    """A built-in suite, or the one in the TOML file of that path."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]()
+    if name.endswith(".toml"):
+        return read_suite(Path(name))
+    raise SuiteError(
+        f"no suite {name!r}: there are {', '.join(BUILT_IN)}, and your own as a path ending in .toml"
+    )
+
+
+# Formulas and simulations.
+
+
+def simulation(name: str, repetitions: int) -> list[Experiment]:
+    """Figures 13 to 18: crashed processes, by formula and by simulation."""
+    found = []
+    for figure, failure in (("figures-13-16", "stillborn"), ("figures-17-18", "weak")):
+        shared = {**SIMULATED, "failed": FAILED, "failure": failure}
+        found += expand(name, figure, tier="model", **shared)
+        shared |= {"tier": "simulate", "repetitions": repetitions}
+        found += expand(name, figure, mode=["uniform", "unstructured"], **shared)
+    shared = {**SIMULATED, "tier": "simulate", "failed": FAILED, "repetitions": repetitions}
+    found += expand(name, "figures-13-16", protocol="broadcast", **shared)
+    return found
+
+
+def tables(name: str, repetitions: int) -> list[Experiment]:
+    """Tables 1 (rounds) and 2 (parasites of an event of the root topic)."""
+    shared = {**SIMULATED, "sizes": TOPOLOGIES}
+    computed = ["camcast", "broadcast", "pmcast"]
+    found = expand(name, "table-1", tier="model", protocol=computed, **shared)
+    shared |= {"tier": "simulate", "repetitions": repetitions}
+    found += expand(name, "table-1", protocol=ALTERNATIVES, **shared)
+    for topology in TOPOLOGIES:
+        root = {**shared, "sizes": topology, "publish_level": len(topology) - 1}
+        found += expand(name, "table-2", protocol=["camcast", "broadcast"], **root)
+    return found
+
+
+def growth(name: str, largest: int, repetitions: int) -> list[Experiment]:
+    """Hierarchies of three levels, each a tenth of the one below, by formula and by simulation."""
+    found = []
+    size = 100
+    while size <= largest:
+        shared = {**SIMULATED, "sizes": (size, max(10, size // 10), max(10, size // 100))}
+        found += expand(name, "scale", tier="model", **shared)
+        times = repetitions if size < 10**6 else 2
+        found += expand(name, "scale", tier="simulate", repetitions=times, **shared)
+        size *= 10
+    return found
+
+
+def comparison(name: str, repetitions: int) -> list[Experiment]:
+    """An event published in the bottom community and one in the root, in the paper's topologies."""
+    found = []
+    for topology in TOPOLOGIES:
+        for level in (0, len(topology) - 1):
+            shared = {**SIMULATED, "sizes": topology, "publish_level": level}
+            computed = [*ALTERNATIVES, "pmcast"]
+            found += expand(name, "alternatives", tier="model", protocol=computed, **shared)
+            simulated = {"tier": "simulate", "repetitions": repetitions, **shared}
+            found += expand(name, "alternatives", protocol=ALTERNATIVES, **simulated)
+    return found
+
+
+def formulas_of_links(
+    name: str, p_sel: tuple[float, ...], repetitions: int, sizes: Mapping[str, tuple[int, ...]]
+) -> list[Experiment]:
+    """Figures 19 to 28 by formula and by simulation, SCAMP's tables with the sizes of unstructured runs."""
+    found = []
+    for hierarchy in dict.fromkeys(sizes.values()):
+        shared = {**IMPLEMENTED, "sizes": hierarchy, "p_sel": list(p_sel)}
+        found += expand(name, LINKS, tier="model", **shared)
+        scamp = ["unstructured"] if hierarchy == sizes["unstructured"] else []
+        simulated = {"tier": "simulate", "repetitions": repetitions, **shared}
+        found += expand(name, LINKS, mode=["uniform", *scamp], **simulated)
+    return found
+
+
+def formulas_of_defaults(
+    name: str, sizes: tuple[int, ...], failed: tuple[float, ...]
+) -> list[Experiment]:
+    """The default parameters by formula and by simulation, with tables of the living."""
+    shared = {**DEFAULTS, "sizes": sizes, "failure": "repaired", "failed": list(failed)}
+    shared["loss"] = list(LOST)
+    return expand(name, DEFAULT, tier="model", **shared) + expand(
+        name, DEFAULT, tier="simulate", repetitions=1000, **shared
+    )
+
+
+# Real nodes.
+
+
+def links_family(
+    name: str,
+    p_sel: tuple[float, ...],
+    repetitions: int,
+    sizes: Mapping[str, tuple[int, ...]],
+    most: int,
+) -> Family:
+    """Figures 19 to 28: the modes as published, whose events take turns with the shares of links."""
+    return Family(LINKS, ("published",), partial(_links, name, p_sel, repetitions, sizes), most)
+
+
+def _links(
+    name: str,
+    p_sel: tuple[float, ...],
+    repetitions: int,
+    sizes: Mapping[str, tuple[int, ...]],
+    network: int,
+) -> list[Experiment]:
+    found = []
+    for mode in MODES:
+        shared = {**IMPLEMENTED, "sizes": sizes[mode], "p_sel_series": p_sel}
+        shared |= {"repetitions": repetitions, "replays": REPLAYS, **variant("published")}
+        found += expand(name, LINKS, tier="emulate", mode=mode, network=network, **shared)
+    return found
+
+
+def defaults_family(
+    name: str,
+    kind: str,
+    sizes: tuple[int, ...],
+    failed: tuple[float, ...],
+    repetitions: int,
+    most: int,
+) -> Family:
+    """The default parameters, before and after crashes; replayed with fewer messages and with loss, too."""
+    shared = {
+        **DEFAULTS,
+        "sizes": sizes,
+        "failure": "repaired",
+        "failed_series": failed,
+        "repetitions": repetitions,
+        "replays": REPLAYS,
+        "c_series": PARETO_C,
+        "loss_series": LOST,
+        **variant(kind),
+    }
+
+    def network(number: int) -> list[Experiment]:
+        modes = COMPARED if kind == "shipped" else MODES
+        return expand(name, DEFAULT, tier="emulate", mode=modes, network=number, **shared)
+
+    # Events over the tables of what is shipped are replayed by the paper's rule: that is the improved
+    # variant.
+    variants = ("shipped", "improved") if kind == "shipped" else (kind,)
+    return Family(DEFAULT, variants, network, most)
+
+
+def churn_family(
+    name: str, sizes: tuple[int, ...], rates: tuple[float, ...], repetitions: int, most: int
+) -> Family:
+    """Processes are replaced all the time, and some change topics; as shipped."""
+    shared = {**DEFAULTS, "sizes": sizes, "failure": "churn", "failed": list(rates)}
+    shared |= {"repetitions": repetitions, **variant("shipped")}
+
+    def network(number: int) -> list[Experiment]:
+        return expand(name, CHURN, tier="emulate", mode=MODES, network=number, **shared)
+
+    return Family(CHURN, ("shipped",), network, most)
+
+
+def live(name: str, sizes: tuple[int, ...], repetitions: int) -> list[Experiment]:
+    """Real processes over UDP, as shipped, one network a mode: for what only they can say."""
+    shared = {**DEFAULTS, "sizes": sizes, "repetitions": repetitions, **variant("shipped")}
+    return expand(name, DEFAULT, tier="live", mode=MODES, **shared)

@@ -1,0 +1,82 @@
+"""Two runs compared: what changed is told, what did not is not, and chance is not taken for a change."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from bench.aggregates import Aggregate, Aggregates
+from bench.compare import as_text, compare
+from pubsub.cli import main
+from tests.bench.claims.made_up import row
+from tests.bench.report.test_report import keep
+
+REAL = {"tier": "replay", "mode": "structured", "figure": "defaults"}
+
+
+def moved(before: Aggregate, by: float) -> Aggregate:
+    sample = tuple(value + by for value in before.sample)
+    return dataclasses.replace(before, sample=sample, value=before.value + by)
+
+
+def verdict(before: Aggregate, after: Aggregate) -> str:
+    [change] = compare(Aggregates([before]), Aggregates([after])).changes
+    return change.verdict
+
+
+def test_a_run_has_not_changed_against_itself() -> None:
+    rows = [row(0.9, 0.05, networks=7, failed=failed, **REAL) for failed in (0.0, 0.3)]
+    found = compare(Aggregates(rows), Aggregates(rows))
+    assert [change.verdict for change in found.changes] == ["same", "same"]
+    assert found.claims == ()
+    assert "No claim" in as_text(found, "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("by", "networks", "expected"),
+    [(0.1, 7, "more"), (-0.1, 7, "less"), (0.02, 7, "more"), (0.1, 4, "few")],
+)
+def test_networks_of_one_number_are_compared_with_each_other(
+    by: float, networks: int, expected: str
+) -> None:
+    """A spread between networks that both runs share does not hide a change."""
+    before = row(0.7, 0.3, networks=networks, **REAL)
+    assert verdict(before, moved(before, by)) == expected
+
+
+def test_what_is_too_uncertain_is_not_decided_and_what_is_near_is_the_same() -> None:
+    before = row(0.7, 0.001, networks=20, suite="a", **REAL)
+    near = dataclasses.replace(row(0.701, 0.001, networks=20, z=9, **REAL), z=3)
+    assert verdict(before, near) == "same"
+    wild = dataclasses.replace(row(0.75, 0.2, networks=20, z=9, **REAL), z=3)
+    assert verdict(before, wild) == "undecided"
+
+
+def test_of_many_values_none_is_called_changed_by_chance() -> None:
+    """Two hundred settings that differ by chance alone; at 5 % each, ten of them would have changed."""
+    before, after = [], []
+    for number in range(200):
+        shared = {**REAL, "failed": number / 1000, "networks": 20}
+        before.append(row(0.7, 0.05, **shared))
+        after.append(dataclasses.replace(row(0.7, 0.05, z=9, **shared), z=3))
+    drawn = [dataclasses.replace(a, sample=a.sample[::-1]) for a in after]
+    found = compare(Aggregates(before), Aggregates(drawn))
+    assert len(found.changes) == 200
+    assert found.of("more", "less") == []
+
+
+def test_the_command_prints_what_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = row(0.7, 0.01, networks=7, **REAL)
+    for name, rows in (("a", [before]), ("b", [moved(before, -0.2)])):
+        (tmp_path / name).mkdir()
+        keep(Aggregates(rows), tmp_path / name)
+    assert main(["bench", "compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    text = capsys.readouterr().out
+    assert "Of 1 values that both have, 1 changed" in text
+    assert "| reception: defaults, replay, structured as published" in text
+    assert main(["bench", "compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 1
+    assert "no directory" in capsys.readouterr().err
