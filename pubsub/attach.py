@@ -136,8 +136,9 @@ class Attachment:
         self.control: Context = runtime.context("channel")
         self.questions: Context = runtime.context("datagram")
         """For what is asked again until it is answered."""
+        self.draws_tables = MODES[self._mode].samples
         self.find_contacts: FindContacts = (
-            directory.sample if MODES[self._mode].samples else directory.contacts
+            directory.sample if self.draws_tables else directory.contacts
         )
 
     @property

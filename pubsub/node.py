@@ -129,6 +129,7 @@ class Node:
             carrier=self._link,
             make_membership=attachment.make_membership,
             find_contacts=attachment.find_contacts,
+            draws_tables=attachment.draws_tables,
             metrics=self.metrics,
             observer=self._trace,
             watch=attachment.watch,

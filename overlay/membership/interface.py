@@ -100,6 +100,10 @@ class MembershipListener(Protocol):
         """The community has been entered: the table is usable, or this process is its first."""
         ...
 
+    def redrawn(self) -> None:
+        """The topic table was drawn anew from the directory, as some services do at an interval."""
+        ...
+
     def member_added(self, contact: Contact) -> None:
         """`contact` entered the topic table."""
         ...

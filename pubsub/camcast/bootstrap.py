@@ -57,7 +57,11 @@ class SuperSearch:
         find_contacts: FindContacts,
         links: Links,
         round_over: Callable[[], None],
+        *,
+        draws: bool,
     ) -> None:
+        """`draws`: `find_contacts` gives uniform samples, and these make the super-topic tables."""
+        self._draws = draws
         self._community = community
         self._context = context
         self._find_contacts = find_contacts
@@ -79,6 +83,18 @@ class SuperSearch:
             if self._timer is not None:
                 self._timer.cancel()
             self._ask_directory()
+
+    def redraw(self) -> None:
+        """Draw every super-topic table that is linked anew, as the topic table has just been."""
+        if not self._draws or self._stopped:
+            return
+        for table in self._links.tables.linked():
+            name = table.topic.name
+            self._find_contacts(
+                name,
+                self._community.parameters.z,
+                lambda sample, name=name: self._links.draw(name, sample),  # type: ignore[misc]
+            )
 
     def stop(self) -> None:
         self._stopped = True
@@ -107,7 +123,10 @@ class SuperSearch:
 
         def look_up(topic: Topic) -> None:
             def found(contacts: tuple[Contact, ...]) -> None:
-                self._links.introduce(topic.name, contacts, looked_up)
+                if self._draws:
+                    self._links.draw(topic.name, contacts, looked_up)
+                else:
+                    self._links.introduce(topic.name, contacts, looked_up)
 
             self._find_contacts(topic.name, self._community.parameters.z, found)
 

@@ -72,6 +72,8 @@ class Services:
     """For events."""
     make_membership: MakeMembership
     find_contacts: FindContacts
+    draws_tables: bool
+    """Whether `find_contacts` gives uniform samples, which then make the super-topic tables."""
     metrics: Metrics
     observer: Observer | None = None
     watch: Callable[[Contact], None] = lambda contact: None
@@ -123,7 +125,12 @@ class Community:
         self.super_tables = SuperTables(topic, is_own, self._super_table_changed)
         self.links = Links(self, self._context, leases, self.super_tables, self._start_search)
         self.search = SuperSearch(
-            self, self._context, services.find_contacts, self.links, self._search_over
+            self,
+            self._context,
+            services.find_contacts,
+            self.links,
+            self._search_over,
+            draws=services.draws_tables,
         )
         self.membership = services.make_membership(self.name, parameters, self)
         self._dissemination = services.dissemination(self)
@@ -248,6 +255,10 @@ class Community:
             self._leases.warm(member, self.name, warmed)
         if not self.table:
             warmed(True)
+
+    def redrawn(self) -> None:
+        if self._joined:
+            self.search.redraw()
 
     def member_added(self, contact: Contact) -> None:
         self._size_until = 0.0

@@ -75,6 +75,41 @@ class Links:
         `done` is called when all of them have answered or timed out."""
         self.offer(topic, contacts, done, introduction=True)
 
+    def draw(
+        self, topic: str, sample: tuple[Contact, ...], done: Callable[[], None] | None = None
+    ) -> None:
+        """A uniform sample of a super-topic: those who confirm make its table, in the order of the sample.
+
+        Where nobody confirms the table stays as it is. `done` is called when all have answered or timed out.
+        """
+        own = self._context.contact.id
+        asked = [contact for contact in sample if contact.id != own]
+        alive: dict[PeerId, bool] = {}
+
+        def answered(contact: Contact, is_alive: bool) -> None:
+            alive[contact.id] = is_alive
+            if len(alive) < len(asked):
+                return
+            if not self._stopped:
+                self._drawn(topic, [member for member in asked if alive[member.id]])
+            if done is not None:
+                done()
+
+        for contact in asked:
+            self._leases.confirm(contact, topic, lambda alive, c=contact: answered(c, alive))  # type: ignore[misc]
+        if not asked and done is not None:
+            done()
+
+    def _drawn(self, topic: str, confirmed: list[Contact]) -> None:
+        table = self.tables.table(topic)
+        if table is None or not confirmed:  # a nearer super-community was found meanwhile
+            return
+        first = not table
+        table.replace(confirmed[: self._community.parameters.z], self._context.now())
+        if first:
+            self.tables.prune()
+            self._share(topic)
+
     def offer(
         self,
         topic: str,

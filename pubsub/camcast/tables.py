@@ -8,7 +8,7 @@ The *topic table* is the membership service's. Nothing is kept about subtopics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
@@ -65,6 +65,16 @@ class SuperTable:
         if is_new:
             self._changed(self.topic.name, fresh, True)
         return True
+
+    def replace(self, contacts: Sequence[Contact], now: float) -> None:
+        """Hold these processes, who have just confirmed, and nobody else."""
+        for peer in [peer for peer in self._entries if all(peer != c.id for c in contacts)]:
+            self.drop(peer)
+        for contact in contacts:
+            is_new = contact.id not in self._entries
+            self._entries[contact.id] = _Entry(contact, now)
+            if is_new:
+                self._changed(self.topic.name, contact, True)
 
     def rotate(self, random: Randomness) -> None:
         """Drop one process at random, to make room for another."""

@@ -213,6 +213,8 @@ class StructuredMembership:
         if not self._has_joined:
             self._has_joined = True
             self._listener.joined()
+        else:
+            self._listener.redrawn()
 
     def _draw_in(self, seconds: float) -> None:
         if self._timer is not None:

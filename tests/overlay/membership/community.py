@@ -84,6 +84,9 @@ class Listener:
     def joined(self) -> None:
         self.has_joined += 1
 
+    def redrawn(self) -> None:
+        """The table says it all."""
+
     def member_added(self, contact: Contact) -> None:
         assert contact not in self.table
         self.table[contact] = None

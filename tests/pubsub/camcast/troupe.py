@@ -187,6 +187,7 @@ class Actor:
             StageCarrier(self.context, troupe.event_loss),
             self._membership,
             directory.contacts,
+            False,
             self.metrics,
             dissemination=troupe.dissemination,
         )
