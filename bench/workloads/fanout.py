@@ -375,6 +375,7 @@ WORKLOAD = Workload(
             "loss", False, "instead: on the virtual network with losses, what arrives", quick=True
         ),
         Option("losses", [0.1], "shares of the datagrams that are lost, with --loss"),
+        Option("loss_latency", [5.0, 50.0], "milliseconds of a link, least and most, with --loss"),
         Option("loss_subscribers", 10, "subscribers with --loss"),
         Option("loss_bytes", 4096, "bytes of an event with --loss"),
         Option("loss_events", 500, "events with --loss", quick=200),

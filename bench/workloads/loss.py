@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from bench.systems.nodes import TOPIC
 from bench.workloads.workload import Row, Table, column
+from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Subscription
 from pubsub.config import DisseminationKind
@@ -34,6 +35,8 @@ class LossyFanout:
     subscribers: int
     bytes: int
     events: int
+    latency: tuple[float, float] = (5.0, 50.0)
+    """Milliseconds that a datagram takes at least and at most."""
     datagram_size: int = USUAL_DATAGRAM
 
 
@@ -47,7 +50,8 @@ class LossOutcome:
 
 def lossy_fanout(setting: LossyFanout, seed: int) -> LossOutcome:
     """One run; the same seed gives the same figures on any machine."""
-    network = Network(seed, latency=Latency.uniform(0.005, 0.05), loss=setting.loss)
+    least, most = (bound / 1000 for bound in setting.latency)
+    network = Network(seed, latency=Latency.uniform(least, most), loss=setting.loss)
     return network.run(_fan_out(network, setting))
 
 
@@ -95,6 +99,12 @@ async def _count(events: Subscription, received: list[int], number: int) -> None
         received[number] += 1
 
 
+def _bounds(latency: list[float]) -> tuple[float, float]:
+    if not 1 <= len(latency) <= 2 or not min(latency) > 0:
+        raise UsageError("a latency is one number of milliseconds, or the least and the most")
+    return min(latency), max(latency)
+
+
 def measure(options: argparse.Namespace) -> Iterator[Row]:
     """Rows of each share of losses and way of dissemination; a seed for each run."""
     for loss in options.losses:
@@ -106,10 +116,12 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
                     options.loss_subscribers,
                     options.loss_bytes,
                     options.loss_events,
+                    _bounds(options.loss_latency),
                 )
                 outcome = lossy_fanout(setting, seed=number + 1)
                 settings = {
                     "loss": loss,
+                    "latency": f"{setting.latency[0]:g} to {setting.latency[1]:g} ms",
                     "subscribers": setting.subscribers,
                     "bytes": setting.bytes,
                     "dissemination": dissemination,
@@ -123,6 +135,7 @@ TABLE = Table(
     "On the virtual network with losses; medians of the seeds",
     {
         "loss": "loss",
+        "latency": "links of",
         "subscribers": "S",
         "bytes": "bytes",
         "dissemination": "dissemination",

@@ -10,6 +10,7 @@ from bench.systems.nodes import NodeSetting
 from bench.workloads import fanout
 from bench.workloads.loss import LossyFanout, lossy_fanout
 from bench.workloads.stalls import TROUBLES, Plan, Trouble, phases, summary, watch_one
+from overlay.errors import UsageError
 
 KILLED, GOES_ON, UNREAD = TROUBLES
 BRIEF = Plan(settle=0.3, trouble=0.8, end_of_trouble=1.2, end=1.6, drain=0.5)
@@ -69,4 +70,8 @@ def test_losses_are_rows_of_the_fanout() -> None:
         ("bytes", 0.0),
     ]
     assert rows[0].value == 1.0
+    assert rows[0].settings["latency"] == "5 to 50 ms"
     assert not fanout.WORKLOAD.is_wrong(rows)
+    options.loss_latency = [1.0, 2.0, 3.0]
+    with pytest.raises(UsageError, match="the least and the most"):
+        list(fanout.run(options))
