@@ -26,8 +26,9 @@ from pubsub.camcast.messages import Check, CheckAnswer
 from pubsub.camcast.observer import EventDrops
 from pubsub.event import Gossip
 
-TRIES = 3
-"""How often a question is sent before its time-out."""
+TRIES = 8
+"""How often a question is sent before its time-out. It travels as a plain datagram: where one in five is
+lost, three tries would take one live process in twenty for gone, and eight take one in three thousand."""
 
 HELD_BLOCKS = 1024
 HELD_BYTES = 4 * 1024 * 1024

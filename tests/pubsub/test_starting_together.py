@@ -8,6 +8,7 @@ import pytest
 
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
+from tests.pubsub.playground import Playground, play, received
 
 NODES = 5
 
@@ -50,3 +51,17 @@ def first_events_missed(seed: int, mode: str) -> list[str]:
 @pytest.mark.parametrize("mode", ["structured", "semi-structured"])
 def test_no_first_event_is_lost_between_nodes_that_start_together(seed: int, mode: str) -> None:
     assert first_events_missed(seed, mode) == []
+
+
+@pytest.mark.parametrize("seed", [24, 25])
+def test_a_publisher_finds_the_members_over_a_link_that_loses_one_in_five(seed: int) -> None:
+    async def main(p: Playground) -> None:
+        subscriptions = await p.subscribers("/a", 3)
+        publisher = await p.node()
+        p.network.link(nth_host(0), nth_host(3), loss=0.2)
+        for number in range(5):
+            await publisher.publish("/a", number)
+        for events in subscriptions:
+            assert len(await received(events, 5)) == 5
+
+    play(seed, main)
