@@ -6,7 +6,7 @@ A light client uses the DHT without being part of it, or does without when it is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -14,9 +14,10 @@ from overlay.channel import ChannelConfig
 from overlay.contact import Address, Contact
 from overlay.errors import CamcastError, ClosedError, NetworkError, UsageError
 from overlay.identity import Identity
+from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
-from overlay.runtime import Runtime, RuntimeConfig
+from overlay.runtime import MessageHandler, Runtime, RuntimeConfig
 from overlay.topic_name import check_topic_name
 from overlay.transport.endpoint import EndpointConfig
 from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
@@ -48,19 +49,39 @@ class Finder(Protocol):
         ...
 
 
+Sample = Callable[[str, int], Awaitable[Sequence[Contact]]]
+"""Draws this many of those who are announced under a topic."""
+
+
 class DirectoryFinder:
     """Draws from all distributors that are announced under the group's topic."""
 
-    def __init__(self, overlay: Overlay, group: str, count: int = FOUND_AT_ONCE) -> None:
-        self._overlay = overlay
+    def __init__(self, sample: Sample, group: str, count: int = FOUND_AT_ONCE) -> None:
+        self._sample = sample
         self._topic = group_topic(group)
         self._count = count
 
     async def find(self) -> list[Contact]:
         try:
-            return await self._overlay.service.sample(self._topic, self._count)
+            return list(await self._sample(self._topic, self._count))
         except ClosedError:
             return []
+
+
+def sample_of(directory: TopicDirectory) -> Sample:
+    """The directory of a node, for those who wait for its answers."""
+
+    async def sample(topic: str, count: int) -> Sequence[Contact]:
+        answer: asyncio.Future[Sequence[Contact]] = asyncio.get_running_loop().create_future()
+
+        def found(contacts: tuple[Contact, ...]) -> None:
+            if not answer.done():
+                answer.set_result(contacts)
+
+        directory.sample(topic, count, found)
+        return await answer
+
+    return sample
 
 
 class AddressFinder:
@@ -123,7 +144,7 @@ def runtime_config(
     advertise: str | None,
     datagram_size: int | None = None,
 ) -> RuntimeConfig:
-    """How the runtimes of distributors and their clients are set up."""
+    """How the runtimes of light clients are set up."""
     on_loopback = Address.parse(listen).is_loopback
     size = datagram_size or (LOOPBACK_DATAGRAM if on_loopback else USUAL_DATAGRAM)
     endpoint = EndpointConfig(
@@ -150,10 +171,12 @@ class LightClient:
         finder: Finder | None = None,
         config: ClientConfig | None = None,
         connect_timeout: float = 15.0,
+        runtime: Runtime | None = None,
     ) -> None:
         """`bootstrap`: nodes of the overlay, in whose DHT the distributors of `group` are found;
         or else `distributors`: their addresses, or a `finder` of one's own. `listen` to `datagram_size`
-        are as in `NodeConfig`."""
+        are as in `NodeConfig`. `runtime`: of a node that this client runs on, with a `finder`, in place of a
+        socket of its own."""
         if isinstance(bootstrap, str) or isinstance(distributors, str):
             raise UsageError("bootstrap and distributors are lists of addresses, not one")
         if sum(map(bool, (bootstrap, distributors, finder))) != 1:
@@ -162,7 +185,8 @@ class LightClient:
             )
         group_topic(group)
         self.config = config or ClientConfig()
-        self.metrics = Metrics()
+        self.metrics = runtime.metrics if runtime is not None else Metrics()
+        self._shared = runtime
         self._group = group
         self._bootstrap = list(bootstrap)
         self._addresses = [Address.of(address) for address in distributors]
@@ -185,25 +209,32 @@ class LightClient:
     async def __aenter__(self) -> Self:
         if self._runtime is not None or self._closed:
             raise UsageError(f"a {type(self).__name__} is entered once; make another one")
-        runtime = self._runtime = await Runtime.open(
+        runtime = self._runtime = self._shared or await Runtime.open(
             self._runtime_config, self._identity, self.metrics
         )
         try:
             if self._bootstrap:
                 self._overlay = Overlay.on(runtime.endpoint, self._bootstrap, serve=False)
                 await self._overlay.__aenter__()
-                self._finder = DirectoryFinder(self._overlay, self._group)
+                self._finder = DirectoryFinder(self._overlay.service.sample, self._group)
             elif self._addresses:
                 self._finder = AddressFinder(runtime, self._addresses)
         except BaseException:
             await self._close_network()
             raise
-        runtime.on(messages.Answer, self._receive_answer)
-        runtime.on(messages.Alive, self._receive_alive)
-        runtime.on(messages.Published, self._receive_published)
-        runtime.on(messages.Deliveries, self._receive_deliveries)
-        runtime.on(messages.Recalled, self._receive_recalled)
+        for kind, handler in self._handlers().items():
+            runtime.on(kind, handler)
         return self
+
+    def _handlers(self) -> dict[type, MessageHandler]:
+        """What this client does with messages, by their type."""
+        return {
+            messages.Answer: self._receive_answer,
+            messages.Alive: self._receive_alive,
+            messages.Published: self._receive_published,
+            messages.Deliveries: self._receive_deliveries,
+            messages.Recalled: self._receive_recalled,
+        }
 
     async def __aexit__(
         self,
@@ -229,8 +260,11 @@ class LightClient:
         finally:
             if self._overlay is not None:
                 await self._overlay.close()
-            if self._runtime is not None:
+            if self._runtime is not None and self._shared is None:
                 await self._runtime.close()
+            elif self._shared is not None:
+                for kind in self._handlers():
+                    self._shared.off(kind)
 
     @property
     def contact(self) -> Contact:

@@ -3,8 +3,9 @@
     async with Distributor(["ticker"], bootstrap=["127.0.0.1:4000"]) as distributor:
         await asyncio.Event().wait()
 
-It is a full member of the overlay, announced in the DHT under its group's name, where clients and the other
-distributors find it. What it promises is said in `pubsub.distributors.protocol.distributor`.
+It runs on a `Node`, a full member of the overlay, and is announced in the DHT under its group's name, where
+clients and the other distributors find it. What it promises is said in
+`pubsub.distributors.protocol.distributor`.
 """
 
 from __future__ import annotations
@@ -20,19 +21,17 @@ from typing import Any, Self
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
-from overlay.metrics import Metrics
-from overlay.overlay import Overlay
-from overlay.runtime import Runtime, RuntimeConfig
-from pubsub.attach import join
+from overlay.runtime import Runtime
 from pubsub.distributors import messages
-from pubsub.distributors.client import DirectoryFinder, group_topic, introduce, runtime_config
+from pubsub.distributors.client import DirectoryFinder, Sample, group_topic, introduce, sample_of
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.content import check_service
 from pubsub.distributors.feeds import Relay, TopicFeed
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.recall import History
 from pubsub.distributors.protocol.view import View
-from pubsub.distributors.settings import distributor_settings, inner_client, inner_node
+from pubsub.distributors.settings import distributor_settings
+from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
 
@@ -96,16 +95,16 @@ class Distributor:
         self.group = group
         self.downstream = tuple(downstream)
         self.upstream = upstream
-        self.node = distributor_settings(settings, feeds=bool(self.topics))
+        self._node = Node.from_config(distributor_settings(settings, feeds=bool(self.topics)))
         self.config = config or DistributorConfig()
-        self.metrics = Metrics()
+        self.metrics = self._node.metrics
         self._history = history
         self._tasks = Tasks("distributor", self.metrics, lambda failure: self._wake_all())
         self._stack = AsyncExitStack()
         self._finish = Finish(self._end)
         self._core: DistributorCore | None = None
         self._runtime: Runtime
-        self._overlay: Overlay
+        self._sample: Sample
         self._feeds: list[TopicFeed] = []
         self._watched: dict[PeerId, Contact] = {}
         self._work = asyncio.Event()
@@ -151,13 +150,12 @@ class Distributor:
         await stack.aclose()
 
     async def _open(self) -> None:
-        node = self.node
-        runtime = self._runtime = await Runtime.open(
-            self._runtime_config(), node.identity, self.metrics
-        )
-        await self._stack.enter_async_context(runtime)
-        overlay = self._overlay = await join(runtime.endpoint, node)
-        self._stack.push_async_exit(overlay)
+        node = await self._stack.enter_async_context(self._node)
+        runtime = self._runtime = node.attachment.runtime
+        # Thousands of subscribers may answer at once.
+        endpoint = runtime.endpoint
+        endpoint.config = replace(endpoint.config, incoming_limit=INCOMING)
+        self._sample = sample_of(node.attachment.directory)
         core = self._core = DistributorCore(
             runtime.context("channel"),
             runtime.context("datagram"),
@@ -179,15 +177,8 @@ class Distributor:
         self._tasks.start("search for distributors", self._look(core))
         if self.downstream:
             self._tasks.start("search below", self._look_below(core))
-        await self._overlay.announce(group_topic(self.group))
+        node.attachment.directory.announce(group_topic(self.group))
         await self._open_sources(core)
-
-    def _runtime_config(self) -> RuntimeConfig:
-        node = self.node
-        config = runtime_config(
-            node.listen, node.keys, node.insecure, node.advertise, node.datagram_size
-        )
-        return replace(config, endpoint=replace(config.endpoint, incoming_limit=INCOMING))
 
     def _serve(self, runtime: Runtime, core: DistributorCore) -> None:
         introduce(runtime)
@@ -213,15 +204,13 @@ class Distributor:
 
     async def _open_sources(self, core: DistributorCore) -> None:
         """Begin to take messages from topics, and from another group."""
-        here = self._runtime.contact.address
         enter = self._stack.enter_async_context
         for service, topic in self.topics.items():
-            feed = TopicFeed(core, service, topic, inner_node(self.node, here), self._tasks)
+            feed = TopicFeed(core, service, topic, self._node, self._tasks)
             self._feeds.append(feed)
             await enter(feed)
         if self.upstream is not None:
-            relay = Relay(core, self.services, self.upstream, inner_client(self.node, here))
-            await enter(relay)
+            await enter(Relay(core, self.services, self.upstream, self._node))
 
     # What runs.
 
@@ -246,7 +235,7 @@ class Distributor:
 
     async def _look(self, core: DistributorCore) -> None:
         """Keep knowing the other distributors of the group."""
-        finder = DirectoryFinder(self._overlay, self.group, MOST_DISTRIBUTORS)
+        finder = DirectoryFinder(self._sample, self.group, MOST_DISTRIBUTORS)
         while True:
             core.membership.know(await finder.find())
             alone = core.view is None or len(core.view.members) == 1
@@ -255,7 +244,7 @@ class Distributor:
     async def _look_below(self, core: DistributorCore) -> None:
         """Keep knowing the distributors of the groups below."""
         finders = [
-            DirectoryFinder(self._overlay, group, MOST_DISTRIBUTORS) for group in self.downstream
+            DirectoryFinder(self._sample, group, MOST_DISTRIBUTORS) for group in self.downstream
         ]
         while True:
             found = [contact for finder in finders for contact in await finder.find()]

@@ -19,14 +19,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
-from pubsub.config import NodeConfig
-from pubsub.distributors.client import LightClient
+from overlay.runtime import MessageHandler
+from pubsub.distributors.client import DirectoryFinder, LightClient, sample_of
 from pubsub.distributors.content import event_id_of, pack_event
-from pubsub.distributors.messages import ListServices, Publication, Services
+from pubsub.distributors.messages import ListServices, Publication, Published, Services
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.reception import Delivery
 from pubsub.event import Event
@@ -53,13 +53,13 @@ class TopicFeed:
         core: DistributorCore,
         service: str,
         topic: Topic,
-        settings: NodeConfig,
+        node: Node,
         tasks: Tasks,
     ) -> None:
         self._core = core
         self._service = service
         self._topic = topic
-        self._node = Node.from_config(settings)
+        self._node = node
         self._me = core.membership.me.id
         self._source = source_of(self._me, entropy().randbytes(RUN_BYTES))
         self._published = 0
@@ -70,7 +70,6 @@ class TopicFeed:
         self._now = asyncio.get_running_loop().time
 
     async def __aenter__(self) -> Self:
-        await self._node.__aenter__()
         ready = asyncio.get_running_loop().create_future()
         self._reading = self._tasks.start("topic feed", self._read(ready))
         await asyncio.wait([ready, self._reading], return_when=asyncio.FIRST_COMPLETED)
@@ -87,7 +86,6 @@ class TopicFeed:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
-        await self._node.close()
 
     async def _read(self, ready: asyncio.Future[None]) -> None:
         async with self._node.subscribe(self._topic, order="fifo") as events:
@@ -141,10 +139,12 @@ class Relay(LightClient):
     that there are, also those that are created later."""
 
     def __init__(
-        self, core: DistributorCore, services: Sequence[str], group: str, settings: dict[str, Any]
+        self, core: DistributorCore, services: Sequence[str], group: str, node: Node
     ) -> None:
-        """`services`: these; none for all."""
-        super().__init__(group=group, **settings)
+        """`services`: these; none for all. `node`: what the distributor runs on."""
+        attachment = node.attachment
+        finder = DirectoryFinder(sample_of(attachment.directory), group)
+        super().__init__(group=group, finder=finder, runtime=attachment.runtime)
         self._core = core
         self._named = services
         self._asked: PeerId | None = None
@@ -155,9 +155,13 @@ class Relay(LightClient):
         for name in self._named:
             self._take(name)
         if not self._named:
-            self._open().on(Services, self._listed)
             self._tasks.start("list of services", self._keep_listing())
         return self
+
+    def _handlers(self) -> dict[type, MessageHandler]:
+        handlers = {**super()._handlers(), Services: self._listed}
+        del handlers[Published]  # they tell the distributor itself what has gone up
+        return handlers
 
     def _take(self, name: str) -> None:
         """Subscribe to a service, and have it here."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from overlay.contact import Address
 from overlay.errors import NetworkError, UsageError
 from overlay.identity import Identity
 from pubsub import DurableConfig
@@ -14,7 +13,6 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.cli import main
 from pubsub.config import NodeConfig
 from pubsub.distributors import Distributor
-from pubsub.distributors.settings import inner_client, inner_node
 from tests.pubsub.distributors.test_on_the_virtual_network import Playground, play
 
 TOPICS = {"football": "/soccer"}
@@ -32,8 +30,8 @@ def test_settings_of_events_need_a_topic_that_feeds_a_service(setting: dict[str,
     (name,) = setting
     with pytest.raises(UsageError, match=f"^{name} has no effect on a distributor without topics"):
         Distributor(["ticker"], **setting)
-    feed = inner_node(Distributor(topics=TOPICS, **setting).node, Address("127.0.0.1", 4000))
-    assert getattr(feed, name) == setting[name]
+    node = Distributor(topics=TOPICS, **setting)._node
+    assert getattr(node.config, name) == setting[name]
 
 
 @pytest.mark.parametrize("topics", [{}, TOPICS])
@@ -57,7 +55,7 @@ def test_settings_that_never_have_an_effect_are_refused(
 def test_settings_of_any_node_and_the_usual_ones_are_taken() -> None:
     usual = NodeConfig()
     written_out = {name: getattr(usual, name) for name in NodeConfig.__dataclass_fields__}
-    assert Distributor(["ticker"], **written_out).node == usual
+    assert Distributor(["ticker"], **written_out)._node.config == usual
     Distributor(["ticker"], identity=Identity.create(), datagram_size=1200, keys=(bytes(32),))
 
 
@@ -80,23 +78,16 @@ def test_the_command_refuses_them_in_one_sentence(
     assert len(errors.splitlines()) == 1
 
 
-def test_what_runs_inside_is_known_by_the_host_and_a_port_of_its_own() -> None:
-    here = Address("192.0.2.1", 4000)
-    settings = {"listen": "0.0.0.0:4000", "advertise": str(here), "insecure": True}
-    outer = Distributor(topics=TOPICS, datagram_size=1200, **settings).node
-    feed = inner_node(outer, here)
-    assert (feed.listen, feed.advertise) == ("0.0.0.0:0", "192.0.2.1:0")
-    assert feed.bootstrap == ("192.0.2.1:4000",)
-    client = inner_client(outer, here)
-    assert (client["listen"], client["advertise"]) == ("0.0.0.0:0", "192.0.2.1:0")
-    assert client["datagram_size"] == feed.datagram_size == 1200
+def test_topics_and_a_group_above_take_no_socket_more(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(1, services=["ticker"])
+        with ground.network.capture() as packets:
+            await ground.distributors(
+                1, services=["ticker"], group="lower", upstream="main", topics=TOPICS
+            )
+        assert {packet.source[1] for packet in packets} == {4000}
 
-
-def test_topics_are_refused_where_one_port_stands_for_another() -> None:
-    settings = {"listen": "127.0.0.1:4000", "advertise": "192.0.2.1:9000"}
-    with pytest.raises(UsageError, match=r"advertise=192.0.2.1:9000 is not the port of listen"):
-        Distributor(topics=TOPICS, **settings)
-    Distributor(["ticker"], **settings)
+    play(seed, main)
 
 
 def test_joining_takes_no_longer_than_it_may(seed: int) -> None:
