@@ -107,7 +107,8 @@ class LazyGossip:
         block = gossip.block
         if block.eager or block.topic != self._topic:
             return self._eager.spread(gossip, sender)
-        run = self._runs.get(block.source) or self._new_run(block.source)
+        run = self._runs.pop(block.source, None) or self._new_run()
+        self._runs[block.source] = run  # last again: the order is that of the latest news
         if sender is not None:
             self._came_from(run, gossip, sender)
             if 0 < run.newest < block.first - 1:
@@ -175,11 +176,10 @@ class LazyGossip:
 
     # Runs, and the links that carry them.
 
-    def _new_run(self, source: bytes) -> _Run:
+    def _new_run(self) -> _Run:
         if len(self._runs) >= RUNS:
-            del self._runs[min(self._runs, key=lambda known: self._runs[known].heard_at)]
-        run = self._runs[source] = _Run()
-        return run
+            del self._runs[next(iter(self._runs))]
+        return _Run()
 
     def _came_from(self, run: _Run, gossip: Gossip, sender: Contact) -> None:
         """Settle who is the parent: the publisher itself, else the first to send, or whoever was asked."""

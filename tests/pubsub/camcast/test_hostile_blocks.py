@@ -1,0 +1,148 @@
+"""Blocks that are partly known, and blocks that lie: each event is taken once, and memory is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overlay.metrics import Metrics
+from overlay.virtual.stage import numbered_contact
+from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
+from pubsub.camcast.lazy import RUNS, LazyGossip
+from pubsub.camcast.messages import Announce
+from pubsub.camcast.observer import EventDrops
+from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS
+from pubsub.communities import JoinedTopic
+from pubsub.event import Batch, Copy, Head, make_block, pack_data
+from pubsub.topic import Topic
+from tests.pubsub.camcast.troupe import Actor, Troupe
+
+TOPIC = "/a"
+SENDERS = [numbered_contact(number) for number in range(50, 53)]
+
+
+def copy(source: bytes, first: int, count: int, eager: bool = False, hops: int = 1) -> Copy:
+    """A block whose events carry their own numbers."""
+    data = [pack_data(number) for number in range(first, first + count)]
+    head = Head(TOPIC, eager=eager)
+    return Copy(TOPIC, False, hops, make_block(source, first, head, data).encoded, b"")
+
+
+def alone(seed: int, dissemination: DisseminationFactory, **parameters: Any) -> Actor:
+    """A process that is alone in its community."""
+    troupe = Troupe(seed, parameters=Parameters(**parameters), dissemination=dissemination)
+    actor = troupe.add(TOPIC)
+    troupe.stage.run_for(1)
+    return actor
+
+
+SOURCES = [bytes(20) + name for name in (b"run one.", b"run two.")]
+COPIES = st.lists(
+    st.tuples(
+        st.sampled_from(SOURCES),
+        st.integers(1, 60),
+        st.integers(1, 25),
+        st.booleans(),
+        st.sampled_from(SENDERS),
+    ),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(COPIES, st.sampled_from([EagerGossip, LazyGossip]))
+def test_blocks_with_any_bounds_give_each_event_once_with_its_own_data(
+    copies: list[Any], dissemination: DisseminationFactory
+) -> None:
+    """Overlapping, repeated and reordered; as if others had cut a publisher's events in other places."""
+    taken: list[tuple[bytes, int, int]] = []
+
+    class Taker:
+        def offer(self, batch: Batch) -> None:
+            for event in batch.events():
+                taken.append((batch.source, event.sequence, event.data))
+
+    async def main() -> None:
+        actor = alone(1, dissemination)
+        joined = JoinedTopic(Topic.of(TOPIC), EventDrops(Metrics()), False)
+        joined.subscriptions.append(Taker())  # type: ignore[arg-type]
+        actor.process.communities[TOPIC].deliver = joined.deliver
+        for source, first, count, eager, sender in copies:
+            actor.process.receive(sender, copy(source, first, count, eager))
+        received = actor.metrics.counter("events_received", "").value
+        duplicates = actor.metrics.counter("events_duplicate", "").value
+        assert received == sum(count for _, _, count, _, _ in copies)
+        assert received - duplicates == len(taken)
+
+    asyncio.run(main())
+    wanted = {
+        (source, n) for source, first, count, _, _ in copies for n in range(first, first + count)
+    }
+    assert len(taken) == len(wanted), "none twice"
+    assert {(source, number) for source, number, _ in taken} == wanted
+    assert all(number == data for _, number, data in taken)
+
+
+def test_a_hundred_thousand_runs_cost_bounded_memory() -> None:
+    actor = alone(2, LazyGossip, duplicate_capacity=2000, keep_bytes=100_000)
+    community = actor.process.communities[TOPIC]
+    community.deliver = lambda arrival: None
+    for number in range(100_000):
+        source = bytes(20) + number.to_bytes(8, "big")
+        actor.process.receive(SENDERS[number % 3], copy(source, 1 + number % 7, 1))
+    assert len(community.heard) <= 2000
+    strategy: Any = community._dissemination
+    assert len(strategy._runs) <= RUNS
+    assert len(strategy._kept) <= 2 * 100_000 // 256
+    assert len(strategy._missing._waiting) <= MOST_ANNOUNCEMENTS
+
+
+def test_announcements_of_what_there_is_not_cost_bounded_memory() -> None:
+    actor = alone(3, LazyGossip)
+    strategy: Any = actor.process.communities[TOPIC]._dissemination
+    for number in range(10_000):
+        source = bytes(20) + number.to_bytes(8, "big")
+        actor.process.receive(SENDERS[0], Announce(TOPIC, source, (1, 30_000, 40_000, 30_000)))
+    missing = strategy._missing
+    assert len(missing._waiting) <= MOST_ANNOUNCEMENTS
+    actor.troupe.stage.run_for(20)
+    assert len(missing._asked) <= MOST_QUESTIONS
+    assert missing._asked_events <= MOST_ASKED
+    assert actor.drops("too_many_missing") > 0
+
+
+def test_gaps_of_one_run_cost_bounded_memory() -> None:
+    actor = alone(4, LazyGossip)
+    community = actor.process.communities[TOPIC]
+    community.deliver = lambda arrival: None
+    strategy: Any = community._dissemination
+    for number in range(1, 40_000, 4):
+        actor.process.receive(SENDERS[0], copy(SOURCES[0], number, 1))
+    assert len(community.heard) <= 1025
+    assert len(strategy._missing._waiting) <= MOST_ANNOUNCEMENTS
+    assert strategy._missing._asked_events <= MOST_ASKED
+
+
+def test_what_is_lost_is_counted_once_and_no_more_when_it_comes_after_all() -> None:
+    actor = alone(5, LazyGossip)
+    community = actor.process.communities[TOPIC]
+    told = SimpleNamespace(lost=0)
+
+    def lose(count: int) -> None:
+        told.lost += count
+
+    community.lost = lose
+    for sender in SENDERS:
+        actor.process.receive(sender, Announce(TOPIC, SOURCES[0], (1, 10)))
+        actor.troupe.stage.run_for(20)
+    assert told.lost == 10
+    assert actor.drops("not_fetched") == 10
+    actor.process.receive(SENDERS[0], copy(SOURCES[0], 4, 10))
+    assert told.lost == 3
+    actor.process.receive(SENDERS[1], copy(SOURCES[0], 1, 5))
+    assert told.lost == 0
