@@ -108,6 +108,9 @@ class DirectoryOfActor:
 
     sample = contacts
 
+    def report(self, topic: str, member: Contact) -> None:
+        """Nothing to do: it names those who are up, and nobody else."""
+
     def size(self, topic: str, found: Callable[[float], None]) -> None:
         size = 1.0 + len(self._oracle.live(topic, self._context.contact))
         self._context.call_later(0.02, lambda: found(size))
