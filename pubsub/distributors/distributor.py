@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.runtime import Runtime
+from pubsub.config import ConfigurationError, NodeConfig, NodeSettings, config_of
 from pubsub.distributors import messages
 from pubsub.distributors.client import DirectoryFinder, Sample, group_topic, introduce, sample_of
 from pubsub.distributors.config import DistributorConfig
@@ -30,7 +31,6 @@ from pubsub.distributors.feeds import Relay, TopicFeed
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.recall import History
 from pubsub.distributors.protocol.view import View
-from pubsub.distributors.settings import distributor_settings
 from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
@@ -53,6 +53,12 @@ LOOK_EVERY_ALONE = 1.0
 LOOK_BELOW_EVERY = 2.0
 """Seconds between two looks for the distributors of the groups below."""
 
+OF_EVENTS = ("mode", "links", "signatures", "parameters", "topic_parameters")
+"""Settings of a node that count only where a topic feeds a service."""
+
+OF_PUBLISHERS = ("dissemination", "durability", "trace")
+"""Settings that count for nodes that applications use."""
+
 GOODBYE_SECONDS = 1.0
 """How long a goodbye has to arrive."""
 
@@ -73,7 +79,7 @@ class Distributor:
         downstream: Sequence[str] = (),
         history: History | None = None,
         config: DistributorConfig | None = None,
-        **settings: Any,
+        **settings: Unpack[NodeSettings],
     ) -> None:
         """`services`: to have from the start; publishers create others.
 
@@ -95,7 +101,7 @@ class Distributor:
         self.group = group
         self.downstream = tuple(downstream)
         self.upstream = upstream
-        self._node = Node.from_config(distributor_settings(settings, feeds=bool(self.topics)))
+        self._node = Node.from_config(_settings_of(settings, has_topics=bool(self.topics)))
         self.config = config or DistributorConfig()
         self.metrics = self._node.metrics
         self._history = history
@@ -367,3 +373,19 @@ class Distributor:
         """Have those who wait see that a task has died."""
         self._ready.set()
         self._view_changes.set()
+
+
+def _settings_of(settings: NodeSettings, *, has_topics: bool) -> NodeConfig:
+    """The settings of a distributor's node; `ConfigurationError` for those that have no effect."""
+    config, usual = config_of(settings), NodeConfig()
+    if not config.uses_dht:
+        raise ConfigurationError(
+            f'mode "{config.mode}" has no DHT, in which distributors are found: choose another mode'
+        )
+    useless = dict.fromkeys(OF_PUBLISHERS, "on a distributor")
+    if not has_topics:
+        useless |= dict.fromkeys(OF_EVENTS, "on a distributor without topics")
+    for name, where in useless.items():
+        if getattr(config, name) != getattr(usual, name):
+            raise ConfigurationError(f"{name} has no effect {where}: leave it out")
+    return config

@@ -42,7 +42,7 @@ def test_settings_of_events_need_a_topic_that_feeds_a_service(setting: dict[str,
         ({"dissemination": "eager"}, "dissemination has no effect on a distributor"),
         ({"durability": DurableConfig(window=7)}, "durability has no effect on a distributor"),
         ({"mode": "unstructured"}, 'mode "unstructured" has no DHT'),
-        ({"nonsense": 1}, r"Distributor\(\) got an unexpected keyword argument 'nonsense'"),
+        ({"nonsense": 1}, "nonsense"),
     ],
 )
 def test_settings_that_never_have_an_effect_are_refused(
