@@ -13,7 +13,7 @@ from bench.workloads.stalls import TROUBLES, Plan, Trouble, phases, summary, wat
 from overlay.errors import UsageError
 
 KILLED, GOES_ON, UNREAD = TROUBLES
-BRIEF = Plan(settle=0.3, trouble=0.8, end_of_trouble=1.2, end=1.6, drain=0.5)
+BRIEF = Plan(settle=0.2, trouble=0.4, end_of_trouble=0.7, end=1.0, drain=0.2)
 
 
 def test_every_bin_of_a_phase_counts_against_the_median_before() -> None:
@@ -33,15 +33,15 @@ def test_every_bin_of_a_phase_counts_against_the_median_before() -> None:
 def test_everybody_but_a_killed_subscriber_reports_its_bins() -> None:
     killed = watch_one(KILLED, NodeSetting(settling=0.5), 3, 64, 200.0, BRIEF)
     assert sum(killed.published) > 0
-    assert len(killed.published) == 17
-    assert len(killed.others) == 22
+    assert len(killed.published) == 11
+    assert len(killed.others) == 13
     assert killed.troubled is None
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("trouble", [GOES_ON, UNREAD], ids=lambda trouble: trouble.name)
 def test_a_subscriber_whose_trouble_ends_reports_too(trouble: Trouble) -> None:
-    course = watch_one(trouble, NodeSetting(), 3, 64, 200.0, replace(BRIEF, drain=5.0))
+    course = watch_one(trouble, NodeSetting(), 3, 64, 200.0, replace(BRIEF, end=3.0, drain=5.0))
     assert sum(course.others) > 0
     assert course.troubled is not None
     assert sum(course.troubled) > 0
