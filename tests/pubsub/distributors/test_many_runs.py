@@ -111,8 +111,12 @@ def test_what_is_kept_and_what_travels_is_bounded_however_many_publishers_there_
 
 @pytest.mark.sweep
 def test_fifty_thousand_runs() -> None:
+    most_kept, largest = play_runs(50_000)
+    print(f"most sources kept {most_kept}, largest message {largest} bytes")
+
+
+def play_runs(runs: int, at_once: int = 400) -> tuple[int, int]:
     """One message of each run; then a newcomer catches up, and a subscriber changes over."""
-    runs, at_once = 50_000, 400
     theatre = Theatre(4)
     distributors = [theatre.distributor() for _ in range(3)]
     assert theatre.settled()
@@ -159,4 +163,4 @@ def test_fifty_thousand_runs() -> None:
     assert not subscriber.gaps
     assert most_kept <= 2 * theatre.config.most_sources * 4
     assert largest < 128 * 1024
-    print(f"most sources kept {most_kept}, largest message {largest} bytes")
+    return most_kept, largest
