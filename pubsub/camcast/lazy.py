@@ -114,7 +114,7 @@ class LazyGossip:
             if 0 < run.newest < block.first - 1:
                 # Likely the sender has what is missing before, whether or not it was announced.
                 gap = range(run.newest + 1, block.first)
-                self._missing.announced(block.source, gap, sender)
+                self._missing.skipped(block.source, gap, sender)
         route = self._route(run, block.publisher, sender)
         self._note(run, route, gossip)
         if self._timer is None:

@@ -9,8 +9,8 @@ answer; then the event is given up, and counted. All of this is done for ranges 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 from itertools import islice
 
 from overlay.contact import Contact
@@ -116,13 +116,20 @@ class KeptBlocks:
 
 
 class _Announcement:
-    __slots__ = ("announcer", "due", "numbers", "source")
+    __slots__ = ("announcer", "due", "number", "numbers", "source")
 
-    def __init__(self, source: bytes, numbers: range, announcer: Contact, due: float) -> None:
+    def __init__(
+        self, source: bytes, numbers: range, announcer: Contact, due: float, number: int
+    ) -> None:
         self.source = source
         self.numbers = numbers
         self.announcer = announcer
         self.due = due
+        self.number = number
+
+    def __lt__(self, other: _Announcement) -> bool:
+        """Whether it is looked at before another one."""
+        return (self.due, self.number) < (other.due, other.number)
 
 
 class _Asked:
@@ -153,13 +160,16 @@ class MissingEvents:
         self._neighbourhood = neighbourhood
         self._context = neighbourhood.context
         self._is_coming = is_coming
-        # Both in the order in which they are due, for all wait equally long.
-        self._waiting: deque[_Announcement] = deque()
+        self._waiting: list[_Announcement] = []
+        """A heap: the one that is due first is first."""
+        self._numbered = 0
         self._asked: dict[_Asked, None] = {}
+        """In the order in which they are due, for all wait equally long."""
         self._by_source: dict[bytes, list[_Asked]] = {}
         """The same as above, in the order of their numbers, which do not overlap."""
         self._asked_events = 0
         self._timer: Timer | None = None
+        self._rings_at = 0.0
 
     @property
     def are_asked_for(self) -> bool:
@@ -167,12 +177,24 @@ class MissingEvents:
 
     def announced(self, source: bytes, numbers: range, announcer: Contact) -> None:
         """Wait for these events, which `announcer` has and this process may not have."""
+        self._wait_for(source, numbers, announcer, self._delay)
+
+    def skipped(self, source: bytes, numbers: range, sender: Contact) -> None:
+        """Wait for these events, of which `sender` has sent later ones.
+
+        That takes longer: most likely they are lost on the way and being sent again."""
+        self._wait_for(source, numbers, sender, ANSWER_DELAYS * self._delay)
+
+    def _wait_for(self, source: bytes, numbers: range, holder: Contact, seconds: float) -> None:
         if len(self._waiting) >= MOST_ANNOUNCEMENTS:
             self._neighbourhood.lose(source, (numbers,), "too_many_missing")
             return
-        due = self._context.now() + self._delay
-        self._waiting.append(_Announcement(source, numbers, announcer, due))
+        self._push(source, numbers, holder, self._context.now() + seconds)
         self._arm()
+
+    def _push(self, source: bytes, numbers: range, holder: Contact, due: float) -> None:
+        self._numbered += 1
+        heappush(self._waiting, _Announcement(source, numbers, holder, due, self._numbered))
 
     def came(self, source: bytes, numbers: range) -> Contact | None:
         """Events have come; whoever was asked for any of them last, if anybody was."""
@@ -197,23 +219,23 @@ class MissingEvents:
         return self._neighbourhood.parameters.fetch_delay
 
     def _arm(self) -> None:
-        if self._timer is not None:
-            return
-        due = [announcement.due for announcement in islice(self._waiting, 1)]
+        due = [announcement.due for announcement in self._waiting[:1]]
         due += [asked.due for asked in islice(self._asked, 1)]
-        if due:
-            wait = max(min(due) - self._context.now(), 0.0)
-            self._timer = self._context.call_later(wait, self._ring)
+        if not due or (self._timer is not None and self._rings_at <= min(due)):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = min(due)
+        wait = max(self._rings_at - self._context.now(), 0.0)
+        self._timer = self._context.call_later(wait, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
         now = self._context.now()
         fetches: _Fetches = {}
         self._ask_again(now, fetches)
-        for _ in range(len(self._waiting)):
-            if self._waiting[0].due > now:
-                break
-            self._look_at(self._waiting.popleft(), now, fetches)
+        while self._waiting and self._waiting[0].due <= now:
+            self._look_at(heappop(self._waiting), now, fetches)
         for (announcer, source), numbers in fetches.items():
             numbers.sort(key=lambda stretch: stretch.start)
             for part in Ranges(numbers).parts():
@@ -256,7 +278,7 @@ class MissingEvents:
         if late:
             # One entry, whatever the number of gaps: they are looked at anew.
             whole = range(late[0].start, late[-1].stop)
-            self._waiting.append(_Announcement(source, whole, announcer, now + self._delay))
+            self._push(source, whole, announcer, now + self._delay)
 
     def _not_asked_for(self, source: bytes, numbers: range, announcer: Contact) -> Sequence[range]:
         """Those that nobody was asked for; `announcer` has the others too, and may be asked next."""
