@@ -141,7 +141,8 @@ class GroupChannel:
     # Messages.
 
     async def broadcast(self, data: Any) -> None:
-        """Broadcast; returns when the message is on its way, which may be before anyone delivers it.
+        """Broadcast; returns when the message is on its way, and on the disk if there is a log, which may be
+        before anyone delivers it.
 
         Waits while the channels to the members are full. `UsageError` for data that cannot travel, or, with
         unreliable links, that does not fit one datagram.
@@ -154,6 +155,10 @@ class GroupChannel:
             self._check_open()
             await self._next_news()
         self._check_open().push(Broadcast(Message(data)))
+        await self._until_logged()
+
+    async def _until_logged(self) -> None:
+        """Wait until what was broadcast is on the disk, where there is a log."""
 
     def _check_data(self, data: Any, channel: Channel) -> None:
         runtime = self._group._open_runtime()
@@ -271,13 +276,15 @@ class Group(GroupChannel):
         if self._runtime is not None or self._closed:
             raise UsageError("a group is entered once; make another one")
         if self._log_path is not None:
-            self._log = SqliteLog(self._log_path)
+            group = " ".join(map(str, self.addresses))
+            owner = f"member {self.rank} of the {self._name} group {group}"
+            self._log = SqliteLog(self._log_path, owner, self._disk_failed)
             self.stack = stacks.recoverable(self._log)
         try:
             self._runtime = self._given or await Runtime.open(self._config)
         except BaseException:
             if self._log is not None:
-                self._log.close()
+                await self._log.close()
             raise
         self._open(self._runtime)
         return self
@@ -359,7 +366,19 @@ class Group(GroupChannel):
             if self._given is None:
                 await runtime.close()
             if self._log is not None:
-                self._log.close()
+                await self._log.close()
+
+    async def _until_logged(self) -> None:
+        if self._log is not None:
+            await self._log.journal.written()
+
+    def _disk_failed(self, error: Exception) -> None:
+        """The log cannot be written: nothing is lost, and nothing acknowledged or delivered, until it can."""
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.metrics.counter(
+                "group_log_failures", "Writes of a group's log that failed, and were tried again"
+            ).add()
 
     async def _drained(self, runtime: Runtime) -> None:
         for contact in self._others():

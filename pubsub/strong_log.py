@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sqlite3
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from overlay.contact import PeerId
-from overlay.errors import UsageError
 from overlay.wire import decode, encode
+from pubsub.reliable.journal import Change, Journal
 from pubsub.topic_broadcast.messages import Item
-from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
+from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers
 from pubsub.topic_membership.messages import Entry
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS owner (one INTEGER PRIMARY KEY, topic TEXT, node BLOB);
 CREATE TABLE IF NOT EXISTS participant (one INTEGER PRIMARY KEY, boot INTEGER, life INTEGER);
 CREATE TABLE IF NOT EXISTS items (
     place INTEGER PRIMARY KEY AUTOINCREMENT, source BLOB, number INTEGER, item BLOB,
@@ -30,53 +26,37 @@ CREATE TABLE IF NOT EXISTS participants (id BLOB PRIMARY KEY, entry BLOB) WITHOU
 
 _RANGE = struct.Struct(">QQ")
 
-_log = logging.getLogger(__name__)
-
-_Change = tuple[str, tuple[Any, ...]]
-
 
 class SqliteTopicLog:
-    """Synced to the disk at each `sync`. A message leaves the file when everybody has it and the application
-    is done with it. The file belongs to one topic and one node: another one is refused."""
+    """A message leaves the file when everybody has it and the application is done with it. The file belongs
+    to one topic and one node: another one is refused."""
 
     is_durable = True
 
-    def __init__(self, path: str | Path, topic: str, node: PeerId) -> None:
-        self._path = path
-        try:
-            self._file = sqlite3.connect(path)
-            self._file.execute("PRAGMA journal_mode=WAL")
-            self._file.execute("PRAGMA synchronous=FULL")
-            self._file.executescript(_TABLES)
-            self._check_owner(topic, node)
-        except sqlite3.Error as error:
-            raise UsageError(f"{path} cannot be used as a log: {error}") from None
-
-        self._changes: list[_Change] = []
+    def __init__(
+        self,
+        path: str | Path,
+        topic: str,
+        node: PeerId,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> None:
+        owner = f"strong topic {topic} of node {node.hex()}"
+        self.journal = Journal(path, _TABLES, owner, on_failure)
+        self._changes: list[Change] = []
         """What the next `sync` writes, in one transaction."""
 
-    def _check_owner(self, topic: str, node: PeerId) -> None:
-        self._file.execute("INSERT OR IGNORE INTO owner VALUES (1, ?, ?)", (topic, node))
-        self._file.commit()
-        owner_topic, owner = self._file.execute("SELECT topic, node FROM owner").fetchone()
-        if (owner_topic, owner) != (topic, node):
-            self._file.close()
-            of_another = "" if owner == node else f", of another node ({owner.hex()})"
-            raise UsageError(
-                f"{self._path} is the log of {owner_topic}{of_another}: give each topic and node its own"
-            )
-
-    def close(self) -> None:
-        with contextlib.suppress(LogError):  # as if crashed a moment earlier
-            self._write(self._changes)
-        self._file.close()
+    async def close(self) -> None:
+        if self._changes:
+            self.journal.write(self._changes)
+            self._changes = []
+        await self.journal.close()
 
     def restore(self) -> Restored:
-        ask = self._file.execute
-        started = ask("SELECT boot, life FROM participant").fetchone()
-        if started is None:
+        ask = self.journal.read
+        started = ask("SELECT boot, life FROM participant")
+        if not started:
             return Restored()
-        boot, life = started
+        boot, life = started[0]
         return Restored(
             life,
             boot,
@@ -90,7 +70,7 @@ class SqliteTopicLog:
         )
 
     def _items(self, which: str) -> tuple[Item, ...]:
-        rows = self._file.execute(f"SELECT item FROM items WHERE {which} ORDER BY place")
+        rows = self.journal.read(f"SELECT item FROM items WHERE {which} ORDER BY place")
         return tuple(decode(item) for (item,) in rows)
 
     def began(self, boot: int, life: int) -> None:
@@ -124,28 +104,16 @@ class SqliteTopicLog:
         else:
             self._change("REPLACE INTO participants VALUES (?, ?)", entry.id, encode(entry))
 
-    def sync(self, received: Iterable[SourceNumbers]) -> None:
-        numbers: list[_Change] = [
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
+        numbers: list[Change] = [
             ("REPLACE INTO numbers VALUES (?, ?, ?)", (source, mark, _pack(ranges)))
             for source, mark, ranges in received
         ]
-        self._write([*self._changes, *numbers])
-        self._changes.clear()
+        changes, self._changes = self._changes, []
+        self.journal.write([*changes, *numbers], then)
 
     def _change(self, statement: str, *values: Any) -> None:
         self._changes.append((statement, values))
-
-    def _write(self, changes: list[_Change]) -> None:
-        """All of them or, with `LogError`, none."""
-        try:
-            for statement, values in changes:
-                self._file.execute(statement, values)
-            self._file.commit()
-        except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):
-                self._file.rollback()
-            _log.error("the log %s cannot be written, and is tried again: %s", self._path, error)
-            raise LogError(f"{self._path} cannot be written: {error}") from error
 
 
 def _pack(ranges: tuple[tuple[int, int], ...]) -> bytes:

@@ -305,14 +305,14 @@ class StrongTopic:
             self.core.leave()
             self.abandon()
             self._on_left(self)
+            await self._log.close()
 
     def abandon(self) -> None:
-        """Stop as if crashed: nobody is told."""
+        """Stop as if crashed: nobody is told, and the log is still to be closed."""
         self.is_closed = True
         if hasattr(self, "core"):
             self.core.stop()
             self._aside.stop()
-            self._log.close()
         self._inbox.close()
         self.room()
 

@@ -124,7 +124,9 @@ class StrongTopics:
         context = _TopicContext(self._runtime)
         strong = StrongTopic(topic, self._runtime, handlers, config, self._forget)
         me = self._runtime.contact.id
-        opened_log: TopicLog = NoLog() if log is None else SqliteTopicLog(log, topic, me)
+        opened_log: TopicLog = NoLog()
+        if log is not None:
+            opened_log = SqliteTopicLog(log, topic, me, self._disk_failed)
         try:
             core = TopicBroadcast(
                 topic,
@@ -145,6 +147,7 @@ class StrongTopics:
         except BaseException:
             self._topics.pop(topic, None)
             strong.abandon()
+            await opened_log.close()
             raise
         if self._directory is not None:
             self._directory.announce(self._name(topic))
@@ -259,6 +262,10 @@ class StrongTopics:
     def _tell_all(self, hint: Callable[[TopicMembership, PeerId], None], peer: Contact) -> None:
         for strong in list(self._topics.values()):
             hint(strong.core.membership, peer.id)
+
+    def _disk_failed(self, error: Exception) -> None:
+        """A log cannot be written: nothing is lost, and nothing acknowledged or sent, until it can."""
+        self._counts["unsynced"] = self._counts.get("unsynced", 0) + 1
 
     def _held(self) -> float:
         return sum(strong.core.held for strong in self._topics.values())

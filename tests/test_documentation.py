@@ -53,7 +53,8 @@ class Example:
             await running
 
     def of_rank(self, rank: int) -> Example:
-        return Example(self.text.replace("rank=0", f"rank={rank}"), self.before)
+        text = self.text.replace("rank=0", f"rank={rank}").replace("member-0", f"member-{rank}")
+        return Example(text, self.before)
 
 
 def imports_and_constants(block: str) -> str:

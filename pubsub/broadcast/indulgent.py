@@ -14,6 +14,7 @@ them is correct.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.context import Timer
@@ -83,8 +84,11 @@ class IndulgentSession(Session):
             return
         self._sent += 1
         message = event.message.push(DATA, self.process.rank, self._sent)
-        self._hold(self.process.rank, self._sent, Copy(channel), message)
-        channel.down(self, Broadcast(message))
+
+        def send() -> None:
+            channel.down(self, Broadcast(message))
+
+        self._hold(self.process.rank, self._sent, Copy(channel), message, send)
 
     def on_up(self, channel: Channel, event: Event) -> None:
         if not isinstance(event, Deliver):
@@ -110,21 +114,29 @@ class IndulgentSession(Session):
         copy.holders |= 1 << event.source
         if copy.message is None:
             if has_payload:
-                self._hold(origin, number, copy, event.message)
-                if origin != self.process.rank:
-                    channel.down(self, Broadcast(Message(None).push(ACK, origin, number)))
-            elif copy.timer is None:
+
+                def acknowledge() -> None:
+                    if origin != self.process.rank:
+                        channel.down(self, Broadcast(Message(None).push(ACK, origin, number)))
+                    self._settle(origin, number, copy)
+
+                self._hold(origin, number, copy, event.message, acknowledge)
+                return
+            if copy.timer is None:
                 self._ask_later(origin, number, copy)
         self._settle(origin, number, copy)
 
-    def _hold(self, origin: int, number: int, copy: Copy, message: Message) -> None:
-        """Keep a payload; only then may it be acknowledged, or sent for the first time."""
+    def _hold(
+        self, origin: int, number: int, copy: Copy, message: Message, then: Callable[[], None]
+    ) -> None:
+        """Keep a payload; only `then` may it be acknowledged, or sent for the first time."""
         self._copies[origin, number] = copy
         copy.message = message
         copy.holders |= 1 << self.process.rank
         if copy.timer is not None:
             copy.timer.cancel()
             copy.timer = None
+        then()
 
     def _settle(self, origin: int, number: int, copy: Copy) -> None:
         """Deliver what a majority holds, and drop what others keep."""

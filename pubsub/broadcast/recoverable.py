@@ -15,6 +15,7 @@ application had not said to be done with (`Taken`) are delivered again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.context import Timer
@@ -56,6 +57,8 @@ class RecoverableSession(IndulgentSession):
         super().__init__(process, layer.ask_after)
         self._log = layer.log
         self._restored = False
+        self._storing: dict[tuple[int, int], None] = {}
+        """Messages on their way to the log."""
         self._again: Timer | None = None
 
     def opened(self, channel: Channel) -> None:
@@ -115,14 +118,25 @@ class RecoverableSession(IndulgentSession):
 
     # What must be in the log before anybody is told.
 
-    def _hold(self, origin: int, number: int, copy: Copy, message: Message) -> None:
-        self._log.held(Stored(origin, number, message))
-        super()._hold(origin, number, copy, message)
-        self._ask_again_later()
+    def _hold(
+        self, origin: int, number: int, copy: Copy, message: Message, then: Callable[[], None]
+    ) -> None:
+        if (origin, number) in self._storing:
+            return  # it came again while it is being written
+        self._storing[origin, number] = None
+
+        def stored() -> None:
+            del self._storing[origin, number]
+            super(RecoverableSession, self)._hold(origin, number, copy, message, then)
+            self._ask_again_later()
+
+        self._log.held(Stored(origin, number, message), stored)
 
     def _deliver(self, channel: Channel, origin: int, number: int, inner: Message) -> None:
-        self._log.delivered(origin, number, self._delivered[origin].mark)
-        super()._deliver(channel, origin, number, inner)
+        def delivered() -> None:
+            super(RecoverableSession, self)._deliver(channel, origin, number, inner)
+
+        self._log.delivered(origin, number, self._delivered[origin].mark, delivered)
 
     def _drop(self, origin: int, number: int) -> None:
         self._log.dropped(origin, number)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pubsub.broadcast.message import Message
+
+Then = Callable[[], None]
 
 
 class Stored(NamedTuple):
@@ -34,15 +37,16 @@ class Restored:
 
 
 class StableLog(Protocol):
-    """Survives a crash. When a method returns, what it was told is on the disk; `dropped` alone may be
-    forgotten, and only costs that a message is offered to others again."""
+    """Survives a crash. `then` is called when what a method was told is on the disk, which may be at once;
+    while the disk fails, that is later. `dropped` and `taken` may be forgotten: the one costs that a
+    message is offered to others again, the other that it is delivered again."""
 
     def restore(self) -> Restored: ...
 
-    def held(self, stored: Stored) -> None:
+    def held(self, stored: Stored, then: Then) -> None:
         """The member holds this message, and is about to say so."""
 
-    def delivered(self, origin: int, number: int, mark: int) -> None:
+    def delivered(self, origin: int, number: int, mark: int, then: Then) -> None:
         """It is about to deliver this one; all of the origin's up to `mark` are delivered now."""
 
     def taken(self, origin: int, number: int) -> None:

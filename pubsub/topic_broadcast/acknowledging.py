@@ -1,7 +1,7 @@
 """Saying what was received: to the publisher soon and together, to others by gossip while anybody lacks it.
 
 With a log, what is acknowledged is on the disk before: one sync for all that is acknowledged together. While
-the disk fails, nothing is stated; it is tried again, and what is due is said when it works.
+the disk fails, nothing is stated; what is due is said when it works again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.messages import Item, Received, StatementOnWire
 from pubsub.topic_broadcast.state import BroadcastState
-from pubsub.topic_broadcast.topic_log import LogError, SourceNumbers
+from pubsub.topic_broadcast.topic_log import SourceNumbers
 from pubsub.topic_membership.messages import Entry
 from pubsub.topic_membership.parts import numbers_size, parts, pieces
 
@@ -23,35 +24,48 @@ STATEMENT_BYTES = 64
 """Of a statement without its numbers, at most."""
 
 
+Action = Callable[[], None]
+
+
+def _nothing() -> None:
+    """Where nothing waits for a sync."""
+
+
 class Acknowledging:
     """This participant's statements."""
 
-    def __init__(self, state: BroadcastState, on_synced: Callable[[], None]) -> None:
-        """`on_synced` is called when what was received is on the disk."""
+    def __init__(self, state: BroadcastState, on_sync: Callable[[], Action]) -> None:
+        """`on_sync` is called when a sync begins; what it returns is called when that has ended, and all that
+        the log was told before is on the disk."""
         self._state = state
-        self._on_synced = on_synced
+        self._on_sync = on_sync
         self._due: dict[PeerId, dict[bytes, None]] = {}
         self._count = 0
         self._version = 0
-        self._unsynced: dict[bytes, None] = {}
+        self._unsynced: dict[bytes, list[tuple[int, int]]] = {}
+        """Numbers that this participant has, and that a sync has not begun for, by source."""
+        self._ahead: dict[bytes, Numbers] = {}
+        """What the log was told of sources while syncs are under way."""
         self._is_unsynced = False
+        self._syncs = 0
+        """Under way."""
         self._timer: Timer | None = None
         self._refused = False
-        self._retrying: Timer | None = None
-        """Runs while the disk takes nothing."""
         self._owed: dict[PeerId, bool] = {}
-        """Whom everything must be stated to when it does again, and whether they are to send again."""
+        """Whom everything is to be stated to after a sync, and whether they are to send again."""
+        self._answers: dict[PeerId, tuple[dict[bytes, None], bool]] = {}
+        """Whom some sources are to be answered to after a sync, and whether they are asked."""
+        self._stopped = False
 
     def stop(self) -> None:
-        for timer in (self._timer, self._retrying):
-            if timer is not None:
-                timer.cancel()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     def acknowledge(self, item: Item, came_from: PeerId) -> None:
         """This participant has a message for good; its publisher, or who sent it, is told soon."""
         state = self._state
-        state.mine.of(item.source).add(item.number)
-        self._unsynced[item.source] = None
+        self._has(item.source, item.number, item.number)
         if item.publisher == state.me:
             return
         to = item.publisher if state.membership.can_talk_to(item.publisher) else came_from
@@ -61,6 +75,13 @@ class Acknowledging:
             self.flush()
         elif self._timer is None:
             self._timer = state.context.call_later(state.config.ack_delay, self.flush)
+
+    def _has(self, source: bytes, first: int, last: int) -> None:
+        """With a log it is stated when it is on the disk."""
+        if self._state.log.is_durable:
+            self._unsynced.setdefault(source, []).append((first, last))
+        else:
+            self._state.mine.of(source).add_span(first, last)
 
     def refuse(self) -> None:
         """Something had to be refused: ask everybody again when there is room."""
@@ -78,10 +99,11 @@ class Acknowledging:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self.sync():
-            return
         due, self._due = self._due, {}
         self._count = 0
+        self.sync(lambda: self._send_due(due))
+
+    def _send_due(self, due: dict[PeerId, dict[bytes, None]]) -> None:
         statements: dict[tuple[bytes, ...], tuple[StatementOnWire, ...]] = {}
         for peer, sources in due.items():
             entry = self._state.membership.participants.get(peer)
@@ -98,39 +120,45 @@ class Acknowledging:
         mine.version, mine.digest = self._version, state.membership.digest
         return (state.me, mine.boot, mine.version, mine.digest, mine.wire(sources))
 
-    def sync(self) -> bool:
-        """Put on the disk what was received and who takes part, if there is a log; whether it is there."""
-        if self._retrying is not None:
-            return False
-        if not self._unsynced and not self._is_unsynced:
-            return True
-        state = self._state
-        try:
-            state.log.sync(map(self.numbers_of, self._unsynced))
-        except LogError:
-            state.counts["unsynced"] += 1
-            self._retrying = state.context.call_later(state.config.check_interval, self._retry)
-            return False
-        self._unsynced.clear()
-        self._is_unsynced = False
-        self._on_synced()
-        return True
-
-    def _retry(self) -> None:
-        self._retrying = None
-        if not self.sync():
+    def sync(self, then: Action = _nothing) -> None:
+        """Put on the disk what was received and who takes part, if there is a log; then do something."""
+        if not self._unsynced and not self._is_unsynced and not self._syncs:
+            then()
             return
-        self.flush()
-        owed, self._owed = self._owed, {}
-        for peer, again in owed.items():
-            entry = self._state.membership.participants.get(peer)
-            if entry is not None:
-                self.state_to(entry.contact, again=again)
+        state = self._state
+        unsynced, self._unsynced = self._unsynced, {}
+        self._is_unsynced = False
+        self._syncs += 1
+        synced = self._on_sync()
+
+        def done() -> None:
+            self._syncs -= 1
+            if not self._syncs:
+                self._ahead.clear()
+            if self._stopped:
+                return
+            for source, spans in unsynced.items():
+                state.mine.of(source).update(0, spans)
+            synced()
+            then()
+
+        state.log.sync([self._numbers(source, spans) for source, spans in unsynced.items()], done)
+
+    def _numbers(self, source: bytes, more: list[tuple[int, int]]) -> SourceNumbers:
+        """All that the log is to know of a source: others' syncs may be under way."""
+        ahead = self._ahead.get(source)
+        if ahead is None:
+            ahead = self._ahead[source] = Numbers(*self._state.mine.of(source).wire())
+        for first, last in more:
+            ahead.add_span(first, last)
+        return SourceNumbers(source, *ahead.wire())
 
     def changed(self, sources: Iterable[bytes] = ()) -> None:
         """The log was told something, or numbers of these sources are new: there is something to sync."""
         self._is_unsynced = True
-        self._unsynced.update(dict.fromkeys(sources))
+        if self._state.log.is_durable:
+            for source in sources:
+                self._unsynced.setdefault(source, [])
 
     def finish(self, item: Item) -> None:
         """The application is done with a message."""
@@ -142,20 +170,21 @@ class Acknowledging:
         self._state.log.knows(entry)
         self.changed()
 
-    def numbers_of(self, source: bytes) -> SourceNumbers:
-        return SourceNumbers(source, *self._state.mine.of(source).wire())
-
     def skip(self, source: bytes, first: int, last: int) -> None:
         """Count as received what never came, and never will."""
-        self._state.mine.of(source).add_span(first, last)
-        self._unsynced[source] = None
+        self._has(source, first, last)
+        self.changed()
 
     def state_to(self, contact: Contact, *, again: bool = False) -> None:
         """Tell a peer everything that this participant has, and what it knows to be garbage."""
-        if self.sync():
-            self._send(contact, (self.statement(),), tuple(self._state.garbage), again=again)
-        else:
-            self._owed[contact.id] = again or self._owed.get(contact.id, False)
+        is_first = contact.id not in self._owed
+        self._owed[contact.id] = again or self._owed.get(contact.id, False)
+        if is_first:
+            self.sync(lambda: self._state_owed(contact))
+
+    def _state_owed(self, contact: Contact) -> None:
+        again = self._owed.pop(contact.id, False)
+        self._send(contact, (self.statement(),), tuple(self._state.garbage), again=again)
 
     def tell_garbage(self) -> None:
         """Tell everybody what may be forgotten of this publisher's messages."""
@@ -172,8 +201,14 @@ class Acknowledging:
 
     def answer(self, contact: Contact, sources: list[bytes], *, asks: bool = False) -> None:
         """Tell a peer what is known of everybody, about some sources."""
-        if not self.sync():
-            return
+        known, asked = self._answers.get(contact.id, ({}, False))
+        is_first = contact.id not in self._answers
+        self._answers[contact.id] = ({**known, **dict.fromkeys(sources)}, asks or asked)
+        if is_first:
+            self.sync(lambda: self._answer_now(contact))
+
+    def _answer_now(self, contact: Contact) -> None:
+        sources, asks = self._answers.pop(contact.id, ({}, False))
         self.statement(())  # with the digest of today
         statements = self._state.acknowledged.statements(sources)
         self._send(contact, statements, sources, asks=asks)

@@ -18,6 +18,7 @@ new: a message is new when it is above the highest collected number or awaited (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
@@ -108,7 +109,7 @@ class TopicBroadcast:
         self._application = application
         self._restored = restored
         self._forwarding = CheckAndForward(self._state)
-        self._acknowledging = Acknowledging(self._state, self._synced)
+        self._acknowledging = Acknowledging(self._state, self._sync_begins)
         self._collecting = Collecting(self._state, self._others_let_go)
         self._delivering = Delivering(self._state, order, application.deliver)
         self._holes = Holes(self._state, self._skipped)
@@ -128,10 +129,12 @@ class TopicBroadcast:
         have."""
         self._early: dict[PeerId, list[Received]] = {}
         """Statements of those who are not known yet to take part, in the boot that they state."""
-        self._unsynced: dict[bytes, None] = {}
-        """With a log: sources of messages that are delivered once they are on the disk."""
+        self._unwritten: list[Item] = []
+        """With a log: messages that are delivered once they are on the disk."""
         self._unsent: list[Item] = []
         """Own messages that are sent once they are on the disk: a number must never be given twice."""
+        self._sending = 0
+        """Own messages that are on their way to the disk."""
         self._number = restore(self._state, restored)
         self._stopped = False
 
@@ -173,10 +176,14 @@ class TopicBroadcast:
         """Whether all of this publisher's messages are acknowledged by all that can be reached."""
         state = self._state
         near = [peer for peer in self.membership.view.members if peer != state.me]
-        return not self._unsent and all(
-            state.acknowledged.has(peer, state.own_source, number)
-            for number in state.held.of(state.own_source)
-            for peer in near
+        return (
+            not self._unsent
+            and not self._sending
+            and all(
+                state.acknowledged.has(peer, state.own_source, number)
+                for number in state.held.of(state.own_source)
+                for peer in near
+            )
         )
 
     # Beginning and ending.
@@ -238,10 +245,7 @@ class TopicBroadcast:
             self._acknowledge(item)
 
     def _sync_soon(self) -> None:
-        def sync() -> None:
-            self._acknowledging.sync()
-
-        self._upkeep.later("sync", SYNC_DELAY, sync)
+        self._upkeep.later("sync", SYNC_DELAY, self._acknowledging.sync)
 
     def receive(self, sender: Contact, message: object) -> None:
         """React to a message of this broadcast, or of the membership that it stands on."""
@@ -359,28 +363,37 @@ class TopicBroadcast:
             self._acknowledging.changed()
         self._senders[source, item.number] = sender
         is_behind = self._delivering.is_behind
-        # To acknowledge may sync, and what is synced is handed over: all of it, in order.
+        is_unwritten = state.log.is_durable and not written
+        if is_unwritten:
+            self._unwritten.append(item)
         if delivers:
-            self._delivering.add(item)
-        if state.log.is_durable and not written:
-            self._unsynced[source] = None
+            self._delivering.add(item, is_written=not is_unwritten)
         if not delivers or (state.log.is_durable and not is_behind):
             self._acknowledge(item)
-        if source in self._unsynced:
+        if is_unwritten:
             self._sync_soon()
         else:
             self._delivering.hand_over(source)
         self._upkeep.look_after_later()
 
-    def _synced(self) -> None:
-        sources, self._unsynced = self._unsynced, {}
-        for source in sources:
-            self._delivering.hand_over(source)
+    def _sync_begins(self) -> Callable[[], None]:
+        """What is to be done when all that the log was told so far is on the disk."""
+        written, self._unwritten = self._unwritten, []
         unsent, self._unsent = self._unsent, []
-        for item in unsent:
-            self._send_out(item)
-        if unsent:
-            self._application.room()
+        self._sending += len(unsent)
+
+        def synced() -> None:
+            for item in written:
+                self._delivering.written(item)
+            for source in dict.fromkeys(item.source for item in written):
+                self._delivering.hand_over(source)
+            self._sending -= len(unsent)
+            for item in unsent:
+                self._send_out(item)
+            if unsent:
+                self._application.room()
+
+        return synced
 
     def _acknowledge(self, item: Item) -> None:
         sender = self._senders.pop((item.source, item.number), item.publisher)
@@ -430,7 +443,7 @@ class TopicBroadcast:
         self._application.joined()
         unfinished, self._restored = self._restored.unfinished, Restored(self._restored.life)
         for item in unfinished:
-            self._delivering.add(item)
+            self._delivering.add(item, is_written=True)
         self._delivering.hand_over_all()
         if len(state.held):
             self._upkeep.look_after_later()

@@ -13,6 +13,7 @@ from pubsub.topic_broadcast.delivery import Order
 from pubsub.topic_broadcast.held_messages import OVERHEAD
 from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_broadcast.state import BroadcastState
+from pubsub.topic_membership.messages import LARGEST
 
 
 class Delivering:
@@ -30,6 +31,8 @@ class Delivering:
         """By source and number, and how many bytes."""
         self._bytes = 0
         self._handing_over: dict[bytes, None] = {}
+        self._unwritten: dict[bytes, dict[int, None]] = {}
+        """Those of them that are not on the disk yet."""
 
     @property
     def is_behind(self) -> bool:
@@ -40,12 +43,22 @@ class Delivering:
             or self._bytes >= config.unfinished_bytes
         )
 
-    def add(self, item: Item) -> None:
-        """The application is to get a message, when `hand_over` is called."""
+    def add(self, item: Item, *, is_written: bool) -> None:
+        """The application is to get a message, when `hand_over` is called; one that is not on the disk yet,
+        when it is `written`."""
+        if not is_written:
+            self._unwritten.setdefault(item.source, {})[item.number] = None
         size = OVERHEAD + len(item.payload or b"")
         self._early.setdefault(item.source, {})[item.number] = item
         self._unfinished[item.source, item.number] = size
         self._bytes += size
+
+    def written(self, item: Item) -> None:
+        """A message is on the disk."""
+        unwritten = self._unwritten.get(item.source, {})
+        unwritten.pop(item.number, None)
+        if not unwritten:
+            self._unwritten.pop(item.source, None)
 
     def finished(self, item: Item) -> None:
         self._bytes -= self._unfinished.pop((item.source, item.number), 0)
@@ -74,9 +87,11 @@ class Delivering:
                 del self._early[source]
 
     def _ready(self, source: bytes) -> list[int]:
-        early = self._early.get(source, {})
-        mark = self._state.taken_of(source).mark
-        return sorted(number for number in early if self.order == "none" or number <= mark)
+        early, unwritten = self._early.get(source, {}), self._unwritten.get(source, {})
+        if self.order == "none":
+            return sorted(number for number in early if number not in unwritten)
+        mark = min(self._state.taken_of(source).mark, min(unwritten, default=LARGEST) - 1)
+        return sorted(number for number in early if number <= mark)
 
     def _complete(self, source: bytes, following: int | None) -> int:
         """Up to which number every message was delivered, was for others, or is gone; `following` is the

@@ -3,17 +3,12 @@ how."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from overlay.errors import CamcastError
 from pubsub.topic_broadcast.messages import Item
 from pubsub.topic_membership.messages import Entry
-
-
-class LogError(CamcastError):
-    """The disk did not take what `sync` was to put there."""
 
 
 class SourceNumbers(NamedTuple):
@@ -40,7 +35,7 @@ class Restored:
 
 
 class TopicLog(Protocol):
-    """Survives a crash from the moment at which `sync` returns; before that, anything may be lost."""
+    """Survives a crash from the moment at which `sync` calls back; before that, anything may be lost."""
 
     @property
     def is_durable(self) -> bool: ...
@@ -62,12 +57,12 @@ class TopicLog(Protocol):
     def knows(self, entry: Entry) -> None:
         """A participant joined, changed or left."""
 
-    def sync(self, received: Iterable[SourceNumbers]) -> None:
-        """Put all of it on the disk, together with the numbers of sources that have changed, or raise
-        `LogError`: nothing is on the disk then, all of it stays to be put there, and the numbers must be
-        given again."""
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
+        """Put all that was told on the disk, together with the numbers of sources that have changed; `then`
+        is called when it is there, which may be at once. While the disk fails, that is later; several are
+        called in the order of the calls."""
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing more will be told."""
 
 
@@ -94,8 +89,8 @@ class NoLog:
     def knows(self, entry: Entry) -> None:
         pass
 
-    def sync(self, received: Iterable[SourceNumbers]) -> None:
-        pass
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
+        then()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass

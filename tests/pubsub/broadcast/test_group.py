@@ -156,7 +156,9 @@ def test_a_member_with_a_log_comes_back_and_delivers_what_it_missed(tmp_path: Pa
         await asyncio.sleep(2)
         net.crash(nth_host(2))
         assert groups[2]._log is not None
-        groups[2]._log._file.close()  # as the end of a real process does, with nothing more written
+        groups[
+            2
+        ]._log.journal._file.close()  # as the end of a real process does, with nothing more written
         await net.spawn(nth_host(0), groups[0].broadcast("meanwhile"))
         await asyncio.sleep(10)
         assert taken == {0: ["before", "meanwhile"], 1: ["before", "meanwhile"], 2: ["before"]}
@@ -476,3 +478,46 @@ def test_a_broadcast_that_waits_for_room_ends_when_the_group_is_closed() -> None
         return await net.spawn(nth_host(0), program())
 
     assert on_a_network(main) == "told"
+
+
+def test_a_log_that_cannot_be_written_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    async def main(net: Network) -> Any:
+        groups: dict[int, Group] = {}
+        got: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+
+        async def program(rank: int) -> None:
+            log = tmp_path / f"{rank}.sqlite"
+            async with Group(MEMBERS[:3], rank, "iurb", log=log) as group:
+                groups[rank] = group
+                async for message in group:
+                    got[rank].append(message.data)
+
+        for rank in range(3):
+            net.spawn(nth_host(rank), program(rank))
+        await asyncio.sleep(3)
+        assert groups[1]._log is not None
+        file = groups[1]._log.journal._file
+        pages = file.execute("PRAGMA page_count").fetchone()[0]
+        file.execute(f"PRAGMA max_page_count = {pages}")
+        for number in range(20):
+            await groups[0].broadcast([number, bytes(1000)])
+        await asyncio.sleep(5)
+        assert len(got[0]) == len(got[2]) == 20
+        assert len(got[1]) < 20
+        assert groups[1]._open_runtime().metrics.as_dict()["group_log_failures"] > 0
+        file.execute("PRAGMA max_page_count = 100000")
+        await asyncio.sleep(10)
+        assert sorted(data[0] for data in got[1]) == list(range(20))
+
+    on_a_network(main)
+
+
+def test_the_log_of_another_member_is_refused(tmp_path: Path) -> None:
+    async def main(net: Network) -> None:
+        async with Group(MEMBERS[:1], 0, "iurb", log=tmp_path / "log"):
+            pass
+        with pytest.raises(UsageError, match="is the log of the member 0"):
+            async with Group(MEMBERS[:2], 1, "iurb", log=tmp_path / "log"):
+                pass
+
+    on_a_network(main)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overlay.errors import UsageError
 from pubsub.broadcast.best_effort import BestEffort
 from pubsub.broadcast.events import Taken
 from pubsub.broadcast.kernel import Event, Stack
 from pubsub.broadcast.links import PerfectLinks
 from pubsub.broadcast.message import Message
 from pubsub.broadcast.recoverable import RecoverableUniform
-from pubsub.broadcast.stable_log import Stored
+from pubsub.broadcast.stable_log import Restored, Stored
 from pubsub.broadcast.stacks import stack
 from pubsub.group_log import SqliteLog
 from tests.pubsub.broadcast.adversary import Schedule, World
+from tests.pubsub.broadcast.memory_log import MemoryStableLog
 from tests.pubsub.broadcast.properties import Payload, no_creation, uniform_agreement
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +32,7 @@ ROOT = Path(__file__).parents[3]
 class FragileLog:
     """A log whose process may crash before or after anything it writes; a dead process writes nothing."""
 
-    def __init__(self, log: SqliteLog, world: RecoveringWorld, rank: int) -> None:
+    def __init__(self, log: MemoryStableLog, world: RecoveringWorld, rank: int) -> None:
         self._log, self._world, self._rank = log, world, rank
         self._life = world.lives[rank]
 
@@ -39,11 +41,20 @@ class FragileLog:
             self._world.may_crash(self._rank, self._life)
             if name != "restore" and not self._world.is_alive(self._rank, self._life):
                 return None
+            if arguments and callable(arguments[-1]):
+                *arguments, then = arguments  # type: ignore[assignment]
+                arguments = [*arguments, lambda: self._then(then)]  # type: ignore[assignment]
             result = getattr(self._log, name)(*arguments)
             self._world.may_crash(self._rank, self._life)
             return result
 
         return write
+
+    def _then(self, then: Callable[[], None]) -> None:
+        """What follows a write; not if the process crashes in between."""
+        self._world.may_crash(self._rank, self._life)
+        if self._world.is_alive(self._rank, self._life):
+            then()
 
 
 class RecoveringWorld(World):
@@ -53,7 +64,7 @@ class RecoveringWorld(World):
 
     def __post_init__(self) -> None:
         self.lives = [0] * self.schedule.members
-        self.logs = [SqliteLog(":memory:") for _ in self.lives]
+        self.logs = [MemoryStableLog() for _ in self.lives]
         self.completed: list[Payload] = []
         """Broadcasts whose sender did not crash before the call was over."""
         self.twice_in_one_life = 0
@@ -162,7 +173,7 @@ def test_members_do_crash_and_come_back_in_these_runs() -> None:
 def test_a_member_that_does_not_write_before_it_acknowledges_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(SqliteLog, "held", lambda self, stored: None)
+    monkeypatch.setattr(MemoryStableLog, "held", lambda self, stored, then: then())
 
     def caught(seed: int) -> bool:
         try:
@@ -191,23 +202,28 @@ def test_what_was_written_is_there_after_the_process_died(tmp_path: Path) -> Non
     code = (
         "import os, sys\n"
         "from pubsub.group_log import SqliteLog\n"
-        "from pubsub.broadcast.stable_log import Stored\n"
+        "from pubsub.broadcast.stable_log import Restored, Stored\n"
         "from pubsub.broadcast.message import Message\n"
-        "log = SqliteLog(sys.argv[1])\n"
-        "for n in (1, 2, 3): log.held(Stored(0, n, Message({'n': n}).push(0, 0, n)))\n"
-        "log.delivered(0, 1, 1); log.taken(0, 1); log.delivered(0, 3, 1)\n"
-        "os._exit(9)\n"
+        "import asyncio\n"
+        "async def main():\n"
+        "    log = SqliteLog(sys.argv[1], 'one')\n"
+        "    nothing = lambda: None\n"
+        "    for n in (1, 2, 3): log.held(Stored(0, n, Message({'n': n}).push(0, 0, n)), nothing)\n"
+        "    log.delivered(0, 1, 1, nothing); log.taken(0, 1); log.delivered(0, 3, 1, nothing)\n"
+        "    await log.journal.written()\n"
+        "    os._exit(9)\n"
+        "asyncio.run(main())\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT).returncode == 9
-    restored = SqliteLog(path).restore()
+
+    async def restore() -> Restored:
+        log = SqliteLog(path, "one")
+        restored = log.restore()
+        await log.close()
+        return restored
+
+    restored = asyncio.run(restore())
     third = Stored(0, 3, Message({"n": 3}, ((0, 0, 3),)))
     assert [copy.number for copy in restored.copies] == [1, 2, 3]
     assert restored.untaken == (third,)
     assert (restored.marks, restored.above) == ({0: 1}, ((0, 3),))
-
-
-def test_a_file_that_is_no_log_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_text("this is no database, and long enough that it cannot be taken for one" * 20)
-    with pytest.raises(UsageError, match="cannot be used as a log"):
-        SqliteLog(path)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pubsub.topic_broadcast.messages import Item
-from pubsub.topic_broadcast.topic_log import LogError, Restored, SourceNumbers
+from pubsub.topic_broadcast.topic_log import Restored, SourceNumbers
 from pubsub.topic_membership.messages import Entry
+
+_Change = Callable[[dict[str, dict[Any, Any]]], None]
 
 
 class MemoryLog:
@@ -16,12 +18,25 @@ class MemoryLog:
     is_durable = True
 
     def __init__(self) -> None:
-        self.is_full = False
+        self.later: Callable[[Callable[[], None]], object] = lambda action: action()
+        """Calls something when a write has ended."""
+        self._is_full = False
+        self._writes: list[tuple[list[_Change], Callable[[], None]]] = []
         self._disk: dict[str, dict[Any, Any]] = {k: {} for k in ("meta", "items", "nums", "people")}
-        self._pending: list[Callable[[dict[str, dict[Any, Any]]], None]] = []
+        self._pending: list[_Change] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self._is_full
+
+    @is_full.setter
+    def is_full(self, is_full: bool) -> None:
+        self._is_full = is_full
+        self._write()
 
     def crash(self) -> None:
         self._pending.clear()
+        self._writes.clear()
 
     def restore(self) -> Restored:
         disk = self._disk
@@ -62,14 +77,23 @@ class MemoryLog:
     def knows(self, entry: Entry) -> None:
         self._pending.append(lambda disk: disk["people"].update({entry.id: entry}))
 
-    def close(self) -> None:
+    async def close(self) -> None:
         pass
 
-    def sync(self, received: Iterable[SourceNumbers]) -> None:
-        if self.is_full:
-            raise LogError("the disk is full")
-        for change in self._pending:
-            change(self._disk)
-        self._pending.clear()
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
         for source, mark, ranges in received:
-            self._disk["nums"][source] = (mark, ranges)
+            self._pending.append(_numbers(source, mark, ranges))
+        changes, self._pending = self._pending, []
+        self._writes.append((changes, then))
+        self.later(self._write)
+
+    def _write(self) -> None:
+        while self._writes and not self._is_full:
+            changes, then = self._writes.pop(0)
+            for change in changes:
+                change(self._disk)
+            then()
+
+
+def _numbers(source: bytes, mark: int, ranges: tuple[tuple[int, int], ...]) -> _Change:
+    return lambda disk: disk["nums"].update({source: (mark, ranges)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from overlay.contact import PeerId
 from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.messages import source_of
-from tests.pubsub.topic_broadcast.troupe import MessageId, Troupe
+from tests.pubsub.topic_broadcast.troupe import WRITE_SECONDS, MessageId, Troupe
 
 LAST_MOMENTS = 1.0
 """Seconds before a crash in which a delivery may not have reached the log."""
@@ -25,12 +25,16 @@ def delivered_by(troupe: Troupe, who: int) -> dict[MessageId, None]:
 
 
 def validity(troupe: Troupe) -> list[str]:
-    """What a correct publisher broadcast, it delivered itself."""
+    """What a correct publisher broadcast, it delivered itself; with a log, unless it crashed before its disk
+    had the message, when `broadcast` had not returned."""
     wrong = []
+    crashes = {o.start: o.time for o in troupe.history if o.what == "crashed"}
     ids = {contact.id: number for number, contact in enumerate(troupe.contacts)}
     delivered = {who: delivered_by(troupe, who) for who in correct(troupe)}
     for o in troupe.history:
-        if o.what == "broadcast" and o.who in delivered and o.of not in delivered[o.who]:
+        if o.what != "broadcast" or crashes.get(o.start, o.time + 1) - o.time < 3 * WRITE_SECONDS:
+            continue
+        if o.who in delivered and o.of not in delivered[o.who]:
             wrong.append(f"{o.who} broadcast {_short(o.of, ids)} and did not deliver it")
     return wrong
 

@@ -53,6 +53,7 @@ def test_a_publisher_that_restarts_tells_one_that_was_given_up_its_gap() -> None
     troupe.run(40.0)
     assert len(troupe.actors[0].core.membership.participants) == 1
     troupe.broadcast(0, b"missed too")
+    troupe.run(1.0)
     troupe.crash(0)
     troupe.start(0, logged=True)
     troupe.run(5.0)

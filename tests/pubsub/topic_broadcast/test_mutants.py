@@ -105,9 +105,11 @@ def acknowledges_before_it_is_on_the_disk(patch: pytest.MonkeyPatch) -> None:
     sync = MemoryLog.sync
     count = iter(range(10**9))
 
-    def sometimes(self: MemoryLog, received: Any) -> None:
+    def sometimes(self: MemoryLog, received: Any, then: Callable[[], None]) -> None:
         if next(count) % 9 == 0:
-            sync(self, received)
+            sync(self, received, then)
+        else:
+            then()
 
     patch.setattr(MemoryLog, "sync", sometimes)
 

@@ -141,10 +141,10 @@ def test_the_log_of_another_topic_or_node_is_refused(tmp_path: Path) -> None:
     async def script(network: Network, nodes: StrongNodes) -> None:
         one = await nodes.start(log=log_of(tmp_path, 0))
         other = await nodes.start()
-        with pytest.raises(UsageError, match="is the log of /EPFL/DSC: give each"):
+        with pytest.raises(UsageError, match="is the log of the strong topic /EPFL/DSC"):
             await one.topics.join("/elsewhere", print, log=log_of(tmp_path, 0))
         await other.strong.leave()
-        with pytest.raises(UsageError, match="is the log of /EPFL/DSC, of another node"):
+        with pytest.raises(UsageError, match="is the log of the strong topic /EPFL/DSC of node"):
             await other.topics.join("/EPFL/DSC", print, log=log_of(tmp_path, 0))
         await one.strong.leave()
         await one.topics.join("/EPFL/DSC", print, log=log_of(tmp_path, 0))

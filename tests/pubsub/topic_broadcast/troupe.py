@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from overlay.channel import ChannelConfig
@@ -32,6 +33,9 @@ from tests.pubsub.topic_broadcast.actor import TOPIC, Actor, MessageId, identity
 from tests.pubsub.topic_broadcast.memory_log import MemoryLog
 
 __all__ = ["TOPIC", "Actor", "MessageId", "Occurrence", "Troupe", "TroupeConfig", "identity"]
+
+WRITE_SECONDS = 0.005
+"""What a write to the disk takes."""
 
 
 @dataclass
@@ -131,6 +135,8 @@ class Troupe:
         if before is not None and runs_on:
             before.alive = False
             actor.runs = before.runs
+        if isinstance(log, MemoryLog):
+            log.later = partial(actor.call_later, WRITE_SECONDS)
         boot = int(self.stage.now * 1000)
         actor.core = self.core_class(
             TOPIC,

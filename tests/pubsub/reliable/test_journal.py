@@ -1,0 +1,189 @@
+"""A journal writes off the loop, together, in order, and loses nothing while its disk fails."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overlay.errors import ClosedError, UsageError
+from overlay.virtual import Network, nth_host
+from pubsub.reliable.journal import Journal
+
+TABLES = "CREATE TABLE IF NOT EXISTS things (number INTEGER PRIMARY KEY);"
+ROOT = Path(__file__).parents[3]
+
+
+def put(number: int) -> list[Any]:
+    return [("INSERT INTO things VALUES (?)", (number,))]
+
+
+def things(journal: Journal) -> list[int]:
+    return [number for (number,) in journal.read("SELECT number FROM things ORDER BY number")]
+
+
+def open_journal(path: Path, owner: str = "test", **more: Any) -> Journal:
+    return Journal(path / "journal.db", TABLES, owner, **more)
+
+
+def test_writes_share_commits_and_are_answered_in_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = open_journal(tmp_path)
+        done: list[int] = []
+        for number in range(500):
+            journal.write(put(number), lambda number=number: done.append(number))
+        assert not done, "nothing blocks the loop"
+        await journal.written()
+        assert done == list(range(500))
+        assert journal.commits < 10
+        await journal.close()
+        again = open_journal(tmp_path)
+        assert things(again) == list(range(500))
+        await again.close()
+
+    asyncio.run(main())
+
+
+def test_commits_run_in_another_thread(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = open_journal(tmp_path)
+        threads: list[int] = []
+        commit = journal._commit
+
+        def note(changes: Any) -> None:
+            threads.append(threading.get_ident())
+            commit(changes)
+
+        journal._commit = note  # type: ignore[method-assign]
+        journal.write(put(1))
+        await journal.close()
+        assert threads
+        assert threading.get_ident() not in threads
+
+    asyncio.run(main())
+
+
+def test_a_disk_that_fails_is_told_and_loses_nothing(tmp_path: Path) -> None:
+    failures: list[Exception] = []
+
+    async def main() -> None:
+        journal = open_journal(tmp_path, on_failure=failures.append)
+        ((pages,),) = journal.read("PRAGMA page_count")
+        journal.read(f"PRAGMA max_page_count = {pages}")
+        done: list[int] = []
+        for number in range(10_000, 13_000):
+            journal.write(put(number), lambda number=number: done.append(number))
+        await asyncio.sleep(3.5)
+        assert not done
+        assert journal.failure is not None
+        assert len(failures) == journal.failures >= 3
+        assert things(journal) == [], "all or nothing"
+        journal.read("PRAGMA max_page_count = 100000")
+        await journal.written()
+        assert done == list(range(10_000, 13_000))
+        assert journal.failure is None
+        await journal.close()
+
+    Network(1).run(main())
+
+
+def test_closing_while_the_disk_fails_ends_and_says_so(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = open_journal(tmp_path)
+        journal.write([("INSERT INTO nothing VALUES (1)", ())])
+        waiting = asyncio.ensure_future(journal.written())
+        await asyncio.sleep(2)
+        await journal.close()
+        await journal.close()
+        with pytest.raises(ClosedError):
+            await waiting
+        with pytest.raises(ClosedError):
+            journal.write(put(1))
+
+    Network(1).run(main())
+
+
+def test_a_crash_loses_what_was_not_answered_and_nothing_else(tmp_path: Path) -> None:
+    done: list[int] = []
+
+    async def program() -> None:
+        journal = open_journal(tmp_path)
+        for number in range(1000):
+            journal.write(put(number), lambda number=number: done.append(number))
+            await asyncio.sleep(0.001)
+
+    async def main(network: Network) -> list[int]:
+        network.spawn(nth_host(1), program())
+        await asyncio.sleep(0.5)
+        network.crash(nth_host(1))
+        again = open_journal(tmp_path)
+        found = things(again)
+        await again.close()
+        return found
+
+    network = Network(1)
+    found = network.run(main(network))
+    assert 100 < len(done) < 1000
+    assert found[: len(done)] == done
+
+
+def test_a_journal_has_one_owner(tmp_path: Path) -> None:
+    async def main() -> None:
+        await open_journal(tmp_path, "one").close()
+        journal = open_journal(tmp_path, "one")
+        with pytest.raises(UsageError, match="the log of the one, not of the other"):
+            open_journal(tmp_path, "other")
+        assert "another process" in errors_of_another(tmp_path), "the lock is still there"
+        await journal.close()
+
+    asyncio.run(main())
+
+
+def errors_of_another(path: Path) -> str:
+    """What a process says that opens the journal, too."""
+    code = (
+        "import sys, asyncio\nfrom pathlib import Path\n"
+        "from tests.pubsub.reliable.test_journal import open_journal\n"
+        "async def main():\n    open_journal(Path(sys.argv[1]))\nasyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stderr
+
+
+def test_another_process_is_kept_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = open_journal(tmp_path)
+        assert "another process has this log open" in errors_of_another(tmp_path)
+        await journal.close()
+        assert errors_of_another(tmp_path) == ""
+
+    asyncio.run(main())
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_text(
+        "not a database, and long enough not to be taken for one" * 20
+    )
+
+    async def main() -> None:
+        with pytest.raises(UsageError, match="cannot be used as a log"):
+            open_journal(tmp_path)
+
+    asyncio.run(main())
+
+
+def test_what_fails_after_a_write_does_not_stop_the_others(tmp_path: Path) -> None:
+    async def main() -> None:
+        journal = open_journal(tmp_path)
+        journal.write(put(1), lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        journal.write(put(2))
+        await journal.written()
+        assert things(journal) == [1, 2]
+        await journal.close()
+
+    asyncio.run(main())
