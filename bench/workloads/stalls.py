@@ -63,7 +63,7 @@ class Bins:
 
     def __init__(self, began_at: float, seconds: float) -> None:
         self._began_at = began_at
-        self.counts = [0] * (int(seconds / BIN_SECONDS) + 1)
+        self.counts = [0] * (round(seconds / BIN_SECONDS) + 1)
 
     def add(self, count: int = 1) -> None:
         place = int((time.monotonic() - self._began_at) / BIN_SECONDS)
