@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -84,26 +83,16 @@ class Reads:
         if self._thread is None:
             self._loop.call_soon(self._ask_here, query, then, context=self._context)
         else:
-            self._thread.submit(self._ask_elsewhere, query, then)
+            asked = self._loop.run_in_executor(self._thread, query, self._store)
+            asked.add_done_callback(partial(self._answer, then), context=self._context)
 
     def _ask_here(self, query: Callable[[Store], T], then: Callable[[T], None]) -> None:
         if not self._closed:
             self._guard(lambda: then(query(self._store)))
 
-    def _ask_elsewhere(self, query: Callable[[Store], T], then: Callable[[T], None]) -> None:
-        if self._closed:
-            return
-        try:
-            result = query(self._store)
-            answer = partial(then, result)
-        except Exception as error:
-            answer = partial(_raise, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._answer, answer, context=self._context)
-
-    def _answer(self, answer: Callable[[], None]) -> None:
-        if not self._closed:
-            self._guard(answer)
+    def _answer(self, then: Callable[[T], None], asked: asyncio.Future[T]) -> None:
+        if not asked.cancelled() and (asked.exception() is None or not self._closed):
+            self._guard(lambda: None if self._closed else then(asked.result()))
 
     async def close(self) -> None:
         """Nobody is answered from here on; wait for the question that is being asked."""
@@ -111,7 +100,3 @@ class Reads:
         if self._thread is not None:
             thread, self._thread = self._thread, None
             await self._loop.run_in_executor(None, thread.shutdown)
-
-
-def _raise(error: Exception) -> None:
-    raise error
