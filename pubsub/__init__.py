@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from pubsub.archive.archive import Archive
     from pubsub.archive.durable_event import DurableEvent
     from pubsub.archive.durable_subscription import DurableSubscription
+    from pubsub.archive.errors import ArchiveError, NoArchiveFound, NoRoom, NotSafe
     from pubsub.archive.protocol.config import DurableConfig
+    from pubsub.archive.replay_policy import ReplayPolicy
+    from pubsub.archive.store.retention import Retention
     from pubsub.camcast.parameters import Parameters
     from pubsub.communities import CommunityManager
     from pubsub.config import NodeConfig
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Archive": "pubsub.archive.archive",
+    "ArchiveError": "pubsub.archive.errors",
     "CommunityManager": "pubsub.communities",
     "DurableConfig": "pubsub.archive.protocol.config",
     "DurableEvent": "pubsub.archive.durable_event",
@@ -33,11 +37,16 @@ _HOMES = {
     "Group": "pubsub.group",
     "GroupError": "pubsub.group",
     "GroupMessage": "pubsub.group",
+    "NoArchiveFound": "pubsub.archive.errors",
+    "NoRoom": "pubsub.archive.errors",
     "Node": "pubsub.node",
     "NodeConfig": "pubsub.config",
+    "NotSafe": "pubsub.archive.errors",
     "Parameters": "pubsub.camcast.parameters",
     "Pattern": "pubsub.topic",
     "Receipt": "pubsub.publishing",
+    "ReplayPolicy": "pubsub.archive.replay_policy",
+    "Retention": "pubsub.archive.store.retention",
     "Subscription": "pubsub.subscription",
     "Topic": "pubsub.topic",
 }
@@ -45,6 +54,7 @@ _HOMES = {
 
 __all__ = [
     "Archive",
+    "ArchiveError",
     "CommunityManager",
     "DurableConfig",
     "DurableEvent",
@@ -53,11 +63,16 @@ __all__ = [
     "Group",
     "GroupError",
     "GroupMessage",
+    "NoArchiveFound",
+    "NoRoom",
     "Node",
     "NodeConfig",
+    "NotSafe",
     "Parameters",
     "Pattern",
     "Receipt",
+    "ReplayPolicy",
+    "Retention",
     "Subscription",
     "Topic",
 ]

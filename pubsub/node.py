@@ -358,6 +358,7 @@ class Node:
         copies = 1 if copies is None else copies
         deadline = DEADLINE if deadline is None else deadline
         known = self._check_topic(topic, packed)
+        end = asyncio.get_running_loop().time() + deadline
         if durable:
             publishing = await self._durable().publishers.open(known, copies, deadline)
         outlet, joined = await self._ready_outlet(known)
@@ -379,7 +380,7 @@ class Node:
         if wait == "safe":
             from pubsub.archive.publishing import wait_until_safe
 
-            await wait_until_safe(receipt, deadline)
+            await wait_until_safe(receipt, deadline, end - asyncio.get_running_loop().time())
         self._open_outlet(topic, outlet)
         return receipt
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import read_event
@@ -14,7 +15,7 @@ from pubsub.validation import Validation
 class DurableEvent(Event):
     """An event, and what the archive says of it."""
 
-    __slots__ = ("archived", "catenation", "missed", "redelivered")
+    __slots__ = ("_acknowledge", "archived", "catenation", "missed", "redelivered")
 
     def __init__(
         self,
@@ -37,8 +38,22 @@ class DurableEvent(Event):
         self.missed = missed
         """This many sequence numbers before this event were removed by the archive's retention, unseen."""
 
+        self._acknowledge: Callable[[DurableEvent], None] | None = None
+
+    def ack(self) -> None:
+        """The application is done with this event, which does not come again. Asking for the next one says
+        the same; a subscription that is closed before either gives the event back. More than once is fine."""
+        if self._acknowledge is not None:
+            self._acknowledge(self)
+            self._acknowledge = None
+
+    def delivered_by(self, acknowledge: Callable[[DurableEvent], None]) -> Self:
+        """This event, in an application's hands; `acknowledge` is called for it by `ack`."""
+        self._acknowledge = acknowledge
+        return self
+
     def _fields(self) -> dict[str, Any]:
-        return super()._fields() | {name: getattr(self, name) for name in self.__slots__}
+        return super()._fields() | {name: getattr(self, name) for name in self.__slots__[1:]}
 
 
 def from_archive(

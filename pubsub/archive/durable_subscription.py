@@ -5,7 +5,8 @@
             ...                                # done with it when the next one is asked for
 
 The archive keeps everything for the name `scores` from its first registration on, until it has been done
-with: by asking for the next event, or by leaving the block without an exception.
+with: by `event.ack()`, by asking for the next event, or by leaving the block without an exception. A
+subscription that is closed in another way gives the event in hand back.
 
 `delivery="ordered"` (the default): each event once, in each publisher's order, when the archive has noted
 that it is delivered. Should this process crash, the events that it had not asked on from come again, and
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 import msgpack
 
 from overlay.errors import ClosedError
+from overlay.finish import Finish
 from overlay.wire import WireError
 from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
@@ -69,7 +71,7 @@ class DurableOptions(TypedDict, total=False):
     resume: bytes | None
     """The `position` that the application kept."""
     within: float
-    """Seconds that finding an archive and registering may take each."""
+    """Seconds that finding an archive and registering may take together."""
 
 
 class DurableSubscription:
@@ -111,6 +113,7 @@ class DurableSubscription:
         self._signed = node.config.signatures
         self._queue: deque[DurableEvent | None] = deque()
         self._in_hand = False
+        self._current: DurableEvent | None = None
         self._missed = 0
         self._live: dict[bytes, Event] = {}
         self._feed: LiveFeed | None = None
@@ -121,6 +124,7 @@ class DurableSubscription:
         self._moved = asyncio.Event()
         self._refused = ""
         self._ended = False
+        self._finish = Finish(self._end)
 
     # Opening and closing.
 
@@ -128,6 +132,7 @@ class DurableSubscription:
         """Register. From here on nothing that is archived for this name is missed."""
         if self._core is not None or self._ended:
             raise DurableUsageError("a subscription is entered once; call subscribe again")
+        end = asyncio.get_running_loop().time() + self._within
         found = await self._client.find(self.pattern.topic, b"", self._within)
         if self._client.has_subscriber(found.topic, self.name):
             raise DurableUsageError(
@@ -142,7 +147,7 @@ class DurableSubscription:
                 self._feed = LiveFeed(self._node, self.pattern, profile, self._heard)
                 await self._feed.__aenter__()
             self._client.use_for_subscriber(self._core, found)
-            await self._until_registered()
+            await self._until_registered(end - asyncio.get_running_loop().time())
         except BaseException:
             await self._close()
             raise
@@ -164,10 +169,10 @@ class DurableSubscription:
         )
         return core
 
-    async def _until_registered(self) -> None:
+    async def _until_registered(self, left: float) -> None:
         assert self._registered is not None
         try:
-            async with asyncio.timeout(self._within):
+            async with asyncio.timeout(left):
                 refused = await asyncio.shield(self._registered)
         except TimeoutError:
             taken = self._core is not None and self._core.is_name_taken
@@ -184,15 +189,23 @@ class DurableSubscription:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._ended:
-            if kind is None:
-                self._done()
-            await self._say_goodbye()
-        await self._close()
+        if kind is None and not self._ended:
+            self._done()
+        await self._finish()
 
     async def close(self) -> None:
-        """End the subscription; the archive goes on keeping everything for its name."""
-        await self.__aexit__(None, None, None)
+        """End the subscription; the archive goes on keeping everything for its name.
+
+        An event in hand that was not acknowledged, by `event.ack()` or by asking for the next one, is given
+        back: it comes again."""
+        await self._finish()
+
+    async def _end(self) -> None:
+        try:
+            if not self._ended:
+                await self._say_goodbye()
+        finally:
+            await self._close()
 
     async def leave(self) -> None:
         """End the subscription for good: the archive forgets the name and keeps nothing for it any more."""
@@ -200,7 +213,7 @@ class DurableSubscription:
         self._registered = asyncio.get_running_loop().create_future()
         core.leave()
         try:
-            await self._until_registered()
+            await self._until_registered(self._within)
         finally:
             await self._close()
 
@@ -310,8 +323,9 @@ class DurableSubscription:
             while self._queue:
                 event = self._queue.popleft()
                 self._in_hand = True
+                self._current = event
                 if event is not None:
-                    return event
+                    return event.delivered_by(self._acknowledged)
                 self._done()
             if self._ended:
                 raise StopAsyncIteration
@@ -341,9 +355,13 @@ class DurableSubscription:
         packed: bytes = msgpack.packb(marks)
         return packed
 
+    def _acknowledged(self, event: DurableEvent) -> None:
+        if event is self._current and not self._ended:
+            self._done()
+
     def _done(self) -> None:
         if self._in_hand:
-            self._in_hand = False
+            self._in_hand, self._current = False, None
             if self._core is not None:
                 self._core.done_with_next()
 

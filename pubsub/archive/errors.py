@@ -22,6 +22,10 @@ class NoArchiveFound(NetworkError):
     """No archive that manages the topic has answered."""
 
 
+class NoRoom(NetworkError):
+    """As many events as a publisher keeps wait to become safe: this one was not published."""
+
+
 class NotSafe(NetworkError):
     """An event was published and is not known to be safe: it may still become so."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from overlay.errors import ClosedError
 from pubsub.archive.client import NEARER_SECONDS, DurableClient
-from pubsub.archive.errors import DurableUsageError, NoArchiveFound, NotSafe
+from pubsub.archive.errors import DurableUsageError, NoRoom, NotSafe
 from pubsub.archive.protocol.archived_event import pack_event
 from pubsub.archive.protocol.finder import Found
 from pubsub.archive.protocol.publisher import Publisher
@@ -151,6 +151,7 @@ class DurablePublishers:
             raise DurableUsageError(f"copies is a number of replicas, 1 or more, not {copies!r}")
         if not within > 0:
             raise DurableUsageError(f"deadline is seconds, more than 0, not {within!r}")
+        end = asyncio.get_running_loop().time() + within
         publishing = self._by_topic.get(topic.name)
         if publishing is None:
             async with self._opening.setdefault(topic.name, asyncio.Lock()):
@@ -158,7 +159,8 @@ class DurablePublishers:
         if publishing.core.topic != topic.name:
             self._look_nearer(topic, publishing.core.topic)
         if not publishing.core.has_room:
-            await self._room(publishing, within)
+            left = end - asyncio.get_running_loop().time()
+            await self._room(publishing, left, within)
         return publishing
 
     def _look_nearer(self, topic: Topic, managed: str) -> None:
@@ -169,9 +171,10 @@ class DurablePublishers:
             here = self._client.runtime.contact.id
             self._client.look_nearer(topic, managed, here, partial(self._use, topic))
 
-    async def _room(self, publishing: DurablePublishing, within: float) -> None:
+    async def _room(self, publishing: DurablePublishing, left: float, within: float) -> None:
+        """Wait for room for `left` seconds, which are what is left of `within`."""
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(left):
                 await publishing.room()
         except TimeoutError:
             core = publishing.core
@@ -180,7 +183,7 @@ class DurablePublishers:
                 short = (
                     f", {core.short_of_copies} of them on more replicas than the one that has them"
                 )
-            raise NoArchiveFound(
+            raise NoRoom(
                 f"{core.owed} events of {core.topic} wait to become safe{short}, and there was no room for "
                 f"another one within {within:g} s: check that enough archives of the topic run"
             ) from None
@@ -206,12 +209,13 @@ class DurablePublishers:
             publishing.close()
 
 
-async def wait_until_safe(receipt: Receipt, within: float) -> None:
-    """Wait for a durable event's archive; `NotSafe` when it does not say so in time."""
+async def wait_until_safe(receipt: Receipt, within: float, left: float | None = None) -> None:
+    """Wait for a durable event's archive; `NotSafe` when it does not say so within `within` seconds, of which
+    `left` are left."""
     outcome = receipt.durable
     assert outcome is not None
     try:
-        await outcome.wait_safe(within)
+        await outcome.wait_safe(within if left is None else left)
     except TimeoutError:
         why = "no archive has answered"
         if outcome.replicas:

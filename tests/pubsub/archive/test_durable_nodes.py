@@ -397,3 +397,66 @@ def test_a_name_has_one_subscriber_at_a_time() -> None:
             assert asyncio.get_running_loop().time() - began < 1.5
 
     play(main)
+
+
+def test_closing_gives_the_event_in_hand_back_unless_it_was_acknowledged() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node, reader = await world.node(), await world.node()
+        for number in range(4):
+            await node.publish("/soccer", number, durable=True)
+
+        async def read(count: int, acknowledge: bool) -> list[object]:
+            events = reader.subscribe("/soccer", durable="scores", since="beginning")
+            await events.__aenter__()
+            try:
+                taken = await take(events, count)
+                if acknowledge:
+                    taken[-1].ack()
+                    taken[-1].ack()
+                    taken[0].ack()
+                return [event.data for event in taken]
+            finally:
+                await events.close()
+                await events.close()
+
+        assert await read(2, acknowledge=False) == [0, 1]
+        assert await read(2, acknowledge=True) == [1, 2]
+        assert await read(1, acknowledge=True) == [3]
+
+    play(main)
+
+
+def test_a_close_that_is_cancelled_frees_the_name() -> None:
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        reader = await world.node()
+        for _ in range(3):
+            events = reader.subscribe("/soccer", durable="scores")
+            await events.__aenter__()
+            closing = asyncio.ensure_future(events.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+            await events.close()
+
+    play(main)
+
+
+def test_the_deadline_is_one_budget_for_the_whole_call() -> None:
+    async def main(world: World) -> None:
+        node = await world.node()
+        loop = asyncio.get_running_loop()
+
+        async def start_late() -> None:
+            await asyncio.sleep(6)
+            await world.archive("/soccer")
+
+        starting = asyncio.create_task(start_late())
+        begun = loop.time()
+        with pytest.raises(NotSafe):
+            await node.publish("/soccer", 1, durable=True, copies=2, deadline=10)
+        assert 9.9 < loop.time() - begun < 10.5
+        await starting
+
+    play(main)

@@ -10,7 +10,7 @@ import pytest
 
 from overlay.virtual import HostCrashed, Latency, Network, nth_host
 from pubsub import Node
-from pubsub.archive.errors import NoArchiveFound, NotSafe
+from pubsub.archive.errors import NoArchiveFound, NoRoom, NotSafe
 from tests.pubsub.archive.checkers import History, verdict
 from tests.pubsub.archive.test_durable_nodes import PORT, World
 
@@ -46,7 +46,7 @@ async def publish(node: Node, history: History) -> None:
         await asyncio.sleep(random.uniform(0, 0.6))
         try:
             receipt = await node.publish("/t", number, durable=True, wait="sent", deadline=120)
-        except NoArchiveFound:
+        except (NoArchiveFound, NoRoom):
             continue
         history.published[receipt.id] = ("life", number)
         pending.append(receipt)

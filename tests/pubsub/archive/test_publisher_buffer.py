@@ -9,7 +9,7 @@ import pytest
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, numbered_contact
-from pubsub.archive.errors import NoArchiveFound, NotSafe
+from pubsub.archive.errors import NoRoom, NotSafe
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.messages import Companion, Negotiation
 from pubsub.archive.protocol.publisher import Publisher
@@ -149,7 +149,7 @@ def test_nothing_waits_for_an_event_whose_copies_cannot_be_had() -> None:
         for _ in range(19):
             await node.publish("/soccer", "wanting", durable=True, copies=2, wait="sent")
         await asyncio.sleep(1)
-        with pytest.raises(NoArchiveFound, match=r"20 events .* 20 of them on more replicas than"):
+        with pytest.raises(NoRoom, match=r"20 events .* 20 of them on more replicas than"):
             await node.publish("/soccer", "one more", durable=True, deadline=1)
 
     play(main)
