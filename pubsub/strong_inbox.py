@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from pubsub.reliable.tasks import Tasks
 from pubsub.topic_broadcast.config import BroadcastConfig
 from pubsub.topic_broadcast.delivery import Delivery
 from pubsub.topic_broadcast.held_messages import OVERHEAD
@@ -23,12 +24,14 @@ class Inbox:
     def __init__(
         self,
         config: BroadcastConfig,
+        tasks: Tasks,
         call: Callable[[Delivery], Any],
         failed: Callable[[], None],
         on_room: Callable[[], None],
     ) -> None:
         """`call` calls the handler; `failed` is called for what its awaitable raises."""
         self._config = config
+        self._tasks = tasks
         self._call = call
         self._failed = failed
         self._on_room = on_room
@@ -56,7 +59,7 @@ class Inbox:
             return
         result = self._call(delivery)
         if inspect.isawaitable(result):
-            self._worker = asyncio.ensure_future(self._work(result, done))
+            self._worker = self._tasks.start("deliveries", self._work(result, done))
         elif done is not None:
             done()
 

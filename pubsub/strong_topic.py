@@ -18,6 +18,7 @@ from typing import Any
 from overlay.contact import Contact, PeerId
 from overlay.errors import ClosedError, UsageError
 from overlay.runtime import Runtime
+from pubsub.reliable.tasks import Tasks
 from pubsub.strong_inbox import Inbox
 from pubsub.topic_broadcast.aside import AsideMessages
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
@@ -105,8 +106,10 @@ class StrongTopic:
         self._config = config
         self._on_left = on_left
         self._news: deque[asyncio.Future[None]] = deque()
+        self._tasks = Tasks(f"strong topic {topic}", runtime.metrics)
         self._inbox = Inbox(
             config.broadcast,
+            self._tasks,
             lambda delivery: self._call("deliver", handlers.deliver, delivery),
             lambda: self._failed("deliver"),
             self.room_if_waited_for,
@@ -231,6 +234,7 @@ class StrongTopic:
     def _check_open(self) -> None:
         if self.is_closed:
             raise ClosedError(f"this participant has left {self.topic}: join it again")
+        self._tasks.check()
 
     def _check_payload(self, payload: bytes, semantics: str, named: int = 0) -> None:
         self._check_open()

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from overlay.membership.gateways import Gateways
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
 from overlay.topic_name import check_topic_name
+from pubsub.reliable.tasks import Tasks
 from pubsub.strong_log import SqliteTopicLog
 from pubsub.strong_topic import Handlers, OnDeliver, StrongTopic, TopicConfig
 from pubsub.topic_broadcast.broadcast import TopicBroadcast
@@ -64,7 +65,7 @@ class StrongTopics:
         self._runtime = runtime
         self._directory = directory
         self._topics: dict[str, StrongTopic] = {}
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks = Tasks("strong topics", runtime.metrics)
         self._closed = False
         self._dropped = runtime.metrics.family(
             "strong_dropped", "reason", "Messages of strong topics that were not taken"
@@ -151,7 +152,8 @@ class StrongTopics:
             raise
         if self._directory is not None:
             self._directory.announce(self._name(topic))
-            self._start(self._look_for_strangers(strong))
+            search = self._look_for_strangers(strong)
+            self._tasks.start("search for strangers", search, vital=False)
         return strong
 
     def get(self, topic: str) -> StrongTopic | None:
@@ -164,9 +166,7 @@ class StrongTopics:
             return
         self._closed = True
         await asyncio.gather(*(strong.leave() for strong in list(self._topics.values())))
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         self._end_watch()
 
     def _check(self, topic: str, filter: str, order: str) -> None:
@@ -234,11 +234,6 @@ class StrongTopics:
     def _name(self, topic: str) -> str:
         """Under which name participants are found; gateways are configured by topic."""
         return topic if isinstance(self._directory, Gateways) else f"strong {topic}"
-
-    def _start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _forget(self, strong: StrongTopic) -> None:
         if self._topics.get(strong.topic) is strong:

@@ -29,6 +29,7 @@ from pubsub.collections.element import Element
 from pubsub.collections.interest import Interest, Notify, Predicate
 from pubsub.event import pack_data, unpack_data
 from pubsub.filters import Filter
+from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class DAC(abc.ABC):
         self.interests: list[Interest] = []
         self._collections = collections
         self._content = Content(keep, self.is_unique)
+        self.tasks = Tasks(f"collection {topic.name}", collections.node.metrics)
+        """What runs for this collection; its calls raise when one of them has died."""
         self._next_remover = 0
         self._is_open = False
         self._is_closed = False
@@ -222,6 +225,7 @@ class DAC(abc.ABC):
     def _check_open(self) -> None:
         if not self._is_open:
             raise ClosedError(f"the collection {self.topic} is not open: use it in `async with`")
+        self.tasks.check()
 
     def _count_drop(self, reason: str) -> None:
         self._collections.drops.add(reason)

@@ -135,7 +135,7 @@ class Interest:
             return
         self._begun = True
         if self._notify is not None:
-            self._worker = asyncio.ensure_future(self._work(self._notify))
+            self._worker = self._collection.tasks.start("callbacks", self._work(self._notify))
         try:
             await self._collection._begin_interest(self)
         except BaseException:

@@ -11,6 +11,7 @@ from pubsub.collections.config import CollectionConfig
 from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.strong_hub import StrongHub
+from pubsub.reliable.tasks import Tasks
 from pubsub.strong_topics import StrongTopics
 from pubsub.topic import Topic
 
@@ -32,6 +33,8 @@ class NodeCollections:
         self.errors = metrics.family(
             "collection_errors", "handler", "Exceptions of the application's callbacks and filters"
         )
+        self.tasks = Tasks("collections", metrics)
+        """Messages on their way."""
         self.strong_topics: StrongTopics
         self._hubs: dict[str, StrongHub] = {}
         self._super_hubs: dict[str, StrongHub] = {}

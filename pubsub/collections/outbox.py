@@ -12,6 +12,7 @@ from overlay.errors import ClosedError
 from overlay.wire import encode
 from pubsub.collections.messages import Announcement, Direct, Estate, Gift, Taken
 from pubsub.collections.wishes import parse_wishes
+from pubsub.reliable.tasks import Tasks
 from pubsub.strong_topic import Participant, StrongTopic
 
 LINGER_SECONDS = 1.0
@@ -28,10 +29,14 @@ TRY_AGAIN_SECONDS = 0.5
 
 class Outbox:
     def __init__(
-        self, strong: Callable[[], StrongTopic], undelivered: Callable[[PeerId, Direct], None]
+        self,
+        strong: Callable[[], StrongTopic],
+        undelivered: Callable[[PeerId, Direct], None],
+        supervisor: Tasks,
     ) -> None:
         """`strong` gives the topic, or raises `ClosedError`; `undelivered` is told what may not have
-        arrived."""
+        arrived. `supervisor` runs a task for each message."""
+        self._supervisor = supervisor
         self._strong = strong
         self._undelivered = undelivered
         self._tasks: dict[asyncio.Task[None], Direct | Gift] = {}
@@ -64,7 +69,7 @@ class Outbox:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self, work: Coroutine[Any, Any, None], about: Direct | Gift) -> None:
-        task = asyncio.ensure_future(work)
+        task = self._supervisor.start("message of a collection", work, vital=False)
         self._tasks[task] = about
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 

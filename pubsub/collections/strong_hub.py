@@ -71,7 +71,7 @@ class StrongHub:
         """Set whenever something may be so that an addition waits for."""
         self._is_left = False
         self._is_ordering = False
-        self._outbox = Outbox(lambda: self._strong, self._undelivered)
+        self._outbox = Outbox(lambda: self._strong, self._undelivered, collections.tasks)
         self._spare_holders: tuple[PeerId, ...] = ()
         self._shared_view = b""
         """The stable view in which one-of-n delivery has begun to divide what those gone have left."""

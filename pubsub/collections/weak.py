@@ -26,7 +26,7 @@ class WeakCollection(DAC):
             self._topic, order=order, queue=max(self.queue, self.keep)
         )
         self._subscription = await subscription.__aenter__()
-        self._pump = asyncio.ensure_future(self._take_events(subscription))
+        self._pump = self.tasks.start("events", self._take_events(subscription))
         self._collections.opened(self)
 
     async def _close(self) -> None:

@@ -17,7 +17,9 @@ from pubsub.collections import (
     DAStrongSequence,
     DAStrongSet,
 )
+from pubsub.collections.interest import Interest
 from pubsub.filters import FilterError
+from pubsub.reliable.tasks import TaskFailed
 from pubsub.strong_topic import Gap
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
@@ -389,4 +391,23 @@ def test_wrong_use_is_told(seed: int, tmp_path: Path) -> None:
             with pytest.raises(CollectionError, match="name a topic"):
                 await root.contains_all()
 
+    stage(seed, main)
+
+
+def test_a_collection_whose_background_work_dies_says_so(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dies(self: Interest, notify: Any) -> None:
+        raise RuntimeError("a bug")
+
+    async def main(company: Company) -> None:
+        collection = await company.open(DAStrongBag, TOPIC, keep=0)
+        await collection.contains(lambda element: None)
+        await asyncio.sleep(1)
+        with pytest.raises(TaskFailed, match="a bug"):
+            await collection.add(1)
+        counted = collection._collections.node.metrics.as_dict()["background_tasks_failed"]
+        assert counted == {"callbacks": 1}
+
+    monkeypatch.setattr(Interest, "_work", dies)
     stage(seed, main)
