@@ -56,6 +56,7 @@ class Heartbeats:
 
     def suspect(self, peer: PeerId) -> None:
         """A member is dead: let it go, and fill its place when an echo offers somebody."""
+        self._community.remember_lost(peer)
         if self._community.lose(peer) and self._community.replaces_lost:
             self._vacancies += 1
         self._community.holders.remove(peer)

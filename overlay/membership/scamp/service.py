@@ -61,6 +61,9 @@ TOO_FEW = 0.75
 TOO_MANY = 1.5
 """A member acts when more than so many times the members that should hold it do."""
 
+COPIES_TO_THE_LOST = 2
+"""Copies of the subscription that a member hands on which seemed to have crashed and is back."""
+
 SPARED_AT_ONCE = 8
 """Holders that are asked to let go with one heartbeat."""
 
@@ -103,6 +106,7 @@ class ScampMembership:
             Spare: self._on_spare,
             Unsubscribe: self._on_unsubscribe,
         }
+        self._beats = 0
         self._is_running = False
         self._has_joined = False
         self._timer: Timer | None = None
@@ -187,6 +191,7 @@ class ScampMembership:
             self._look_after_itself(now)
         if self._balance:
             self._spare_some()
+            self._visit_the_lost()
         self._next_beat(self._context.random.uniform(0.9, 1.1))
 
     def _look_after_itself(self, now: float) -> None:
@@ -222,6 +227,17 @@ class ScampMembership:
         for holder in community.holders.to_spare(community.term, count, self._context.random):
             community.holders.remove(holder.id)
             self._context.send(holder, Spare(self.topic))
+
+    def _visit_the_lost(self) -> None:
+        """With every second heartbeat subscribe through one that seemed to have crashed.
+
+        Nearly always it has. But after a partition it answers, and hands the subscription on in its half: so
+        the halves hold each other again within seconds, without a directory."""
+        self._beats += 1
+        lost = self._community.some_lost() if self._beats % 2 else None
+        if lost is not None:
+            subscription = self._community.own_subscription()
+            self._context.send(lost, Subscribe(self.topic, subscription, COPIES_TO_THE_LOST, False))
 
     def _at_random(self, copies: float) -> int:
         """A whole number of copies whose mean is `copies`; at least 1."""
@@ -270,6 +286,7 @@ class ScampMembership:
         if contact.subscriber.id != sender.id or not 0 < message.lease <= MOST_LEASE_SECONDS:
             self._community.dropped.add("unsound_subscription")
         elif self._community.is_sound(contact):
+            self._community.lost.pop(sender.id, None)
             self._joining.welcome(message)
 
     def _on_heartbeat(self, sender: Contact, message: Heartbeat) -> None:

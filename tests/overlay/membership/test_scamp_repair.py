@@ -127,6 +127,29 @@ def test_a_first_participant_that_overlooked_the_others_finds_them() -> None:
     assert community.members[first].size == 2
 
 
+@pytest.mark.parametrize("seed", [30, 31])
+def test_the_halves_of_a_partition_hold_each_other_again_within_seconds(seed: int) -> None:
+    """Without any help of a directory: each half had taken the other for crashed."""
+    community = community_of(60, seed)
+    side = list(community.members)[:30]
+    community.stage.partition(side)
+    for contact, member in community.members.items():
+        for other in community.members:
+            if (contact in side) != (other in side):
+                member.suspect(other.id)
+    community.stage.run_for(60)
+    crossing = {c.id for c in side}
+    community.stage.heal()
+    community.stage.run_for(8)
+    held = [
+        (holder in crossing) != (member in crossing)
+        for holder, view in community.graph.items()
+        for member in view
+    ]
+    assert sum(held) >= 30
+    assert is_strongly_connected(community.graph)
+
+
 def test_a_healed_partition_becomes_one_community_again() -> None:
     community = community_of(100, seed=28)
     side = list(community.members)[:50]
