@@ -93,7 +93,7 @@ def caught_up(sim: Simulation, runs: int) -> None:
 def run_many(runs: int) -> None:
     """Three replicas catch up with very many runs, those that are new too, in messages of bounded size; then
     events go with retention, and the runs with them."""
-    config = replace(CONFIG, forget_runs=20.0, window=1_024, batch=256)
+    config = replace(CONFIG, forget_runs=20.0, window=1_024, batch=256, unread=8_192)
     sim = Simulation(1, archives=2, config=config)
     sizes = Sizes(sim, every=3)
     sim.stage.run(6)
@@ -107,6 +107,9 @@ def run_many(runs: int) -> None:
     sim.archives.append(sim.make_archive(2))
     caught_up(sim, runs)
     sim.stage.run_for(20)
+    for _ in range(runs // 100):
+        if len(reader.deliveries) < runs:
+            sim.stage.run_for(1)
     assert all(one.core.replication.is_ready for one in sim.archives)
     assert all("idle" in one.core.entities.all for one in sim.archives)
     assert len(reader.deliveries) == runs
