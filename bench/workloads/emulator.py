@@ -66,6 +66,7 @@ def _measure(mode: str, nodes: int) -> Iterator[Row]:
         tier="emulate",
         mode=mode,
         seed=1,
+        balance=True,  # as nodes run by default
         **{**IMPLEMENTED, "sizes": sizes_for(nodes)},
     )
     network = Network(experiment.seed, latency=Latency.uniform(0.005, 0.050))
