@@ -84,6 +84,11 @@ class Introductions:
             return {"gateways": {topic: tuple(known) for topic, known in self._gateways.items()}}
         return {"bootstrap": tuple(self._first)}
 
+    def names(self, address: str) -> bool:
+        """Whether newcomers may be told of whoever listens there."""
+        known = self._gateways.values()
+        return address in self._first or any(address in gateways for gateways in known)
+
     def add(self, topic: str, address: str) -> None:
         """A member of `topic` listens at `address`."""
         if not self._first:

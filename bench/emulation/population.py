@@ -80,13 +80,13 @@ class Population:
         # On its host: a crash then takes its timers and tasks as well as its socket.
         resident = await self._network.spawn(host, self._open(host, level, settings))
         self._residents[host] = resident
-        self._ever[level].add(resident.node.id.hex())
 
     async def _open(self, host: str, level: int, settings: dict[str, Any]) -> Resident:
         life, subscription = AsyncExitStack(), AsyncExitStack()
         asked = node_settings(self._experiment) | settings
         node = Node(listen=f"{host}:{PORT}", trace=self._trace_of(host), **asked)
         await life.enter_async_context(node)
+        self._ever[level].add(node.id.hex())  # events may come while it joins
         # What arrives is read from the trace, and not from the subscription.
         await subscription.enter_async_context(node.subscribe(self.topics[level], queue=1))
         return Resident(node, host, level, life, subscription)
@@ -113,15 +113,20 @@ class Population:
         """Have a node leave its topic and join another; while it does, it is in no community."""
         resident = self._residents.pop(host)
         await resident.subscription.aclose()
+        self._ever[level].add(resident.node.id.hex())
         joining = resident.node.subscribe(self.topics[level], queue=1)
         await resident.subscription.enter_async_context(joining)
         resident.level = level
         self._residents[host] = resident
-        self._ever[level].add(resident.node.id.hex())
 
     def hosts(self) -> list[tuple[str, int]]:
         """Every live node's host and level."""
         return [(host, resident.level) for host, resident in self._residents.items()]
+
+    def changing(self) -> list[tuple[str, int]]:
+        """Host and level of every live node that may go: newcomers are told of the others by address."""
+        named = self._introductions.names
+        return [(h, r.level) for h, r in self._residents.items() if not named(f"{h}:{PORT}")]
 
     async def publish(self, level: int, p_sel: float | None, chance: random.Random) -> None:
         """Publish an event of the community of `level`, from one of its members."""

@@ -1,4 +1,7 @@
-"""Continuous churn: processes come, go with a goodbye, crash, or change their topic, at a steady rate."""
+"""Continuous churn: processes come, go with a goodbye, crash, or change their topic, at a steady rate.
+
+The first node and the gateways stay, as newcomers know nobody else.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Turnover:
         population, chance = self._population, self._chance
         root = len(population.topics) - 1
         while True:
-            hosts = population.hosts()
+            hosts = population.changing()
             await asyncio.sleep(1 / (self._rate * len(hosts)))
             host, level = chance.choice(hosts)
             if level < root and chance.random() < MOVE_SHARE:

@@ -48,7 +48,7 @@ def quick() -> Suite:
     fixed += comparison(name, repetitions=500)
     fixed += formulas_of_links(name, shares, 1000, IMPLEMENTED_SIZES)
     fixed += formulas_of_defaults(name, SMALL, (0.0, 0.3))
-    fixed += live(name, TINY, repetitions=20)
+    fixed += live(name, TINY, repetitions=6)
     families = (
         links_family(name, shares, 1, IMPLEMENTED_SIZES, most=7),
         defaults_family(name, "published", SMALL, (0.0, 0.3), 2, most=7),
