@@ -20,13 +20,12 @@ from overlay.runtime import MessageHandler, Runtime, RuntimeConfig
 from overlay.topic_directory import CallbackTopicDirectory
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.camcast.bootstrap import FindContacts
-from pubsub.camcast.membership import membership_config
-from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
 from pubsub.event import Copy
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
-from pubsub.publishing import Pace
+from pubsub.sending import Pace
 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""

@@ -25,7 +25,8 @@ from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
 from pubsub.event import MALFORMED, Arrival, Batch, Event, Origin
-from pubsub.publishing import EventLink, Outlet, Receipt
+from pubsub.publishing import Outlet, Receipt
+from pubsub.sending import EventLink
 from pubsub.subscription import Subscription
 from pubsub.topic import Topic, included
 

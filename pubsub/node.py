@@ -36,7 +36,8 @@ from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
 from pubsub.event import RUN_BYTES, pack_data
-from pubsub.publishing import EventLink, Outlet, OwnRuns, Receipt
+from pubsub.publishing import Outlet, OwnRuns, Receipt
+from pubsub.sending import EventLink
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
 from pubsub.trace import Trace

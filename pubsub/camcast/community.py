@@ -20,7 +20,7 @@ from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.leases import Carrier, Leases
-from pubsub.camcast.links import Links
+from pubsub.camcast.links import Links, SuperTables
 from pubsub.camcast.messages import (
     Announce,
     Fetch,
@@ -32,7 +32,6 @@ from pubsub.camcast.messages import (
 from pubsub.camcast.numbers import MOST_GAPS, HeardEvents, Numbers, read_ranges
 from pubsub.camcast.observer import EventDrops, Observer
 from pubsub.camcast.parameters import Parameters
-from pubsub.camcast.tables import SuperTables
 from pubsub.camcast.upward import Upward
 from pubsub.event import (
     MOST_HOPS,

@@ -6,10 +6,11 @@ They may differ from topic to topic and from process to process, and may be chan
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from overlay.errors import UsageError
+from overlay.membership.modes import MembershipConfig
 
 
 class ParameterError(UsageError):
@@ -128,3 +129,16 @@ class Parameters:
     def is_very_small(self, size: float) -> bool:
         """In a community of g processes or fewer, everyone makes sure that events go up."""
         return size <= self.g
+
+
+def membership_config(
+    parameters: Parameters, usual: MembershipConfig | None = None
+) -> MembershipConfig:
+    """Topic tables of ln N + c members, as many as gossip goes to; the rest as `usual` says."""
+    usual = usual or MembershipConfig()
+    return replace(
+        usual,
+        scamp=replace(usual.scamp, margin=parameters.c),
+        structured=replace(usual.structured, c=parameters.c),
+        hyparview=replace(usual.hyparview, c=parameters.c),
+    )

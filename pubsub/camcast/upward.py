@@ -15,8 +15,8 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from overlay.metrics import Metrics
 from pubsub.camcast.leases import Leases
+from pubsub.camcast.links import SuperTable, SuperTables
 from pubsub.camcast.parameters import Parameters
-from pubsub.camcast.tables import SuperTable, SuperTables
 from pubsub.event import Block, Gossip
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
+from pubsub.camcast.links import SuperTable, SuperTables
 from pubsub.camcast.parameters import ParameterError, Parameters
-from pubsub.camcast.tables import SuperTable, SuperTables
 from pubsub.camcast.upward import draw_upward
 from pubsub.topic import Topic
 

@@ -19,9 +19,8 @@ from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_con
 from overlay.wire import decode
 from pubsub.camcast.community import Community, Services
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
-from pubsub.camcast.membership import membership_config
 from pubsub.camcast.messages import Announce
-from pubsub.camcast.parameters import Parameters
+from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import Process
 from pubsub.event import (
     RUN_BYTES,

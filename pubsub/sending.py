@@ -1,0 +1,362 @@
+"""How blocks leave a node: encoded once, sent to the members that keep up, paced, and accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from overlay.channel import Channel, Channels, ChannelState
+from overlay.contact import Contact, PeerId
+from overlay.identity import Identity
+from overlay.metrics import Metrics
+from overlay.turn import Turn
+from pubsub.camcast.observer import EventDrops
+from pubsub.event import (
+    DATA_LIMIT,
+    LAST_NUMBER,
+    SOURCE_BYTES,
+    Block,
+    DataError,
+    Gossip,
+    Head,
+    encode_copy,
+    make_block,
+)
+from pubsub.publishing import Outlet, OwnBlock, OwnRuns
+from pubsub.topic import Topic
+from pubsub.validation import SIGNATURE_SIZE, sign_block
+
+if TYPE_CHECKING:
+    from pubsub.attach import Attachment
+
+EVENTS_A_TURN = 256
+"""Events that publishers may publish before others on the loop get a turn, and before they are paced."""
+
+BYTES_A_TURN = 256 * 1024
+"""Bytes of copies that may be handed over before publishers are paced."""
+
+ALLOWED_PART = 0.1
+"""The part of the time that publishers wait for slow members while others keep up."""
+
+MOST_ALLOWANCE = 0.01
+"""Seconds that they may wait in one go."""
+
+LEAST_ALLOWANCE = 0.001
+"""Seconds: to wait for less is not worth it."""
+
+SILENT_SECONDS = 0.25
+"""When none of the members was heard of for this long, publishers do not wait for them."""
+
+SMALLEST_BLOCK = 16 * 1024
+"""Bytes: over channels a block may be this large even where a datagram takes less."""
+
+_LONGER_HEADS = 6
+"""What says how long the data and the block are takes this many bytes more for long ones than for none."""
+
+
+def is_told_of(gossip: Gossip) -> bool:
+    """Whether the members of its community are told of the block besides being sent it."""
+    block = gossip.block
+    return not block.eager and not gossip.upward and block.topic == gossip.community
+
+
+class Pace:
+    """How long publishers wait for the members whose channels are more than half full.
+
+    While no member that was published to keeps up, publishers wait for the first that does, unless none of
+    them was heard of for `SILENT_SECONDS`. As soon as one keeps up, they wait for the others for a tenth of
+    the time at most. So publishers are as fast as the fastest member that they publish to, and a member that
+    is slow, stopped or crashed costs them a tenth. It falls behind, and is then not waited for at all.
+    """
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._loop = asyncio.get_running_loop()
+        self._allowance = MOST_ALLOWANCE
+        """Seconds that publishers may wait for members while others keep up."""
+        self._looked_at = self._loop.time()
+        self._waiter: asyncio.Future[None] | None = None
+        channels.on_writable(lambda contact: self._wake())
+        channels.on_state(lambda contact, state: self._wake())
+
+    async def wait(self, contacts: Sequence[Contact]) -> None:
+        """Wait while publishers to these members have to."""
+        channels = [self._channels.to(contact) for contact in contacts]
+        began = self._loop.time()
+        while True:
+            full = [channel for channel in channels if is_full(channel)]
+            if not full:
+                return
+            now = self._loop.time()
+            if len(full) == len(channels):
+                heard_at = max(channel.heard_at or began for channel in full)
+                if max(heard_at, began) + SILENT_SECONDS <= now:
+                    return
+                await self._change(SILENT_SECONDS)
+            elif not await self._wait_for_others(now):
+                return
+
+    async def _wait_for_others(self, now: float) -> bool:
+        """Wait for a change, out of the allowance; False when it is used up."""
+        grown = self._allowance + ALLOWED_PART * (now - self._looked_at)
+        self._allowance = min(grown, MOST_ALLOWANCE)
+        self._looked_at = now
+        if self._allowance < LEAST_ALLOWANCE:
+            return False
+        await self._change(self._allowance)
+        self._allowance -= self._loop.time() - now
+        return True
+
+    async def _change(self, within: float) -> None:
+        """Wait until a channel may have room, or its state has changed."""
+        if self._waiter is None:
+            self._waiter = self._loop.create_future()
+        alarm = self._loop.call_later(within, self._wake)
+        try:
+            await asyncio.shield(self._waiter)
+        finally:
+            alarm.cancel()
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+def is_full(channel: Channel) -> bool:
+    """Whether publishers wait for the channel; a closed one's peer does not answer, and may never again."""
+    return not channel.is_writable and channel.state is not ChannelState.CLOSED
+
+
+class _Handover:
+    """A copy of an own block that one member was sent."""
+
+    __slots__ = ("block", "id")
+
+    def __init__(self, block: OwnBlock, id: bytes) -> None:
+        self.block = block
+        self.id = id
+
+
+class EventLink:
+    """The `Carrier` of a process's blocks: sends them, paces publishers, and keeps account of own copies.
+
+    A member that is behind is not sent a block that it is told of anyway (lazy dissemination): it fetches
+    what it misses when it can. Publishers wait for the members that keep up, as `Pace` says; forwarding
+    never waits."""
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        turn: Turn,
+        runs: OwnRuns,
+        drops: EventDrops,
+        metrics: Metrics,
+        *,
+        signer: Identity | None,
+        acknowledged: bool,
+    ) -> None:
+        """`signer`: who signs own blocks, None leaves them unsigned; `acknowledged`: whether it can be known
+        that a copy has arrived."""
+        self.runs = runs
+        self.is_pace_due = False
+        """Whether a publisher is to call `pace` after its event."""
+        self._attachment = attachment
+        self._turn = turn
+        self._drops = drops
+        self._signer = signer
+        self._acknowledged = acknowledged
+        self._block_bytes = attachment.copies_room
+        if acknowledged:
+            self._block_bytes = max(self._block_bytes, SMALLEST_BLOCK)
+        self._filling: dict[Outlet, None] = {}
+        self._open: dict[bytes, OwnBlock] = {}
+        """Own blocks of which a copy is neither acknowledged nor given up, by the id of their first event."""
+        self._encoded: tuple[Gossip | None, bytes] = (None, b"")
+        self._withheld = metrics.counter(
+            "events_withheld", "Copies not sent to members that were behind: they were only told."
+        )
+        self._published = 0
+        self._handed_over = 0
+        self._published_to: dict[PeerId, Contact] = {}
+        self._held_back = 0
+        self._awaited: dict[PeerId, dict[_Handover, None]] = {}
+        """What was handed over for each member and is neither acknowledged nor given up."""
+
+    # Blocks that are being filled.
+
+    def room_in(self, topic: Topic) -> int:
+        """Bytes of packed data that a block of the topic takes."""
+        return max(self.data_limit(topic, self._block_bytes), 1)
+
+    def largest_in(self, topic: Topic) -> int:
+        """Bytes of packed data that an event of the topic may have."""
+        if self._acknowledged:
+            return DATA_LIMIT
+        return self.data_limit(topic, self._attachment.runtime.endpoint.max_body)
+
+    def data_limit(self, topic: Topic, room: int) -> int:
+        """Bytes of packed data in a message of `room` bytes, on its whole way up."""
+        names = (topic.name, *topic.lineage)
+        longest = max(names, key=lambda name: len(name.encode()))
+        head = Head(topic.name, topic.lineage, 1.0, True)
+        empty = make_block(bytes(SOURCE_BYTES), LAST_NUMBER, head, ())
+        empty.signature = b"" if self._signer is None else bytes(SIGNATURE_SIZE)
+        return max(room - len(encode_copy(Gossip(empty, longest, 0, True))) - _LONGER_HEADS, 0)
+
+    def check_fits(self, topic: Topic, packed: bytes) -> None:
+        """`DataError` unless an event of this data can travel."""
+        if len(packed) > (limit := self.largest_in(topic)):
+            raise DataError(
+                f"the data has {len(packed)} bytes as msgpack, and one datagram of this node takes {limit} "
+                f'in an event of {topic}: use links="channel", or a larger datagram_size'
+            )
+
+    def make(self, source: bytes, first: int, head: Head, payloads: Sequence[bytes]) -> Block:
+        """The block of these events, signed where the network signs."""
+        block = make_block(source, first, head, payloads)
+        if self._signer is not None:
+            block.signature = sign_block(self._signer, block.encoded)
+        return block
+
+    def begun(self, outlet: Outlet) -> None:
+        """An outlet has begun to fill a block: it is closed at the end of this turn at the latest."""
+        self._filling[outlet] = None
+        self._turn.before_flush(self.close_blocks)
+        self._published += 1
+        if self._published >= EVENTS_A_TURN:
+            self.is_pace_due = True
+
+    def close_blocks(self) -> None:
+        """Close every block that is being filled, and have it leave."""
+        while self._filling:
+            filling, self._filling = self._filling, {}
+            for outlet in filling:
+                outlet.close()
+
+    def opened(self, own: OwnBlock, block: Block) -> None:
+        """Count the copies of a block that is about to be spread, for as long as any is open."""
+        self._open[block.id] = own
+        self._published += block.count
+        if self._published >= EVENTS_A_TURN:
+            self.is_pace_due = True
+
+    def completed(self, own: OwnBlock, block: Block) -> None:
+        """All copies of the block have been decided on, unless one fails."""
+        own.complete = True
+        self._close_if_done(own, block.id)
+        own.wake()
+
+    # What the process sends.
+
+    def accepted(self, gossip: Gossip, copies: int) -> None:
+        own = self._open.get(gossip.block.id) if self._open else None
+        if own is not None:
+            own.copies += copies
+
+    def refused(self, gossip: Gossip) -> None:
+        block_id = gossip.block.id
+        own = self._open.get(block_id)
+        if own is not None:
+            own.refused += 1
+            own.copy_settled(False)
+            self._close_if_done(own, block_id)
+
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
+        last, data = self._encoded
+        if gossip is not last:
+            data = encode_copy(gossip)
+            self._encoded = (gossip, data)
+        own = self._open.get(gossip.block.id) if self._open else None
+        if self._acknowledged and is_told_of(gossip):
+            to = self._those_that_keep_up(to, gossip, own)
+        if own is None:
+            for contact in to:
+                self._send_one(contact, gossip, data)
+        else:
+            self._send_own(to, gossip, data, own)
+        return len(to)
+
+    def _send_own(self, to: Sequence[Contact], gossip: Gossip, data: bytes, own: OwnBlock) -> None:
+        own.sent += len(to)
+        for contact in to:
+            self._published_to[contact.id] = contact
+            if self._acknowledged:
+                self._send_awaited(contact, data, _Handover(own, gossip.block.id))
+            else:
+                self._send_one(contact, gossip, data)
+        self._handed_over += len(to) * len(data)
+        if self._handed_over >= BYTES_A_TURN:
+            self.is_pace_due = True
+        own.wake()
+        self._close_if_done(own, gossip.block.id)
+
+    def _those_that_keep_up(
+        self, to: Sequence[Contact], gossip: Gossip, own: OwnBlock | None
+    ) -> Sequence[Contact]:
+        """Those of the members that are not behind; the others' copies have failed."""
+        keeps_up = self._attachment.keeps_up
+        kept_up = [contact for contact in to if keeps_up(contact)]
+        if len(kept_up) == len(to):
+            return to
+        behind = len(to) - len(kept_up)
+        self._withheld.value += behind * gossip.block.count
+        if own is not None:
+            own.refused += behind
+            own.failed += behind
+        return kept_up
+
+    def _send_one(self, contact: Contact, gossip: Gossip, data: bytes) -> None:
+        if not self._attachment.send_copy(contact, data, None):
+            block = gossip.block
+            self._drops.add(
+                "too_large", gossip.community, block.source, (block.numbers,), contact.id
+            )
+
+    def _send_awaited(self, contact: Contact, data: bytes, handover: _Handover) -> None:
+        self._awaited.setdefault(contact.id, {})[handover] = None
+        on_ack = partial(self._answered, contact.id, handover)
+        self._attachment.send_copy(contact, data, on_ack)
+
+    def suspect(self, peer: PeerId) -> None:
+        """Give up the copies that are on their way to a member that seems to have crashed.
+
+        Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
+        for handover in self._awaited.pop(peer, ()):
+            self._settle(handover, False)
+
+    # Pacing.
+
+    async def pace(self) -> None:
+        """Give others a turn, and wait while too much waits for those published to."""
+        self.close_blocks()
+        self._published = self._handed_over = 0
+        to, self._published_to = self._published_to, {}
+        self._held_back += 1
+        self.is_pace_due = True
+        try:
+            await self._attachment.writable(to.values())
+        finally:
+            self._held_back -= 1
+            if not self._held_back:
+                self.is_pace_due = False
+
+    # Own copies.
+
+    def _answered(self, peer: PeerId, handover: _Handover, arrived: bool) -> None:
+        awaited = self._awaited.get(peer)
+        if awaited is not None and handover in awaited:
+            del awaited[handover]
+            if not awaited:
+                del self._awaited[peer]
+            self._settle(handover, arrived)
+
+    def _settle(self, handover: _Handover, arrived: bool) -> None:
+        handover.block.copy_settled(arrived)
+        self._close_if_done(handover.block, handover.id)
+
+    def _close_if_done(self, own: OwnBlock, block_id: bytes) -> None:
+        if own.is_settled if self._acknowledged else own.all_sent:
+            self._open.pop(block_id, None)
