@@ -189,8 +189,9 @@ class Answer:
     """Under which the service's messages come to a subscriber."""
     position: int
     """The place in the stream before the subscriber's first piece."""
-    have: dict[bytes, int]
-    """By source, the number before the first message that will come."""
+    have: tuple[tuple[bytes, int], ...]
+    """Sources, and of each the number before the first message that will come; of very many, those that were
+    active last."""
 
 
 # Multicast to subscribers.

@@ -53,6 +53,9 @@ CATCHING_UP = 5.0
 LISTED_AT_ONCE = 256
 """Names of services in one answer, each of at most 255 characters."""
 
+MOST_ANSWERED = 16_384
+"""Sources in the answer to a subscriber, about 600 KB."""
+
 SMALL_ANSWER = 16
 """Sources in an answer that surely fits a datagram; larger ones go over the channel."""
 
@@ -293,7 +296,7 @@ class DistributorCore:
         """A publisher or subscriber wants something; it asks again until it is answered."""
         refusal = self._refusal(request)
         if refusal:
-            self._answer(sender, Answer(request.number, refusal, 0, 0, {}))
+            self._answer(sender, Answer(request.number, refusal, 0, 0, ()))
         elif request.action == Action.SUBSCRIBE:
             self._subscribe(sender, request)
         else:
@@ -305,7 +308,7 @@ class DistributorCore:
             elif service is not None:
                 moved = request.action == Action.MOVED
                 service.fanout.remove(sender.id, request.number, moved)
-            self._answer(sender, Answer(request.number, "", 0, 0, {}))
+            self._answer(sender, Answer(request.number, "", 0, 0, ()))
 
     def _begin_sources(self, sender: Contact, request: Request) -> None:
         """A publisher says up to which number all distributors that it knew had its messages."""
@@ -351,7 +354,11 @@ class DistributorCore:
                 for source, number in numbers.items()
                 if source in request.have or log.sources[source].active_at >= since
             }
-        answer = Answer(request.number, "", log.stream, place - 1, numbers)
+        told = list(numbers.items())
+        if len(told) > MOST_ANSWERED:
+            told.sort(key=lambda one: log.sources[one[0]].active_at)
+            told = told[-MOST_ANSWERED:]
+        answer = Answer(request.number, "", log.stream, place - 1, tuple(told))
         self._answer(sender, answer)
         self._wake_for(service)
 

@@ -188,10 +188,10 @@ class SubscriptionCore:
         self._acked_at = answer.position
         self._reception.begin(answer.position + 1)
         if self.was_connected:
-            self._order.continue_after(answer.have)
+            self._order.continue_after(dict(answer.have))
         else:
             self.was_connected = True
-            self._order.begin(answer.have)
+            self._order.begin(dict(answer.have))
             self._begun(self.have)
 
     # Receiving.

@@ -8,6 +8,7 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import encode
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.protocol.distributor import MOST_ANSWERED
 from pubsub.distributors.protocol.reception import Delivery
 from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import PublisherActor, Theatre
@@ -162,5 +163,19 @@ def play_runs(runs: int, at_once: int = 400) -> tuple[int, int]:
     assert {source for source, _ in subscriber.delivered} >= set(sources)
     assert not subscriber.gaps
     assert most_kept <= 2 * theatre.config.most_sources * 4
-    assert largest < 128 * 1024
+    assert largest < 640 * 1024
     return most_kept, largest
+
+
+def test_a_subscriber_is_answered_though_very_many_publishers_are_known() -> None:
+    """More than a map of the wire may have: the answer could not be sent, and nobody could subscribe."""
+    theatre = Theatre(5)
+    one = theatre.distributor()
+    theatre.run(5.0)
+    log = one.core.services["news"].log
+    for number in range(20_000):
+        log.begin(source_of(numbered_contact(number).id, b"the run1"), 7, theatre.stage.now)
+    subscriber = theatre.subscriber()
+    theatre.run(0.4)
+    assert subscriber.core.was_connected
+    assert len(subscriber.begins) <= 1024 < MOST_ANSWERED

@@ -59,7 +59,7 @@ def _example(kind: type) -> object:
         "names": ("news",),
         "sources": (("news", b"s", 0, 1, 2, 3),),
         "missing": (1, 2),
-        "have": {b"s": 3},
+        "have": ((b"s", 3),) if kind is messages.Answer else {b"s": 3},
         "pace": 0.5,
         "since": 1.5,
     }
