@@ -228,7 +228,7 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
             "with no difference within 5 points: choose by what they cost and need."
         )
     return (
-        f"With default settings the modes reach everyone in {_share(least)} of the events or more; "
+        f"With default settings the modes reach everyone in at least {_share(least)} of the events; "
         f"which one most often is {verdict}."
     )
 

@@ -52,7 +52,7 @@ def quick() -> Suite:
     families = (
         links_family(name, shares, 1, IMPLEMENTED_SIZES, most=7),
         defaults_family(name, "published", SMALL, (0.0, 0.3), 2, most=7),
-        defaults_family(name, "shipped", SMALL, (0.0, 0.3), 10, most=7),
+        defaults_family(name, "shipped", SMALL, (0.0, 0.3), 20, most=7),
         churn_family(name, TINY, (0.02,), 10, most=5),
     )
     return Suite(name, "every mode and every tier, small", distinct(fixed), families)
