@@ -37,16 +37,19 @@ EVENTS_A_TURN = 256
 BYTES_A_TURN = 256 * 1024
 """Bytes of copies that may be handed over before publishers are paced."""
 
-ALLOWED_PART = 0.1
-"""The part of the time that publishers wait for slow members while others keep up."""
+ALLOWED_PART = 0.5
+"""The part of the time that publishers wait for members that are slow and go on, while others keep up."""
 
-MOST_ALLOWANCE = 0.01
+MOST_ALLOWANCE = 0.25
 """Seconds that they may wait in one go."""
 
 LEAST_ALLOWANCE = 0.001
 """Seconds: to wait for less is not worth it."""
 
-SILENT_SECONDS = 0.25
+SILENT_SECONDS = 0.05
+"""A member that was not heard of for this long is not waited for while others keep up."""
+
+ALONE_SECONDS = 0.25
 """When none of the members was heard of for this long, publishers do not wait for them."""
 
 SMALLEST_BLOCK = 16 * 1024
@@ -66,9 +69,11 @@ class Pace:
     """How long publishers wait for the members whose channels are more than half full.
 
     While no member that was published to keeps up, publishers wait for the first that does, unless none of
-    them was heard of for `SILENT_SECONDS`. As soon as one keeps up, they wait for the others for a tenth of
-    the time at most. So publishers are as fast as the fastest member that they publish to, and a member that
-    is slow, stopped or crashed costs them a tenth. It falls behind, and is then not waited for at all.
+    them was heard of for `ALONE_SECONDS`. As soon as one keeps up, the others are waited for as follows: one
+    that is silent (stopped, crashed, cut off) not at all, and one that is slow and goes on for half of the
+    time at most. A process that only waited for a processor is not left behind by this, and a slow one halves
+    the speed of publishers at worst. One for which too much waits then falls behind, and is not waited for at
+    all.
     """
 
     def __init__(self, channels: Channels) -> None:
@@ -90,12 +95,12 @@ class Pace:
             if not full:
                 return
             now = self._loop.time()
+            heard_at = max(channel.heard_at or began for channel in full)
             if len(full) == len(channels):
-                heard_at = max(channel.heard_at or began for channel in full)
-                if max(heard_at, began) + SILENT_SECONDS <= now:
+                if max(heard_at, began) + ALONE_SECONDS <= now:
                     return
-                await self._change(SILENT_SECONDS)
-            elif not await self._wait_for_others(now):
+                await self._change(ALONE_SECONDS)
+            elif heard_at + SILENT_SECONDS <= now or not await self._wait_for_others(now):
                 return
 
     async def _wait_for_others(self, now: float) -> bool:
@@ -105,7 +110,7 @@ class Pace:
         self._looked_at = now
         if self._allowance < LEAST_ALLOWANCE:
             return False
-        await self._change(self._allowance)
+        await self._change(min(self._allowance, SILENT_SECONDS))
         self._allowance -= self._loop.time() - now
         return True
 

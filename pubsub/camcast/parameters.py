@@ -84,7 +84,7 @@ class Parameters:
     keep_seconds: float = 30.0
     """Lazy dissemination: events are kept for so long, at least, for members that ask for them..."""
 
-    keep_bytes: int = 8 * 1024 * 1024
+    keep_bytes: int = 32 * 1024 * 1024
     """...within so many bytes a community, each event counted with 256 bytes more; half of it at least is
     full when an event has to go earlier."""
 

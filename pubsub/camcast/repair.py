@@ -35,6 +35,10 @@ MOST_ASKED = 16_384
 MOST_QUESTIONS = 4096
 """Ranges in which they are fetched."""
 
+COMING_DELAYS = 3.0
+"""While earlier events of a source have come within this many times `fetch_delay`, later ones are on their
+way: a slow link announces many events before it has brought them."""
+
 ANSWER_DELAYS = 5.0
 """How many times `fetch_delay` an answer may take."""
 
@@ -268,7 +272,8 @@ class MissingEvents:
             for numbers in self._not_asked_for(source, missing, announcer):
                 room = MOST_ASKED - self._asked_events
                 is_full = room <= 0 or len(self._asked) >= MOST_QUESTIONS
-                if is_full or self._is_coming(source, numbers.start, now - self._delay):
+                since = now - COMING_DELAYS * self._delay
+                if is_full or self._is_coming(source, numbers.start, since):
                     late.append(numbers)
                     continue
                 if len(numbers) > room:
