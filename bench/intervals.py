@@ -35,8 +35,8 @@ GROWTH = 1.4
 RESAMPLES = 4000
 CORRELATION = 0.05
 """Of two events on one network, the correlation that is assumed where all events were alike, which shows
-none: n networks are then worth at most n / CORRELATION events. It is more than was ever measured between
-networks of one setting (docs/benchmark.md)."""
+none: n networks are then worth at most n / CORRELATION events. An assumption, chosen to be cautious; it has
+not been measured."""
 
 Values = npt.NDArray[np.float64]
 

@@ -33,15 +33,15 @@ from bench.suites.settings import (
 )
 
 REPLAYS = 10_000
-SMALL = (40, 15, 7)
-"""Real nodes cost most: half of the paper's, where the question is not one of sizes."""
+SMALL = (26, 10, 6)
+"""Real nodes cost most: a third of the paper's, where the question is not one of sizes."""
 TINY = (20, 8, 5)
 ALTERNATIVES = ["camcast", "broadcast", "multicast", "hierarchical"]
 SAME_SIZES = dict.fromkeys(MODES, IMPLEMENTED["sizes"])
 
 
 def quick() -> Suite:
-    """What `make report` runs: every mode and every tier, within three minutes on two cores."""
+    """What `make report` runs: every mode and every tier, within a few minutes on two cores."""
     name, shares = "quick", (0.01, 0.07, 0.1, 1.0)
     fixed = simulation(name, repetitions=500) + tables(name, repetitions=300)
     fixed += growth(name, largest=100_000, repetitions=10)
