@@ -143,6 +143,8 @@ class Dissemination:
         """Other replicas have been told all of it, and need only hear of progress."""
         self.is_settling = False
         """It is being looked which of the next events here `covered` covers."""
+        self.is_waiting = False
+        """The next event above `done` is for it: there is nothing to pass over."""
         self.session: Session | None = None
         self.dropping = 0
         """Removals of events that it had not had, and cannot have been told of as they are being written."""
@@ -186,6 +188,7 @@ class Dissemination:
         if done <= self.done:
             return False
         self.done = done
+        self.is_waiting = False
         self.sync = max(self.sync, done)
         if session is not None:
             for stream, catenation in session.finish(done).items():

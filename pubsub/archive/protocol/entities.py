@@ -293,6 +293,7 @@ class Entities:
     ) -> None:
         number = self._inventory.number()
         entity.interest, entity.revised = interest, revised
+        entity.is_waiting = False  # events from before its registration are matched anew
         change = PutProfile(self._world.topic, entity.name, PROFILE, number, interest.packed())
 
         def changed() -> None:
@@ -401,14 +402,24 @@ class Entities:
         if interest != entity.interest and theirs > ours:
             self._revise(entity, interest, revised)
 
-    def settle(self, entity: Dissemination) -> None:
+    def settle(self, entity: Dissemination, *, look: bool) -> None:
         """Turn what is covered into this archive's own numbers, as far as nobody is being served: pass over
-        the next events that are covered or are not for the entity."""
-        if not entity.is_covered_anew or entity.session is not None or entity.is_settling:
+        the next events that are covered or are not for the entity.
+
+        `look`: also if nothing is covered anew. Another replica tells only of events that were for the
+        entity, so that nothing is ever covered anew for one that selects none."""
+        if entity.session is not None or entity.is_settling:
+            return
+        if not entity.is_covered_anew and not (look and self._may_pass_over(entity)):
             return
         entity.is_covered_anew = False
         entity.is_settling = True
         self._pass_over(entity)
+
+    def _may_pass_over(self, entity: Dissemination) -> bool:
+        is_behind = entity.done < self._inventory.highest
+        is_new = entity.name in self._registering
+        return is_behind and not (is_new or entity.is_waiting or self._inventory.damaged())
 
     def _pass_over(self, entity: Dissemination) -> None:
         page = self._inventory.recent(entity.done, AT_ONCE)
@@ -423,8 +434,10 @@ class Entities:
             return
         events, end = page
         before = entity.done
+        entity.is_waiting = False
         for event in events:
             if self.notifier.is_for(entity, event):
+                entity.is_waiting = True
                 end = event.sequence - 1
                 break
         entity.done = max(end, entity.done)
@@ -490,6 +503,8 @@ class Entities:
         def dropped() -> None:
             for entity in waiting:
                 entity.dropping -= 1
+            for entity in self.all.values():
+                entity.is_waiting = False  # maybe for one of these events
             then()
 
         self._world.commit([drop], dropped)

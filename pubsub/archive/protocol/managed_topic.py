@@ -37,6 +37,10 @@ from pubsub.archive.store.retention import Plan, Retention, Scan
 LOAD_SECONDS = 5.0
 """The load is a mean over about so long."""
 
+LOOK = 5
+"""Heartbeats after which events that an absent subscriber did not select are passed over. Each time costs a
+change in the store, for every absent subscriber."""
+
 MOST_COMPANIONS = 10_000
 """Publishers whose addresses are remembered; the one silent for longest is forgotten."""
 
@@ -95,6 +99,7 @@ class ManagedTopic:
         self._fresh = False
         self._flush_timer: Timer | None = None
         self._settle_timer: Timer | None = None
+        self._heartbeats = 0
         self._load = 0.0
         self._load_at = world.context.now()
         self._load_count = 0
@@ -185,8 +190,10 @@ class ManagedTopic:
         self._settle_timer = self.world.context.call_later(
             self.world.config.heartbeat, self._settle
         )
+        self._heartbeats += 1
+        look = self._heartbeats % LOOK == 0
         for entity in list(self.entities.all.values()):
-            self.entities.settle(entity)
+            self.entities.settle(entity, look=look)
         self.entities.tombstones.expire()
 
     # Discovery.
