@@ -149,7 +149,8 @@ class Runtime:
         if handler is None and self._start_service(code_of(type(message))):
             handler = self._handlers.get(type(message))
         if handler is None:
-            self._dropped_in.add("no_handler")
+            # Those who knew a node before it restarted speak to it while it joins; they ask again.
+            self._dropped_in.add("no_handler" if self._handlers else "starting")
         else:
             handler(sender, message)
 

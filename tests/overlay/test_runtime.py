@@ -132,12 +132,28 @@ def test_what_cannot_be_decoded_or_has_no_handler_is_counted_and_dropped() -> No
 
     async def main() -> None:
         a, b = await open_runtime(net, 1), await open_runtime(net, 2)
+        b.on(Pong, lambda sender, message: None)
         a.send(b.contact, Ping(1))
         a.send_datagram(b.contact, Ping(2))
         await a.channels.to(b.contact).send(b"\xc1 is no message")
         a.endpoint.send(b.contact.address, Kind.DATAGRAM, b"\x91\xcd\xff\xff")
         await asyncio.sleep(1)
         assert dropped(b, "in") == {"malformed": 1, "no_handler": 2, "unknown_type": 1}
+
+    net.run(main())
+
+
+def test_what_comes_before_the_first_protocol_is_there_is_counted_apart() -> None:
+    net = Network(3)
+
+    async def main() -> None:
+        a, b = await open_runtime(net, 1), await open_runtime(net, 2)
+        a.send_datagram(b.contact, Ping(1))
+        await asyncio.sleep(1)
+        b.on(Pong, lambda sender, message: None)
+        a.send_datagram(b.contact, Ping(2))
+        await asyncio.sleep(1)
+        assert dropped(b, "in") == {"starting": 1, "no_handler": 1}
 
     net.run(main())
 
