@@ -48,7 +48,8 @@ class DistributorConfig:
     """Seconds of a distributor's attention that one acknowledgement may take: 2,500 of them a second."""
 
     most_sources: int = 1024
-    """Publishers of one service that are remembered; those that were silent longest make way."""
+    """Publishers of one service that are remembered; those that were silent longest make way. Of the
+    latest 16 x most_sources that made way, the number of the last message is remembered."""
 
     most_services: int = 4096
 

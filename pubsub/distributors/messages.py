@@ -101,7 +101,8 @@ class Digest:
     it has subscribers without gaps of it."""
     sources: tuple[tuple[str, bytes, int, int, int, int], ...]
     """Service, source, the number after which it begins here, lowest number still held, highest received,
-    highest that all subscribers here have."""
+    highest that all subscribers here have. A lowest number of 0 answers one that still tells of a source that
+    the sender has forgotten since it had everything up to the highest number."""
 
 
 @message(0x86)

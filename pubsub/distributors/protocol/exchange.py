@@ -5,6 +5,10 @@ others the highest number that it has of each source; who has less, and has not 
 asks for it. So a message spreads as long as one distributor that has it stays up, whoever first sent it and
 whatever views come and go meanwhile: nothing is flushed at a view change (figure 6), and a message may be
 taken in different views by different distributors. Messages may be lost, repeated and reordered.
+
+Each distributor forgets silent sources by itself, when all others have everything of them. Another one may
+still wait to hear that, and tells of the source again: it is answered how far the source had come here, and
+the source stays forgotten. Otherwise the distributors would take forgotten sources from each other for ever.
 """
 
 from __future__ import annotations
@@ -157,20 +161,28 @@ class Exchange:
     def receive_digest(self, sender: Contact, digest: Digest) -> None:
         """Take note of what another distributor of the view has; its services are known already."""
         now = self._context.now()
+        forgotten: list[tuple[str, bytes, int, int, int, int]] = []
         for name, _, has_no_gap in digest.services:
             if name in self._services:
                 self._stability.told_service(sender.id, name, has_no_gap)
         for name, source, began, low, high, safe in digest.sources:
             service = self._services.get(name)
-            if service is None or not service.knows_or_takes(
-                source, now, began, distributors=len(self._others)
-            ):
+            if service is None:
+                continue
+            if service.has_left_behind(source, high):
+                if low:  # it may wait for this one; an answer is not answered
+                    forgotten.append((name, source, high, 0, high, high))
+                continue
+            if not service.knows_or_takes(source, now, began, distributors=len(self._others)):
                 continue
             key = (name, source)
             self._stability.told(sender.id, key, low, high, safe)
             mine = service.log.sources[source].high
             if high > mine:
                 self._behind.setdefault(key, mine)
+        for at in range(0, len(forgotten), ENTRIES):
+            some = tuple(forgotten[at : at + ENTRIES])
+            self._context.send(sender, Digest(self._run, False, (), some))
 
     def receive_want(self, sender: Contact, want: Want) -> None:
         """Send a distributor what it misses, as far as it is here."""

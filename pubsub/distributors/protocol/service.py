@@ -209,6 +209,10 @@ class Service:
         self.log.begin(source, after, now)
         return True
 
+    def has_left_behind(self, source: bytes, high: int) -> bool:
+        """Whether a source was forgotten here after everything up to this number had been taken of it."""
+        return source not in self.log.sources and high <= self.log.left_behind.get(source, -1)
+
     def claims(self) -> dict[bytes, tuple[int, int, int, int]]:
         """By source: after which number it begins, the lowest number held, the highest, and the highest that
         those without gaps have."""

@@ -17,6 +17,9 @@ from pubsub.reliable.order import Bounds, Order, Verdict
 PIECE_OVERHEAD = 96
 """Bytes that a held piece is charged beyond its data, so that empty ones are bounded too."""
 
+LEFT_BEHIND = 16
+"""Sources whose last number is remembered after they were forgotten, for each one of `most_sources`."""
+
 EARLY = Bounds(ahead=8192, sources=1024, bytes=32 * 1024 * 1024)
 """What may wait for messages that are missing; more is dropped, and asked for again in time."""
 
@@ -54,6 +57,10 @@ class ServiceLog:
         self.service = service
         self.stream = stream
         self.sources: dict[bytes, SourceState] = {}
+        self.left_behind: dict[bytes, int] = {}
+        """By forgotten source, the number of the last message that was taken of it; the latest forgotten only
+        (see `forget_sources`). Another distributor may hold such a source for longer, and tell of it: without
+        these numbers it would be taken anew."""
         self.bytes = 0
         """Held, each piece charged `PIECE_OVERHEAD` beyond its data."""
         self.first = 1
@@ -93,9 +100,7 @@ class ServiceLog:
 
     def source(self, source: bytes, now: float) -> SourceState:
         state = self.sources.get(source)
-        if state is None:
-            state = self.sources[source] = SourceState(now)
-        return state
+        return state if state is not None else self._begin(source, 0, now)
 
     def skip(self, source: bytes, before: int, now: float) -> None:
         """Give up what is missing of a source up to the number `before`, which nobody has any more."""
@@ -103,12 +108,18 @@ class ServiceLog:
         self._order.skip_to(source, before)
 
     def begin(self, source: bytes, after: int, now: float) -> None:
-        """Know a source from this number on; no effect on one that is known."""
+        """Know a source from this number on; no effect on one that is known. One that was forgotten goes on
+        where it was."""
         if source not in self.sources:
-            state = self.source(source, now)
-            state.began = state.high = after
-            state.low = after + 1
-            self._order.begin(source, after)
+            self._begin(source, after, now)
+
+    def _begin(self, source: bytes, after: int, now: float) -> SourceState:
+        after = max(after, self.left_behind.pop(source, 0))
+        state = self.sources[source] = SourceState(now)
+        state.began = state.high = after
+        state.low = after + 1
+        self._order.begin(source, after)
+        return state
 
     def _take(self, source: bytes, number: int, publication: Publication) -> None:
         state = self.sources[source]
@@ -210,7 +221,9 @@ class ServiceLog:
             self.busy -= 1
 
     def forget_sources(self, most: int) -> list[bytes]:
-        """Forget the sources of which nothing is held and that were silent longest, beyond so many."""
+        """Forget the sources of which nothing is held and that were silent longest, beyond so many.
+
+        Of the latest `LEFT_BEHIND` x `most` that were forgotten the last numbers are remembered."""
         surplus = len(self.sources) - most
         if surplus <= 0:
             return []
@@ -222,6 +235,9 @@ class ServiceLog:
         idle.sort(key=lambda item: item[1].active_at)
         gone = [source for source, _ in idle[:surplus]]
         for source in gone:
-            del self.sources[source]
+            self.left_behind[source] = self.sources.pop(source).high
             self._order.forget(source)
+        too_many = max(len(self.left_behind) - LEFT_BEHIND * most, 0)
+        for source in list(islice(self.left_behind, too_many)):
+            del self.left_behind[source]
         return gone
