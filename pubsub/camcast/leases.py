@@ -4,8 +4,8 @@ A *parasite event* is one that reaches a process outside the event's topic and i
 says may be out of date, and the process that left cannot tell those who still list it: it knows nobody in
 its subtopics. So a process is asked (`Check`), and its answer is a *lease*: it will be in the community
 for so many seconds. The asker counts them from its question, the other from its answer and a tenth
-more; a process that leaves goes on counting as a member until its last lease has run out. For that it
-remembers one time per community, whatever the number of those who asked.
+more; a process that leaves or closes goes on counting as a member until its last lease has run out. For
+that it remembers one time per community, whatever the number of those who asked.
 
 So no parasite is ever sent, whatever is lost, delayed or partitioned, while clocks run within a tenth of
 each other and a process keeps its promise. One that crashes and returns under the same identity
@@ -168,6 +168,10 @@ class Leases:
     def granted_until(self, topic: str) -> float:
         """When the last promise to stay in `topic` runs out; a time already past if there is none."""
         return self._granted.get(topic, self._control.now())
+
+    def is_promised(self, topic: str) -> bool:
+        """Whether somebody may hold a lease for this process in `topic`."""
+        return self.granted_until(topic) > self._control.now()
 
     def revoke(self, peer: PeerId, topic: str | None = None) -> None:
         """Send `peer` nothing more of `topic`, or of any topic, until it has answered anew.

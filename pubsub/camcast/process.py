@@ -82,7 +82,7 @@ class Process:
 
     def is_in(self, topic: str) -> bool:
         """Whether this process counts as a member of the topic's community, the time of leaving included."""
-        return topic in self.communities or topic in self._leaving
+        return topic in self.communities or self.leases.is_promised(topic)
 
     def join(
         self, topic: Topic, deliver: Deliver, parameters: Parameters | None = None
@@ -125,7 +125,10 @@ class Process:
                 other.search.start()
 
     def close(self) -> None:
-        """Leave everything at once, as one who stops altogether: there is nobody left to get a parasite."""
+        """Leave everything at once, as one who stops altogether.
+
+        What was sent under its leases may still arrive until its node has closed: it is taken as from one
+        who leaves, and is not a parasite."""
         for community in self.communities.values():
             community.stop()
         for timer, _ in self._leaving.values():
@@ -183,7 +186,7 @@ class Process:
         if community is not None:
             community.receive(sender, copy)
             return
-        reason = "leaving" if copy.community in self._leaving else "parasite"
+        reason = self._why_dropped(copy.community)
         origin = origin_of(copy.block)
         if origin is None:
             self._drops.add(reason, copy.community, peer=sender.id)
@@ -198,9 +201,13 @@ class Process:
         if community is not None:
             community.receive_about_events(sender, message)
         elif isinstance(message, Announce):
-            reason = "leaving" if message.topic in self._leaving else "parasite"
+            reason = self._why_dropped(message.topic)
             self._drops.add(reason, message.topic, None, ONE, sender.id)
             self._context.send(sender, Goodbye(message.topic))
+
+    def _why_dropped(self, topic: str) -> str:
+        """Why events of a community that this process does not take part in are dropped."""
+        return "leaving" if self.leases.is_promised(topic) else "parasite"
 
     def _receive_goodbye(self, sender: Contact, goodbye: Goodbye) -> None:
         self.leases.revoke(sender.id, goodbye.topic)

@@ -54,5 +54,5 @@ class ParasiteWatch:
 
     def _check_member(self, packet: Packet, community: str, what: str) -> None:
         node = self.nodes.get(packet.destination)
-        if node is not None and node.is_running and not node.counts_as_member(community):
+        if node is not None and not node.counts_as_member(community):
             self.parasites.append(f"{packet}: {what} in {community}")

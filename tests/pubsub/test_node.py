@@ -337,6 +337,28 @@ def test_leaving_a_topic_ends_its_events_and_returning_brings_them_back() -> Non
     play(11, main)
 
 
+def test_events_on_their_way_to_a_node_that_closes_are_no_parasites() -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 3)
+        closing, events = await p.subscriber("/a")
+        publisher = await p.node()
+
+        async def publish() -> None:
+            for number in range(200):
+                await publisher.publish("/a", number)
+                await asyncio.sleep(0.005)
+
+        publishing = asyncio.create_task(publish())
+        await received(events, 20)  # all hold leases, and events are on their way
+        await closing.close()
+        await publishing
+        drops = closing.metrics.family("events_dropped", "reason", "")
+        assert drops["leaving"] > 0
+        assert drops["parasite"] == 0
+
+    play(12, main)
+
+
 def test_who_leaves_and_returns_at_once_is_not_given_what_it_had() -> None:
     async def main(p: Playground) -> None:
         await p.subscriber("/a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pubsub.camcast.messages import Announce
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import Copy, Head, make_block
 from tests.pubsub.camcast.troupe import Troupe
@@ -58,10 +59,33 @@ def test_the_watch_fails_when_leases_are_not_honoured() -> None:
     troupe.stage.run_for(5)
     troupe.stage.partition([leaver.contact])
     leaver.process.leave("/soccer")
-    leaver.process.close()  # forgets its promises, though it goes on running
+    leaver.process.leases.has_left("/soccer")  # forgets its promises, though it goes on running
     leaver.join("/chess")
     with pytest.raises(AssertionError, match="parasite"):
         stayer.publish("/soccer")
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+@pytest.mark.parametrize("is_announced", [True, False])
+def test_what_was_sent_under_a_lease_is_no_parasite_at_a_process_that_closes(
+    leaves_first: bool, is_announced: bool
+) -> None:
+    troupe = Troupe(7, parameters=Parameters(lease=10))
+    closing, sender = troupe.add("/soccer"), troupe.add("/soccer")
+    troupe.stage.run_for(5)
+    block = make_block(sender.contact.id + bytes(8), 1, Head("/soccer"), [b"\xc0"])
+    message: object = Copy("/soccer", False, 1, block.encoded, b"")
+    if is_announced:
+        message = Announce("/soccer", block.source, (1, 1))
+    assert sender.process.leases.holds(closing.contact.id, "/soccer")
+    if leaves_first:
+        closing.process.leave("/soccer")
+    closing.process.close()
+    closing.process.receive(sender.contact, message)
+    assert (closing.drops("leaving"), closing.drops("parasite")) == (1, 0)
+    troupe.stage.run_for(11.1)  # the last lease has run out
+    closing.process.receive(sender.contact, message)
+    assert (closing.drops("leaving"), closing.drops("parasite")) == (1, 1)
 
 
 def test_a_stale_copy_is_rejected_counted_and_answered() -> None:
