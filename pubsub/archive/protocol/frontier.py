@@ -132,6 +132,26 @@ class Frontier:
         return len(self._marks)
 
 
+class Awaited:
+    """Marks that a frontier is to reach. It only grows: so each mark is looked at once after it was reached,
+    however often it is asked."""
+
+    __slots__ = ("_marks",)
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[bytes, int]] = []
+
+    def add(self, marks: Iterable[tuple[bytes, int]]) -> None:
+        self._marks.extend(marks)
+
+    def are_reached_by(self, frontier: Frontier) -> bool:
+        """Whether every mark is reached; always ask for the same frontier."""
+        marks = self._marks
+        while marks and frontier.covers(*marks[-1]):
+            marks.pop()
+        return not marks
+
+
 class ComparedFrontier(Frontier):
     """One that is compared with those of other replicas, and asked for the streams of a publisher.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
-from pubsub.archive.protocol.frontier import Frontier
+from pubsub.archive.protocol.frontier import Awaited, Frontier
 from pubsub.archive.protocol.messages import EntityUpdates
 from pubsub.archive.protocol.tombstones import pack_times, unpack_time
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
@@ -51,7 +51,7 @@ class Peer:
     """The digest of both frontiers when they were last equal."""
     lacking: dict[bytes, None] = field(default_factory=dict)
     """Streams of which it has events that are not here."""
-    pulled: Frontier = field(default_factory=Frontier)
+    pulled: Awaited = field(default_factory=Awaited)
     """What it was asked for last."""
     pulled_at: float = 0.0
     settled: int = 0

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from overlay.contact import Contact
 from overlay.context import Timer
 from pubsub.archive.protocol.forgetting import Forgetting
-from pubsub.archive.protocol.frontier import RUN_BYTES, ComparedFrontier, Frontier, publisher_of
+from pubsub.archive.protocol.frontier import RUN_BYTES, Awaited, ComparedFrontier, publisher_of
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import (
     Marks,
@@ -170,7 +170,7 @@ class Replication:
         if self.is_ready:
             return
         target = self._target
-        if target is not None and target.is_known and self._here.includes(target.frontier):
+        if target is not None and target.is_known and target.marks.are_reached_by(self._here):
             self._become_ready()
             return
         live = list(self.table.live())
@@ -339,9 +339,9 @@ class Replication:
         """Ask a replica for the next events that are lacking here, a window at a time."""
         now = self._world.context.now()
         waits = now - peer.pulled_at < self._world.config.retry
-        if not peer.lacking or (waits and not self._here.includes(peer.pulled)):
+        if not peer.lacking or (waits and not peer.pulled.are_reached_by(self._here)):
             return
-        peer.pulled, peer.pulled_at = Frontier(), now
+        peer.pulled, peer.pulled_at = Awaited(), now
         wanted: list[tuple[bytes, int]] = []
         room = self._room()
         for stream in list(peer.lacking):
@@ -353,7 +353,7 @@ class Replication:
                 break
             wanted.append((stream, have))
             peer.lacking[stream] = peer.lacking.pop(stream)  # the others have their turn first
-            peer.pulled.raise_to(stream, min(there, have + room))
+            peer.pulled.add([(stream, min(there, have + room))])
             room -= there - have
         self._invoice(peer, wanted, want=True)
 
@@ -547,12 +547,12 @@ class _Target:
         self.nonce = nonce
         self._parts: set[int] = set()
         self._of: int | None = None
-        self.frontier = Frontier()
+        self.marks = Awaited()
 
     def add(self, parts: ReplicaParts) -> None:
         self._of = parts.of
         self._parts.update(parts.buckets)
-        self.frontier.merge(parts.have)
+        self.marks.add(parts.have)
 
     @property
     def is_known(self) -> bool:

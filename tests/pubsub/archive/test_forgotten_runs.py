@@ -11,7 +11,12 @@ from overlay import wire
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol.archived_event import id_of
-from pubsub.archive.protocol.frontier import ComparedFrontier, begin_of, new_stream
+from pubsub.archive.protocol.frontier import (
+    ComparedFrontier,
+    Frontier,
+    begin_of,
+    new_stream,
+)
 from pubsub.archive.protocol.messages import Companion
 from pubsub.archive.store.retention import Retention
 from tests.pubsub.archive.checkers import verdict
@@ -129,6 +134,34 @@ def run_many(runs: int) -> None:
 
 def test_replicas_catch_up_with_many_runs_in_bounded_messages_and_forget_them() -> None:
     run_many(600)
+
+
+def looks_at_marks(runs: int) -> int:
+    """How often it is looked whether a frontier covers a mark, until another replica has caught up."""
+    sim = Simulation(1, archives=1, config=replace(CONFIG, window=1_024, batch=256))
+    sim.stage.run(6)
+    add_runs(sim, runs)
+    sim.stage.run_for(2)
+    looks = 0
+
+    def counted(self: Frontier, stream: bytes, catenation: int) -> bool:
+        nonlocal looks
+        looks += 1
+        return covers(self, stream, catenation)
+
+    covers = Frontier.covers
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Frontier, "covers", counted)
+        sim.archives.append(sim.make_archive(1))
+        caught_up(sim, runs)
+        sim.stage.run_for(2)
+    assert sim.archives[1].core.replication.is_ready
+    return looks
+
+
+def test_catching_up_does_not_take_longer_for_each_run_the_more_runs_there_are() -> None:
+    """Every event that came was compared with all that had come before."""
+    assert looks_at_marks(2_000) < 2 * 4 * looks_at_marks(500)
 
 
 @pytest.mark.sweep
