@@ -168,6 +168,10 @@ class StrongTopic:
         entries = self.core.membership.participants
         return [_participant(entries[peer]) for peer in sorted(entries)]
 
+    def is_done(self, publisher: PeerId, life: int, number: int) -> bool:
+        """Whether no reliable message of a publisher's life up to this number is to come any more."""
+        return self.core.is_done(publisher, life, number)
+
     # Publishing.
 
     async def broadcast(

@@ -103,6 +103,7 @@ class StrongHub:
             config.order,
             on_settled=self._change.set,
             count=collections.drops.add,
+            is_done=lambda *upto: self._strong.is_done(*upto),
         )
 
     @property

@@ -13,13 +13,15 @@ until their publisher is *settled*, having heard everybody in this stay, so that
 than those of all that was delivered before.
 
 What is promised: while members crash, join and leave, but none that lives is taken for gone, any two
-members deliver what both deliver in the same order; a member that has just come, once it has been settled
-for the first time. A partition splits the view; each side goes on with an order of its own, and what the
-other side published meanwhile comes after the merge, in the order of the clocks, late: after all that was
-delivered before, and before all that is published in the merged view. Nothing is delivered while the view
-is not stable, and nothing waits for ever: additions that somebody has and that do not come are given up
-after `patience`. Of a peer's clock no more is believed than there may have been additions; what is beyond
-is counted, and an addition there dropped. A core: it needs each publisher's additions in their order.
+members deliver what both deliver in the same order. A member that has just come is no exception: it knows
+which additions are from before its time, and waits for all others that those who are there have, also for
+those that were held for an earlier life of it. A partition splits the view; each side goes on with an
+order of its own, and what the other side published meanwhile comes after the merge, in the order of the
+clocks, late: after all that was delivered before, and before all that is published in the merged view.
+Nothing is delivered while the view is not stable, and nothing waits for ever: additions that somebody has
+and that do not come are given up after `patience`. Of a peer's clock no more is believed than there may
+have been additions; what is beyond is counted, and an addition there dropped. A core: it needs each
+publisher's additions in their order.
 """
 
 from __future__ import annotations
@@ -90,8 +92,10 @@ class TotalOrder:
         config: OrderConfig | None = None,
         on_settled: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,
+        is_done: Callable[[PeerId, int, int], bool] = lambda publisher, life, number: False,
     ) -> None:
-        """`count` is told why something is dropped or not believed."""
+        """`count` is told why something is dropped or not believed. `is_done(publisher, life, number)`: no
+        addition up to this number is to come any more, be it that they were made before this member came."""
         self.orders = False
         """Whether this member delivers in order; the others need its announcements even if it does not."""
         self.clock = 0
@@ -104,10 +108,10 @@ class TotalOrder:
         self._config = config or OrderConfig()
         self._on_settled = on_settled
         self._count = count
+        self._is_done = is_done
         self._seen: dict[Source, int] = {}
         self._excused: dict[tuple[PeerId | None, int], int] = {}
-        """Numbers up to which additions are not waited for: they were published before this member came."""
-        self._is_new = True
+        """Numbers up to which additions are not waited for: they will not come, or did not for too long."""
         self._foreign: list[tuple[Source, int, int, Any, int]] = []
         """Source, number, clock, item, and up to where the source's additions have come."""
         self._heap: list[tuple[int, PeerId, int, int, Any]] = []
@@ -148,10 +152,11 @@ class TotalOrder:
         """This member has come to a stable view, in which it is."""
         self.unstable()
         self._stay += 1
+        if view != self._view:
+            self._stay_of = {}  # a member that began anew, which is another view, counts from 1 again
         self._view = view
         self._members = members
         self._peers = {member: _Peer() for member in members if member != self._me}
-        self._stay_of = {peer: stay for peer, stay in self._stay_of.items() if peer in self._peers}
         self._echoed = {}
         self._heard_now = {}
         self._claimed = {}
@@ -271,8 +276,6 @@ class TotalOrder:
             if announcement.whole:
                 peer.heard = True
                 self._claim(announcement)
-                if self._is_new:
-                    self._excuse(announcement)
         if is_news or announcement.echo != self._stay:
             self._announce_to(sender, whole=True)
         self._advance()
@@ -379,7 +382,6 @@ class TotalOrder:
             return
         self._on_settled()
         limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
-        self._is_new = self._is_new and not self.orders
         while self._heap and self._heap[0][0] <= limit:
             clock, publisher, life, number, item = heapq.heappop(self._heap)
             key = (clock, publisher, life, number)
@@ -400,6 +402,7 @@ class TotalOrder:
                 seen.get(source, 0) < number
                 and excused.get(source, 0) < number
                 and excused.get((None, life), 0) < number
+                and not self._is_done(publisher, life, number)
             ):
                 return False
         return True

@@ -172,6 +172,11 @@ class TopicBroadcast:
         """Whether this publisher's message is on its way, and on the disk if there is a log."""
         return number in self._state.taken_of(self._state.own_source)
 
+    def is_done(self, publisher: PeerId, life: int, number: int) -> bool:
+        """Whether no message of a publisher's life up to this number is to come any more: each was
+        delivered, was for others or published before this participant's time, or is told as a gap."""
+        return self._delivering.is_done(source_of(publisher, life), number)
+
     def is_handed_on(self) -> bool:
         """Whether all of this publisher's messages are acknowledged by all that can be reached."""
         state = self._state

@@ -27,8 +27,9 @@ class Delivering:
         self._deliver = deliver
         self._early: dict[bytes, dict[int, Item]] = {}
         """Messages that were not handed over yet; with FIFO order, because predecessors are missing."""
-        self._unfinished: dict[tuple[bytes, int], int] = {}
+        self._unfinished: dict[bytes, dict[int, int]] = {}
         """By source and number, and how many bytes."""
+        self._messages = 0
         self._bytes = 0
         self._handing_over: dict[bytes, None] = {}
         self._unwritten: dict[bytes, dict[int, None]] = {}
@@ -39,8 +40,7 @@ class Delivering:
         """Whether the application has as much before it as it may have."""
         config = self._state.config
         return (
-            len(self._unfinished) >= config.unfinished_messages
-            or self._bytes >= config.unfinished_bytes
+            self._messages >= config.unfinished_messages or self._bytes >= config.unfinished_bytes
         )
 
     def add(self, item: Item, *, is_written: bool) -> None:
@@ -50,8 +50,10 @@ class Delivering:
             self._unwritten.setdefault(item.source, {})[item.number] = None
         size = OVERHEAD + len(item.payload or b"")
         self._early.setdefault(item.source, {})[item.number] = item
-        self._unfinished[item.source, item.number] = size
-        self._bytes += size
+        unfinished = self._unfinished.setdefault(item.source, {})
+        self._bytes += size - unfinished.get(item.number, 0)
+        self._messages += item.number not in unfinished
+        unfinished[item.number] = size
 
     def written(self, item: Item) -> None:
         """A message is on the disk."""
@@ -61,7 +63,19 @@ class Delivering:
             self._unwritten.pop(item.source, None)
 
     def finished(self, item: Item) -> None:
-        self._bytes -= self._unfinished.pop((item.source, item.number), 0)
+        unfinished = self._unfinished.get(item.source, {})
+        if item.number in unfinished:
+            self._bytes -= unfinished.pop(item.number)
+            self._messages -= 1
+        if not unfinished:
+            self._unfinished.pop(item.source, None)
+
+    def is_done(self, source: bytes, number: int) -> bool:
+        """Whether no message of a source up to this number is to come: the application is done with each,
+        or it was for others, from before this participant's time, or told as a gap."""
+        taken = self._state.taken.get(source)
+        mark = self._state.forgotten.get(source, 0) if taken is None else taken.mark
+        return number <= mark and all(n > number for n in self._unfinished.get(source, ()))
 
     def change_order(self, order: Order) -> None:
         """Keep another order from now on; without one, what waited for its predecessors is delivered."""

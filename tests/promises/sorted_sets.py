@@ -1,8 +1,11 @@
-"""Sorted sets: while the network is whole, everybody delivers the elements in one order."""
+"""Sorted sets: while the network is whole, everybody delivers the elements in one order.
+
+Any two lives of any members are compared, those that crashed among them, in all that both delivered."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import combinations, pairwise
 from typing import Any
 
 from overlay.errors import CamcastError
@@ -67,14 +70,22 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
 
     storm.run(main(), outcome)
     outcome.checked = len(added)
-    reference = {key: place for place, key in enumerate(got.get(("member 0", 1), []))}
-    for (name, life), keys in got.items():
-        if len(set(keys)) < len(keys):
-            outcome.violations.append(f"{name} in life {life} was given an element twice")
-        places = [reference[key] for key in keys if key in reference]
-        if places != sorted(places):
-            wrong = next(i for i in range(1, len(places)) if places[i] < places[i - 1])
-            outcome.violations.append(
-                f"{name} in life {life} has another order than member 0, from its {wrong}th element on"
-            )
+    outcome.violations += check(got)
     return outcome
+
+
+def check(got: dict[tuple[str, int], list[Key]]) -> list[str]:
+    """What is wrong with what each life of each member delivered."""
+    wrong = [
+        f"{name} in life {life} was given an element twice"
+        for (name, life), keys in got.items()
+        if len(set(keys)) < len(keys)
+    ]
+    for (one, mine), (other, theirs) in combinations(got.items(), 2):
+        places = {key: place for place, key in enumerate(mine)}
+        both = [key for key in theirs if key in places]
+        for before, after in pairwise(both):
+            if places[after] < places[before]:
+                wrong.append(f"{one} delivered {after} before {before}, and {other} after it")
+                break
+    return wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.promises import sorted_sets
 from tests.promises.__main__ import SERVICES, lines
 from tests.promises.durable import check
 from tests.promises.storm import Outcome
@@ -35,6 +36,13 @@ def test_a_history_that_breaks_a_promise_is_noticed() -> None:
     assert "twice in one life" in seen((1, False, 1), (1, True, 1))[0]
     assert "unmarked" in seen((1, False, 1), (1, False, 2))[0]
     assert "after 2" in seen((2, False, 1), (1, False, 1))[0]
+
+
+def test_members_that_disagree_about_the_order_are_noticed() -> None:
+    a, b, c = ("p", 1, 1), ("p", 1, 2), ("q", 1, 1)
+    assert sorted_sets.check({("p", 1): [a, b, c], ("q", 1): [a, c], ("q", 2): [b, c]}) == []
+    assert "twice" in sorted_sets.check({("p", 1): [a, b, a]})[0]
+    assert "after it" in sorted_sets.check({("p", 1): [a], ("q", 1): [b, c], ("q", 2): [c, b]})[0]
 
 
 def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:

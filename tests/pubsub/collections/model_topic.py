@@ -72,6 +72,10 @@ class Member:
     def id(self) -> PeerId:
         return self.contact.id
 
+    def has(self, source: Source, number: int) -> bool:
+        """Whether all of a source up to this number were delivered, or are from before its time."""
+        return self.counts.get(source, 0) >= number
+
     def broadcast(self, payload: Any) -> int:
         self.sent += 1
         carry = Carry((self.id, self.life), self.sent, payload)
@@ -152,7 +156,8 @@ class ModelTopic:
     # Faults.
 
     def join(self, number: int) -> Member:
-        """A member comes, or comes back with nothing; it gets what is published from now on."""
+        """A member comes, and gets what is published from now on; one that comes back remembers nothing,
+        and gets what its last life had not got, as far as a member holds that."""
         contact = numbered_contact(number)
         self.contact_of[contact.id] = contact
         self.stage.restart(contact)
@@ -161,12 +166,21 @@ class ModelTopic:
         reachable = [other for other in self.members.values() if self._together(member, other)]
         if reachable:
             member.counts = dict(self.random.choice(reachable).counts)
+            self._hold_for(member, reachable)
         self.members[number] = member
         self.all.append(member)
         self.stage.attach(contact, member.receive)
         member.user = self.make_user(member)
         self._views_change()
         return member
+
+    def _hold_for(self, member: Member, reachable: list[Member]) -> None:
+        last = next((m for m in reversed(self.all) if m.id == member.id), None)
+        if last is not None:
+            for source in member.counts:
+                had = last.counts.get(source, 0)
+                if any((source, had + 1) in other.store for other in reachable):
+                    member.counts[source] = had
 
     def crash(self, number: int) -> None:
         member = self.members.pop(number)

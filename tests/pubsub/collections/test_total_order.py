@@ -88,6 +88,24 @@ class PromisesTooMuch(TotalOrder):
         return self.clock
 
 
+class WaitsForNothingAtFirst(TotalOrder):
+    """Does not wait, when it has just come, for what those who are there have."""
+
+    def announced(self, sender: PeerId, announcement: Announcement) -> None:
+        if self._latest[0] == 0 and announcement.whole:
+            self._excuse(announcement)
+        super().announced(sender, announcement)
+
+
+class ComparesLives(TotalOrder):
+    """Takes the stays of a member that began anew for earlier ones of its last life."""
+
+    def stable(self, view: bytes, members: tuple[PeerId, ...]) -> None:
+        stays = self._stay_of
+        super().stable(view, members)
+        self._stay_of = {peer: stays.get(peer, 0) for peer in self._peers}
+
+
 def is_caught(check: Callable[[], None]) -> bool:
     try:
         check()
@@ -98,11 +116,21 @@ def is_caught(check: Callable[[], None]) -> bool:
 
 @pytest.mark.parametrize(
     ("broken", "seeds"),
-    [(DeliversAtOnce, (0, 1)), (CatchesUpWithNobody, range(6)), (PromisesTooMuch, range(6))],
+    [
+        (DeliversAtOnce, (0, 1)),
+        (CatchesUpWithNobody, range(6)),
+        (PromisesTooMuch, range(6)),
+        (WaitsForNothingAtFirst, (17,)),
+    ],
 )
 def test_a_broken_order_is_caught(broken: type[TotalOrder], seeds: Iterable[int]) -> None:
     runs = (OrderRun(seed, broken) for seed in seeds)
     assert any(is_caught(run.check_one_order_for_all) for run in runs)
+
+
+def test_taking_a_new_life_of_a_member_for_an_earlier_stay_is_caught() -> None:
+    runs = (OrderRun(seed, ComparesLives) for seed in (2, 20))
+    assert any(is_caught(run.check_all_delivered) for run in runs)
 
 
 def test_believing_what_was_announced_in_another_stay_is_caught() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pubsub.topic_broadcast.acknowledgements import AcknowledgedBy
 from pubsub.topic_broadcast.collecting import Collecting
 from pubsub.topic_broadcast.config import BroadcastConfig
+from pubsub.topic_broadcast.messages import Cast
 from pubsub.topic_membership.messages import Knowledge
 from tests.pubsub.topic_broadcast.troupe import Troupe, TroupeConfig
 
@@ -94,3 +95,37 @@ def test_a_newcomer_gets_nothing_from_before_and_is_told_no_gap() -> None:
     assert [item.payload for item in troupe.actors[2].delivered] == [b"after"]
     assert not [o for o in troupe.history if o.what == "gap"]
     assert [actor.core.held for actor in troupe.alive()] == [0, 0, 0]
+
+
+def test_a_newcomer_knows_what_is_from_before_its_time_and_what_is_to_come() -> None:
+    troupe = Troupe(1, 3, TroupeConfig(order="fifo"))
+    publisher = troupe.start(PUBLISHER).core
+    troupe.start(SPONSOR)
+    troupe.run(5.0)
+    troupe.broadcast(PUBLISHER)
+    troupe.run(5.0)
+    newcomer = troupe.start(NEWCOMER)
+    newcomer.is_slow = True
+    troupe.run(5.0)
+
+    def is_done(number: int) -> bool:
+        me = publisher.membership
+        return newcomer.core.is_done(me.me, me.life, number)
+
+    assert is_done(1)
+    assert not is_done(2)
+    troupe.broadcast(PUBLISHER)
+    troupe.run(1.0)
+    assert len(newcomer.delivered) == 1
+    assert not is_done(2)
+    newcomer.finish(1)
+    assert is_done(2)
+    troupe.run(3.0)
+    troupe.crash(NEWCOMER)
+    troupe.broadcast(PUBLISHER)
+    troupe.run(5.0)
+    newcomer = troupe.start(NEWCOMER)
+    troupe.holds_back = lambda sender, receiver, message: isinstance(message, Cast)
+    troupe.run(5.0)
+    assert is_done(2)
+    assert not is_done(3)  # it is held for the one that returned
