@@ -7,10 +7,13 @@ for so many seconds. The asker counts them from its question, the other from its
 more; a process that leaves or closes goes on counting as a member until its last lease has run out. For
 that it remembers one time per community, whatever the number of those who asked.
 
-So no parasite is ever sent, whatever is lost, delayed or partitioned, while clocks run within a tenth of
-each other and a process keeps its promise. One that crashes and returns under the same identity
-forgets its promises; it rejects such an event, counts it, and tells the sender (`Goodbye`). An event for a
-process without a lease waits for the answer: one round trip, once per lease and only where events flow.
+So no block is handed to the network for a process outside its community, whatever is lost, delayed or
+partitioned, while clocks run within a tenth of each other and a process keeps its promise. Two cases are
+left. A process that crashes and returns under the same identity forgets its promises. And a channel sends
+a block again until it is acknowledged: a process that was cut off, left meanwhile, and is reached again
+after its last lease may be sent what had left before. Both reject such an event, count it, and tell the
+sender (`Goodbye`). An event for a process without a lease waits for the answer: one round trip, once per
+lease and only where events flow.
 """
 
 from __future__ import annotations
