@@ -8,9 +8,10 @@ addition of a publisher that crashed, which only one member got, is still delive
 
 Announcements count within one *stay* in a stable view: one that was made before both sides had come to
 the view says nothing about it. An addition is *foreign* to a stay when its publisher is not in the view
-and no member had it when it came to the view; it waits for the next one. Additions wait to be published
-until their publisher is *settled*, having heard everybody in this stay, so that their clocks are higher
-than those of all that was delivered before.
+and no member had it when it came to the view; it waits for the next one. A newcomer may be alone in a
+view for a moment, before it has heard those who are there: what it has of them is foreign then. Additions
+wait to be published until their publisher is *settled*, having heard everybody in this stay, so that
+their clocks are higher than those of all that was delivered before.
 
 What is promised: while members crash, join and leave, but none that lives is taken for gone, any two
 members deliver what both deliver in the same order. A member that has just come is no exception: it knows
@@ -112,6 +113,8 @@ class TotalOrder:
         self._seen: dict[Source, int] = {}
         self._excused: dict[tuple[PeerId | None, int], int] = {}
         """Numbers up to which additions are not waited for: they will not come, or did not for too long."""
+        self._is_new = True
+        """It has not been settled with anybody else yet."""
         self._foreign: list[tuple[Source, int, int, Any, int]] = []
         """Source, number, clock, item, and up to where the source's additions have come."""
         self._heap: list[tuple[int, PeerId, int, int, Any]] = []
@@ -165,6 +168,7 @@ class TotalOrder:
         for member, announcement in early.items():
             if member in self._peers and announcement.view == view:
                 self._stay_of[member] = announcement.stay
+        self._admit_foreign()
         self._announce()
         self._advance()
 
@@ -218,7 +222,9 @@ class TotalOrder:
             self._advance()
 
     def _is_foreign(self, source: Source, number: int) -> bool:
-        if self._members is None or source[0] == self._me or source[0] in self._peers:
+        if source[0] == self._me or source[0] in self._peers:
+            return False
+        if self._members is None and not self._is_new:
             return False
         return number > self._claimed.get(source, 0)
 
@@ -380,6 +386,7 @@ class TotalOrder:
                 peer.catch_up(self._has)
         if not self.is_settled:
             return
+        self._is_new = self._is_new and not self._peers
         self._on_settled()
         limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
         while self._heap and self._heap[0][0] <= limit:

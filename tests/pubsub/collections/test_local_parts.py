@@ -29,7 +29,7 @@ from pubsub.collections.wishes import MOST_TEXT, Wishes, either, parse_wishes
 from pubsub.filters import Filter
 from tests.pubsub.collections.nodes import Company, stage
 
-A, B = (numbered_contact(number).id for number in range(2))
+A, B, C = (numbered_contact(number).id for number in range(3))
 GIFT = (A, 1, 1)
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=3))
@@ -158,6 +158,20 @@ def test_a_gap_is_not_waited_for() -> None:
     assert not delivered
     order.skip(None, 7, 4)
     assert delivered == ["mine"]
+
+
+def test_a_newcomer_that_is_alone_for_a_moment_waits_for_the_others() -> None:
+    delivered: list[str] = []
+    sent: list[Announcement] = []
+    order = TotalOrder(A, lambda to, m: sent.append(m), _no_timer, delivered.append)
+    order.begin_to_order()
+    order.receive((B, 7), 5, 9, "second", complete=5)
+    order.stable(b"alone", (A,))
+    assert not delivered
+    order.receive((C, 1), 3, 4, "first", complete=3)
+    order.stable(b"view", (A, B))
+    order.announced(B, Announcement(b"view", 2, sent[-1].stay, 9, True, ((B, 7, 5), (C, 1, 3))))
+    assert delivered == ["first", "second"]
 
 
 class _NoTimer:
