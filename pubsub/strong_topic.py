@@ -79,7 +79,7 @@ class Handlers:
     stable: Callable[[StableView], None] | None
     direct: Callable[[PeerId, bytes], None] | None
     participant: Callable[[Participant], None] | None = None
-    revived: Callable[[int, bytes], None] | None = None
+    lacked: Callable[[int, bytes, PeerId], None] | None = None
 
 
 class StrongTopic:
@@ -354,9 +354,9 @@ class StrongTopic:
     def gap(self, gap: Gap) -> None:
         self._call("gap", self._handlers.gap, gap)
 
-    def revived(self, item: Item) -> None:
+    def lacked(self, item: Item, by: PeerId) -> None:
         if item.publisher == self.me and item.life == self.life and item.payload is not None:
-            self._call("revived", self._handlers.revived, item.number, item.payload)
+            self._call("lacked", self._handlers.lacked, item.number, item.payload, by)
 
     def view_changed(self, view: TopicView) -> None:
         self._call("view_changed", self._handlers.view_changed, view)

@@ -101,7 +101,7 @@ class StrongTopics:
         on_stable: Callable[[StableView], None] | None = None,
         on_direct: Callable[[PeerId, bytes], None] | None = None,
         on_participant: Callable[[Participant], None] | None = None,
-        on_revived: Callable[[int, bytes], None] | None = None,
+        on_lacked: Callable[[int, bytes, PeerId], None] | None = None,
         log: str | Path | None = None,
         config: TopicConfig | None = None,
         known: tuple[Contact, ...] = (),
@@ -110,15 +110,15 @@ class StrongTopics:
 
         `on_deliver` gets each message; if it returns an awaitable, the next message waits for it, and the
         message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
-        `on_revived` gets number and payload of an own message that all known participants had, and that is
-        now sent to one that began the topic apart from them.
+        `on_lacked` gets number and payload of an own message that was sent before it was known here that
+        another one took part already, and the id of that one, to which it goes now.
         `filter` is text that all participants see. `log` is a file that
         is this participant's alone: with it, a restart under the same identity continues where it was.
         `known`: participants to try before the directory. One that gives up joining has left.
         """
         self._check(topic, filter, order)
         handlers = Handlers(
-            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant, on_revived
+            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant, on_lacked
         )
         config = config or TopicConfig()
         boot = int(time.time() * 1000)

@@ -130,7 +130,7 @@ class StrongHub:
             on_stable=self._stable,
             on_direct=self._direct,
             on_participant=self._participants_changed,
-            on_revived=self._revived,
+            on_lacked=self._lacked,
             log=log,
             config=TopicConfig(self.config.broadcast, self.config.membership),
         )
@@ -259,11 +259,12 @@ class StrongHub:
         )
         return None if self._is_ready() else self._until_ready()
 
-    def _revived(self, number: int, payload: bytes) -> None:
+    def _lacked(self, number: int, payload: bytes, by: PeerId) -> None:
         """An addition of this node goes to one that took part when it was made, and was not known here: if
         that one takes, it asked in time."""
         addition = decode_broadcast(payload)
-        if isinstance(addition, Addition) and addition.topic == self.topic:
+        takes = any(p.id == by and parse_wishes(p.filter).takes for p in self._strong.participants)
+        if takes and isinstance(addition, Addition) and addition.topic == self.topic:
             gift = (self._strong.me, addition.incarnation, number)
             data = unpack_data(addition.data)
             self._sharing.missed(gift, addition.topic, addition.data, data)

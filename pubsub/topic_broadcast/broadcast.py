@@ -64,8 +64,9 @@ class Application(Protocol):
 
     def gap(self, gap: Gap) -> None: ...
 
-    def revived(self, item: Item) -> None:
-        """A message that all who were known have is sent to one that began the topic apart from them."""
+    def lacked(self, item: Item, by: PeerId) -> None:
+        """A message that was sent before this participant heard of `by` goes to `by` too: that one took part
+        already."""
 
     def view_changed(self, view: TopicView) -> None: ...
 
@@ -313,7 +314,8 @@ class TopicBroadcast:
             self._upkeep.check_soon()
 
     def _revive_what_is_lacked_by(self, peer: PeerId) -> None:
-        """One that began the topic apart lacks what all others have: hold it again, as far as it is kept."""
+        """One that began the topic apart lacks what all others have: hold it again, as far as it is kept. The
+        application hears of this, and of what it sent before it heard of that one and is still held."""
         state, now = self._state, self._state.context.now()
         row = state.acknowledged.rows.get(peer)
         appeared = self._appeared.pop(peer, None)
@@ -323,11 +325,18 @@ class TopicBroadcast:
         def needs_not(source: bytes, number: int) -> bool:
             return source not in state.taken or row.has(source, number)
 
+        lacked = [
+            held.item
+            for held in state.held.of(state.own_source).values()
+            if held.since <= appeared and not row.has(state.own_source, held.item.number)
+        ]
         for item in state.kept.take_lacked(needs_not, appeared, now):
             held = Held(item, now, {item.publisher: None}, revived=True)
             state.held.add(held)
             state.counts["revived"] += 1
-            self._application.revived(item)
+            lacked.append(item)
+        for item in lacked:
+            self._application.lacked(item, peer)
         self._upkeep.look_after_later()
 
     def _hear_garbage(self, message: Cast | Received) -> None:

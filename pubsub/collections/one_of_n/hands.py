@@ -91,7 +91,7 @@ class Hands:
         """The application is done with the element."""
         held = self._in_hand.pop(gift, None)
         if held is not None:
-            self._remember(gift)
+            self.remember(gift)
             self._unknown[gift] = None
             self._send(held.giver, Answer(gift, True))
 
@@ -121,7 +121,7 @@ class Hands:
         """All have heard, or hear now, that it is taken."""
         self._unknown.pop(gift, None)
         self._returned.pop(gift, None)
-        self._remember(gift)
+        self.remember(gift)
 
     def knows_taken(self, gift: Gift) -> bool:
         return gift in self._taken
@@ -130,7 +130,8 @@ class Hands:
         """Whether its giver, which may have returned without it, is the one that offered it."""
         return self._present.get(held.giver) == held.incarnation
 
-    def _remember(self, gift: Gift) -> None:
+    def remember(self, gift: Gift) -> None:
+        """It is taken; others may not have heard yet."""
         self._taken.pop(gift, None)
         self._taken[gift] = self._now()
         if len(self._taken) > self._most_remembered:

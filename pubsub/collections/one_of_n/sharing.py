@@ -41,7 +41,7 @@ class Sharing:
         self._tell_taken = tell_taken
         self._on_room = on_room
         self._count = count
-        self.giver = Giver(send, tell_taken, call_later, self.config, on_room, count)
+        self.giver = Giver(send, self._given, call_later, self.config, on_room, count)
         self.hands = Hands(
             send,
             deliver,
@@ -113,6 +113,11 @@ class Sharing:
         self.heirs.taken(gift)
         self.giver.taken(gift)
         self.hands.taken(gift)
+
+    def _given(self, gift: Gift) -> None:
+        """A taker has told this giver: it must not give it again before the broadcast has come back."""
+        self.hands.remember(gift)
+        self._tell_taken(gift)
 
     def _adopt(self, offer: Offer) -> None:
         if self.hands.knows_taken(offer.gift):

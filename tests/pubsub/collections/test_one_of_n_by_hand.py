@@ -205,6 +205,16 @@ def test_what_was_taken_from_an_earlier_incarnation_is_told_by_the_next() -> Non
     assert publisher.told == [gift(1)]
 
 
+def test_what_was_just_taken_is_not_given_again_when_another_asked_in_time() -> None:
+    publisher, element = Whole(), (P, 2, 1)
+    publisher.sharing.participants_are({A: 1, B: 1, P: 2}, [Taker(A), Taker(B)], True)
+    publisher.sharing.missed(element, "/t", b"", 1)
+    publisher.sharing.direct(publisher.sent[0][0], Answer(element, True))
+    publisher.sharing.missed(element, "/t", b"", 1)
+    assert len(publisher.sent) == 1
+    assert publisher.told == [element]
+
+
 def test_a_large_estate_is_told_in_parts_that_may_come_in_any_order() -> None:
     heir, other = Whole(), Whole()
     members = {A: 1, P: 2}

@@ -105,8 +105,8 @@ class Actor:
     def gap(self, gap: Gap) -> None:
         self._note("gap", gap)
 
-    def revived(self, item: Item) -> None:
-        self._note("revived", identity(item))
+    def lacked(self, item: Item, by: PeerId) -> None:
+        self._note("lacked", identity(item))
 
     def view_changed(self, view: TopicView) -> None:
         self._note("view", view)
