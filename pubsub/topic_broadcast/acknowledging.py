@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
+from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers
 from pubsub.topic_broadcast.messages import Item, Received, StatementOnWire
 from pubsub.topic_broadcast.state import BroadcastState
 from pubsub.topic_broadcast.topic_log import SourceNumbers
 from pubsub.topic_membership.messages import Entry
-from pubsub.topic_membership.parts import numbers_size, parts, pieces
+from pubsub.topic_membership.parts import PART_BYTES, numbers_size, pieces
 
 MOST_SOURCES = 64
 """Sources that one gossip speaks of."""
@@ -224,8 +225,8 @@ class Acknowledging:
     ) -> None:
         """In as many messages as it takes; statements and garbage say the same in any pieces."""
         state = self._state
-        told = list(parts(_in_pieces(statements), _statement_size))
-        gone = list(parts(pieces(state.garbage_wire(garbage)), numbers_size))
+        told = list(batches(_in_pieces(statements), _statement_size, PART_BYTES))
+        gone = list(batches(pieces(state.garbage_wire(garbage)), numbers_size, PART_BYTES))
         count = max(1, len(told), len(gone))
         for place in range(count):
             is_last = place == count - 1
@@ -242,7 +243,7 @@ class Acknowledging:
 
 def _in_pieces(statements: tuple[StatementOnWire, ...]) -> Iterator[StatementOnWire]:
     for owner, boot, version, digest, numbers in statements:
-        for part in list(parts(pieces(numbers), numbers_size)) or [[]]:
+        for part in list(batches(pieces(numbers), numbers_size, PART_BYTES)) or [[]]:
             some = tuple(one for (one,) in part)
             yield owner, boot, version, digest, some
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from overlay.contact import Contact, PeerId
+from pubsub.reliable.batches import batches
 from pubsub.topic_broadcast.first_participant import is_first, publisher_reaches
 from pubsub.topic_broadcast.held_messages import Held
 from pubsub.topic_broadcast.messages import Cast, Item
 from pubsub.topic_broadcast.state import BroadcastState
-from pubsub.topic_membership.parts import parts
 
 BATCH_BYTES = 32 * 1024
 """Messages that are forwarded together."""
@@ -128,7 +128,7 @@ class CheckAndForward:
         def size(held: Held) -> int:
             return held.size if held.item.is_for(contact.id) else held.stub_size
 
-        for batch in parts(messages, size, BATCH_BYTES):
+        for batch in batches(messages, size, BATCH_BYTES):
             is_large = size(batch[0]) > BATCH_BYTES
             if not self._send_batch(contact, batch) and not is_large:
                 return

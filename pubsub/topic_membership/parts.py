@@ -1,9 +1,8 @@
-"""Cuts what is to be told into parts that a channel carries."""
+"""How large one part of what is told may be, and numbers in pieces that fit one (see `reliable.batches`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 from pubsub.topic_membership.messages import NumbersOnWire
 
@@ -15,25 +14,6 @@ SOURCE_BYTES = 24
 
 MOST_RANGES_TOGETHER = 2048
 """A source with more ranges of numbers is told in pieces."""
-
-T = TypeVar("T")
-
-
-def parts(
-    things: Iterable[T], size: Callable[[T], int], most: int = PART_BYTES
-) -> Iterator[list[T]]:
-    """Things in their order, as many together as are within `most` bytes; a larger one comes alone."""
-    part: list[T] = []
-    used = 0
-    for thing in things:
-        more = size(thing)
-        if part and used + more > most:
-            yield part
-            part, used = [], 0
-        part.append(thing)
-        used += more
-    if part:
-        yield part
 
 
 def numbers_size(numbers: NumbersOnWire) -> int:

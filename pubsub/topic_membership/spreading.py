@@ -15,12 +15,13 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
+from pubsub.reliable.batches import batches
 from pubsub.topic_membership.config import MembershipConfig
 from pubsub.topic_membership.context import TopicContext
 from pubsub.topic_membership.knowledge import TopicKnowledge
 from pubsub.topic_membership.messages import Knowledge, NumbersOnWire
 from pubsub.topic_membership.news import Item, Kind, News
-from pubsub.topic_membership.parts import numbers_size, parts
+from pubsub.topic_membership.parts import PART_BYTES, numbers_size
 
 OpenPeers = Callable[[], list[Contact]]
 
@@ -114,7 +115,7 @@ class Spreading:
         has: NumbersOnWire | None = None,
     ) -> None:
         about_peer = [] if has is None else [Item(Kind.ENTRY, peer.id)]
-        whole = list(parts(items, self._size)) or [[]]
+        whole = list(batches(items, self._size, PART_BYTES)) or [[]]
         for place, part in enumerate(whole):
             is_last = place == len(whole) - 1
             told = list(dict.fromkeys([*about_peer, *part]))
