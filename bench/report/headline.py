@@ -224,7 +224,7 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
         )
     if verdict.startswith("no difference"):
         return (
-            f"With default settings all modes reach everyone in {_share(least)} of the events or more, "
+            f"With default settings every mode reached everyone in at least {_share(least)} of the events, "
             "with no difference within 5 points: choose by what they cost and need."
         )
     return (
