@@ -215,7 +215,7 @@ class Aggregate:
         return found
 
     def first(self, networks: int) -> Aggregate:
-        """The same as it was when only the first networks were there."""
+        """This aggregate as it was when only the first networks were there."""
         if not self.is_of_networks or len(self.sample) <= networks:
             return self
         kept = sorted(zip(self.networks, self.sample, strict=True))[:networks]
@@ -315,12 +315,12 @@ class Aggregates:
         return len(self._rows)
 
     def first(self, networks: int) -> Aggregates:
-        """As it was when each setting of real nodes had only the first networks."""
+        """The aggregates as they were when each setting of real nodes had only the first networks."""
         return Aggregates(row.first(networks) for row in self._rows)
 
     @property
     def most_networks(self) -> int:
-        """Of any setting of real nodes."""
+        """The largest number of networks of any setting of real nodes."""
         return max((len(row.networks) for row in self._rows if row.is_of_networks), default=0)
 
     def select(self, **wanted: object) -> list[Aggregate]:

@@ -6,9 +6,11 @@ import argparse
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.spark.session import add_spark_options
 from bench.suites import BUILT_IN, Suite, find_suite
 from bench.workloads import workloads
 from bench.workloads.command import SPEED, run_speed
@@ -26,7 +28,7 @@ def add_commands(commands: Any) -> None:
     """Add the benchmark's sub-commands to `camcast bench`."""
     run = _command(commands, "run", run_suite, "run a suite; finished rows are not run again")
     run.add_argument("suite", help=f"a built-in suite, the path of a TOML file, or {SPEED}")
-    run.add_argument("--master", default="local[*]", help="a Spark master (default: local[*])")
+    add_spark_options(run)
     run.add_argument(
         "--processes",
         action="store_true",
@@ -40,7 +42,7 @@ def add_commands(commands: Any) -> None:
         ("report", render_report, "aggregate, decide the claims, and write report.html"),
     ):
         command = _command(commands, name, action, about)
-        command.add_argument("--master", default="local[*]", help="a Spark master")
+        add_spark_options(command)
         _out(command)
     comparing = _command(commands, "compare", compare_runs, "say what changed between two runs")
     comparing.add_argument("before", type=Path, help="the output directory of one run")
@@ -76,25 +78,33 @@ def run_suite(arguments: argparse.Namespace) -> int:
     """Run a suite, and write the report if asked to; the exit code is 1 when a row failed."""
     from bench.aggregates import write_aggregates
     from bench.runs import record_run
-    from bench.spark.session import spark_session
     from bench.store import ResultStore
 
     if arguments.suite == SPEED:
         return run_speed(arguments.out)
     suite = find_suite(arguments.suite)
+    if arguments.only:
+        suite = suite.only(arguments.only)
     store = ResultStore(arguments.out).open()
-    print(f"{suite.name}: {len(suite.experiments)} experiments on {arguments.master}", flush=True)
     with (
         store.writing(),
-        spark_session(arguments.out / "spark", arguments.master) as spark,
+        _session(arguments) as spark,
     ):
-        record_run(arguments.out, arguments.suite, arguments.master)
+        master = spark.sparkContext.master or "local"
+        print(f"{suite.name}: {len(suite.experiments)} experiments on {master}", flush=True)
+        record_run(arguments.out, arguments.suite, master)
         is_complete = _run(spark, suite, store, arguments.processes)
-        if arguments.report:
+        if arguments.report and not suite.families:  # rounds end with the aggregates written
             write_aggregates(spark, store)
     if arguments.report:
         _write_report(arguments.out)
     return 0 if is_complete else 1
+
+
+def _session(arguments: argparse.Namespace) -> AbstractContextManager[SparkSession]:
+    from bench.spark.session import parse_conf, spark_session
+
+    return spark_session(arguments.out / "spark", arguments.master, parse_conf(arguments.conf))
 
 
 def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool) -> bool:
@@ -123,11 +133,10 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool)
 
 def aggregate_results(arguments: argparse.Namespace) -> int:
     from bench.aggregates import write_aggregates
-    from bench.spark.session import spark_session
     from bench.store import ResultStore
 
     store = ResultStore(_existing(arguments.out)).open()
-    with spark_session(arguments.out / "spark", arguments.master) as spark:
+    with _session(arguments) as spark:
         path = write_aggregates(spark, store)
     print(f"aggregates are in {path}")
     return 0

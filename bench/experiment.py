@@ -75,8 +75,8 @@ class Experiment:
     """eager: every process sends an event to floor(ln N + c) others, as in the paper; lazy: once along a
     tree, and elsewhere only its id."""
     sure_links: bool = False
-    """The publisher, and whoever has an event from below, surely sends it on upward. False leaves all to
-    chance, as in the paper's figure 8."""
+    """The publisher, and a process that has an event from below, surely sends it on upward. False leaves all
+    to chance, as in the paper's figure 8."""
     sizes: tuple[int, ...] = (1000, 100, 10)
     """Processes per community, bottom first, root last."""
     c: float = 5.0

@@ -53,7 +53,7 @@ class Interval:
         return self.low <= value <= self.high
 
     def within(self, least: float, most: float) -> Interval:
-        """The same, its bounds inside what the quantity can be."""
+        """The same interval, its bounds inside what the quantity can be."""
         return Interval(max(self.low, least), self.value, min(self.high, most))
 
     def scaled(self, factor: float) -> Interval:

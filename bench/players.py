@@ -1,8 +1,8 @@
 """The processes of a benchmark: each plays a role at the other end of a pipe.
 
 A role is a function of a module, called in a process of its own with its end of the pipe and the arguments
-that it was started with. What a role sends is an answer. What goes wrong in a role is an answer, too: whoever
-waits for one gets `PlayerFailed` with the text.
+that it was started with. What a role sends is an answer. What goes wrong in a role is an answer, too: code
+that waits for one gets `PlayerFailed` with the text.
 """
 
 from __future__ import annotations

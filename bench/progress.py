@@ -24,7 +24,7 @@ class ProgressLine:
         self._claims = ""
 
     def decided(self, claims: int, of: int) -> None:
-        """So many claims are decided so far."""
+        """Show that `claims` of the `of` claims are decided."""
         self._claims = f", {claims} of {of} claims decided"
 
     def __call__(self, progress: Progress) -> None:

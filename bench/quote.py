@@ -49,7 +49,7 @@ class Marker:
     wanted: str
     """The name of a table, or a metric."""
     settings: Mapping[str, tuple[str, ...]]
-    """By setting, the values of which any will do."""
+    """The values of which any will do, by setting."""
     columns: tuple[str, ...] = ()
     """Headings of the columns that are shown; none: all."""
     form: str = ""

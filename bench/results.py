@@ -106,7 +106,7 @@ class CommunityResult:
     events of the experiment with the same setting."""
 
     def metrics(self) -> dict[str, float]:
-        """Those that are known, by name."""
+        """The metrics that are known, by name."""
         found: dict[str, float | None] = {
             "reception": _ratio(self.reached, self.alive),
             "reliability": self.everyone,
@@ -125,7 +125,7 @@ _COLUMNS = tuple(f.name for f in dataclasses.fields(CommunityResult) if f.name i
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Metrics of one community that are no single event's: means over `events`, or of a whole network."""
+    """Metrics of one community, not of a single event: means over `events`, or of a whole network."""
 
     metrics: Mapping[str, float]
     community: int = WHOLE

@@ -1,8 +1,9 @@
 """Networks in rounds: a suite's first look, then more of those families that undecided claims need.
 
-A round ends with a look at all claims. Whoever is undecided names the figures and variants that it needs more
-networks of; these get as many as the next look needs (bench.intervals), until their budget is spent. The
-intervals hold over all looks together, so to stop when a claim is decided does not spoil its verdict.
+A round ends with a look at all claims. A claim that is undecided names the figures, variants and modes that
+it needs more networks of; these get as many as the next look needs (bench.intervals), until their budget
+is spent. The intervals hold over all looks together, so to stop when a claim is decided does not spoil its
+verdict.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.aggregates import Aggregates, write_aggregates
 from bench.claims import CLAIMS, decide
+from bench.claims.claim import Place
 from bench.intervals import FEWEST
 from bench.progress import ProgressLine
 from bench.spark.execute import Failure, execute
@@ -31,30 +33,37 @@ def run_rounds(
 ) -> list[Failure]:
     """Run a suite to its end; return the rows that failed."""
     experiments = list(suite.experiments)
+    if suite.families:
+        line.decided(0, len(CLAIMS))
     failures = execute(spark, experiments, store, line, processes=processes)
-    there = dict.fromkeys(range(len(suite.families)), FEWEST)
+    there: dict[tuple[int, str], int] = {}
     while suite.families and not store.is_empty:
         write_aggregates(spark, store)
         decided = decide(CLAIMS, Aggregates.read(store.directory))
         line.decided(sum(one.verdict.is_decided for one in decided), len(decided))
-        wanted = {place for one in decided for place in one.verdict.wants}
-        more = _further(suite.families, there, wanted)
+        asked = [want for one in decided for want in one.verdict.wants.items()]
+        more = _further(suite.families, there, asked)
         if not more:
             break
-        for index, look in more.items():
-            experiments += suite.families[index].between(there[index], look)
-            there[index] = look
+        for (index, mode), look in more.items():
+            family, began = suite.families[index], there.get((index, mode), FEWEST)
+            experiments += family.between(began, look, mode)
+            there[index, mode] = look
         failures += execute(spark, experiments, store, line, processes=processes)
     return failures
 
 
 def _further(
-    families: tuple[Family, ...], there: dict[int, int], wanted: set[tuple[str, str]]
-) -> dict[int, int]:
-    """By family, how many networks its next look needs, where an undecided claim needs that."""
+    families: tuple[Family, ...],
+    there: dict[tuple[int, str], int],
+    asked: list[tuple[Place, int]],
+) -> dict[tuple[int, str], int]:
+    """By family and mode, how many networks the next look needs, where an undecided claim needs that."""
     found = {}
     for index, family in enumerate(families):
-        look = family.next_look(there[index])
-        if look > there[index] and family.serves(wanted):
-            found[index] = look
+        for mode, needed in family.wanted(asked).items():
+            known = there.get((index, mode), FEWEST)
+            look = family.next_look(known, needed)
+            if look > known:
+                found[index, mode] = look
     return found

@@ -34,7 +34,7 @@ class Run:
     """One call of `camcast bench run`."""
 
     suite: str
-    """As it was given: a built-in suite's name, or the path of a TOML file."""
+    """The suite as it was given: a built-in suite's name, or the path of a TOML file."""
     master: str
     started: str
     """Date and time, UTC."""

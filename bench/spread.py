@@ -1,4 +1,4 @@
-"""One event's way through the communities in each mode, traced once for the report.
+"""One event's way through the communities in each mode as shipped, traced once for the report.
 
 A small emulation a mode, in a setting where the picture is legible; the report only reads what is kept here.
 """
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
-from bench.suites.settings import MODES, variant
+from bench.suites.settings import COMPARED, DEFAULTS, variant
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILE = "spread.json"
-SIZES = (36, 12, 5)
+SIZES = (26, 10, 6)
 SEED = 7
 
 
@@ -27,20 +27,16 @@ class SpreadError(CamcastError):
 
 
 def experiment(mode: str) -> Experiment:
-    """What is traced: small enough to see every process, loss so that not all goes well."""
+    """What is traced: the default parameters, and small enough to see every process."""
     return Experiment(
         suite="spread",
         figure="spread",
         tier="emulate",
         mode=mode,
         sizes=SIZES,
-        c=1.0,
-        g=4.0,
-        a=1.0,
-        z=3,
-        loss=0.05,
         seed=SEED,
-        **variant("improved"),
+        **DEFAULTS,
+        **variant("shipped"),
     )
 
 
@@ -52,7 +48,7 @@ def write_spread(spark: SparkSession, directory: Path) -> None:
     path = directory / FILE
     if path.exists():
         return
-    traced = spark.sparkContext.parallelize(MODES, len(MODES)).map(_trace_or_error).collect()
+    traced = spark.sparkContext.parallelize(COMPARED, len(COMPARED)).map(_trace_or_error).collect()
     for found in traced:
         if "error" in found:
             raise SpreadError(f"{found['error']}\n  replay: {experiment(found['mode']).as_json()}")

@@ -44,7 +44,7 @@ PARASITE = "parasite"
 
 
 class TraceFileError(UsageError):
-    """A file that is no trace; the text names it and the line."""
+    """A file is not a trace; the text names the file and the line."""
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ def trace_rows(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         raise TraceFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise TraceFileError(f"{path} is no trace: it is not text in UTF-8") from None
+        raise TraceFileError(f"{path} is not a trace: it is not text in UTF-8") from None
 
 
 def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -107,9 +107,9 @@ def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
         source = parquet.ParquetFile(path)
         missing = [name for name in NEEDED if name not in source.schema_arrow.names]
     except pa.ArrowInvalid:
-        raise TraceFileError(f"{path} is no trace: it is not Parquet") from None
+        raise TraceFileError(f"{path} is not a trace: it is not Parquet") from None
     if missing:
-        raise TraceFileError(f"{path} is no trace: it has no column {missing[0]}")
+        raise TraceFileError(f"{path} is not a trace: it has no column {missing[0]}")
     number = 0
     for batch in source.iter_batches():
         for row in batch.to_pylist():
@@ -121,7 +121,7 @@ def _json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError:
-        raise TraceFileError(f"{path}, line {number}, is no JSON") from None
+        raise TraceFileError(f"{path}, line {number}, is not JSON") from None
     return _checked(path, f"line {number}", row)
 
 

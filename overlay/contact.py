@@ -40,6 +40,10 @@ class PeerId(bytes):
         return self.hex()
 
 
+ANYONE = PeerId(bytes(ID_BYTES))
+"""Stands for any peer that listens at a contact's address; no peer has it as its id."""
+
+
 class Address(NamedTuple):
     """A numeric IP address and a UDP port; a tuple, so that sockets take it as it is."""
 
@@ -65,7 +69,7 @@ class Address(NamedTuple):
         host, _, port = text.rpartition(":")
         if not _is_port(port):
             raise AddressError(
-                f"{text!r} is no address: write host:port or [v6]:port, port 0 to 65535"
+                f"{text!r} is not an address: write host:port or [v6]:port, port 0 to 65535"
             )
         bracketed = host.startswith("[") and host.endswith("]")
         host = host[1:-1] if bracketed else host
@@ -74,9 +78,13 @@ class Address(NamedTuple):
         try:
             ip = ipaddress.ip_address(host)
         except ValueError:
-            raise AddressError(f"{text!r} is no address: {host!r} is not a numeric IP") from None
+            raise AddressError(
+                f"{text!r} is not an address: {host!r} is not a numeric IP"
+            ) from None
         if (ip.version == 6) != bracketed:
-            raise AddressError(f"{text!r} is no address: brackets go around IPv6 and nothing else")
+            raise AddressError(
+                f"{text!r} is not an address: brackets go around IPv6 and nothing else"
+            )
         if "%" in host:
             raise AddressError(
                 f"{text!r} names an interface, which means nothing to other machines"
@@ -108,6 +116,10 @@ class Contact:
     id: PeerId
     host: str
     port: int
+
+    def __hash__(self) -> int:
+        """That of the id alone, which is known: contacts are the keys of many tables."""
+        return hash(self.id)
 
     @property
     def address(self) -> Address:

@@ -11,7 +11,8 @@ _log = logging.getLogger(__name__)
 
 
 class Finish:
-    """An ending that happens once and to its end, however often it is asked for and whoever is cancelled.
+    """An ending that happens once and to its end, however often it is asked for and whichever caller is
+    cancelled.
 
         self._finish = Finish(self._end)
         async def close(self) -> None:

@@ -2,6 +2,10 @@
 
 The id is the first 160 bits of SHA-256 of the public key, so that nobody picks their own place in the DHT,
 and a signature that verifies under a public key proves the id.
+
+The same key, converted to X25519, is the static key of the node's sessions: curve and secret are the same in
+another form (RFC 7748, section 4.1). So a handshake proves the id by itself. The other way, a second key that
+the first one signs, would cost a signature and its check in each handshake and 64 bytes in each message.
 """
 
 from __future__ import annotations
@@ -10,10 +14,12 @@ import hashlib
 import os
 import stat
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -29,6 +35,9 @@ from overlay.errors import UsageError
 SIGNATURE_BYTES = 64
 PUBLIC_KEY_BYTES = 32
 
+_PRIME = 2**255 - 19
+"""The prime of the field in which the curve of both key forms lies."""
+
 _LARGEST_FILE = 10_000
 _OTHERS_MAY_USE = stat.S_IRWXG | stat.S_IRWXO
 
@@ -40,13 +49,15 @@ class IdentityError(UsageError):
 class Identity:
     """A node's private key. Two identities are the same when their ids are."""
 
-    __slots__ = ("_key", "id", "public_key")
+    __slots__ = ("_key", "agreement", "id", "public_key")
 
     def __init__(self, secret: bytes) -> None:
         """`secret`: 32 random bytes."""
         self._key = Ed25519PrivateKey.from_private_bytes(secret)
         self.public_key: bytes = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         self.id: PeerId = peer_id_of(self.public_key)
+        self.agreement = X25519PrivateKey.from_private_bytes(hashlib.sha512(secret).digest()[:32])
+        """The same key in the form that agrees on secrets with other peers' keys."""
 
     @classmethod
     def create(cls) -> Identity:
@@ -126,6 +137,16 @@ def _replace_file(path: Path, content: bytes) -> None:
 def peer_id_of(public_key: bytes) -> PeerId:
     """The only id that the holder of this public key can have."""
     return PeerId(hashlib.sha256(public_key).digest()[:ID_BYTES])
+
+
+@lru_cache(maxsize=4096)
+def agreement_key_of(public_key: bytes) -> bytes | None:
+    """The public half of `Identity.agreement` of the holder of `public_key`; None when it is not a key."""
+    y = int.from_bytes(public_key, "little") & ~(1 << 255)
+    if len(public_key) != PUBLIC_KEY_BYTES or y >= _PRIME or y == 1:
+        return None
+    u = (1 + y) * pow(1 - y, -1, _PRIME) % _PRIME
+    return u.to_bytes(32, "little")
 
 
 def verify(public_key: bytes, data: bytes, signature: bytes) -> bool:

@@ -1,7 +1,7 @@
 """Counters for everything that is sent, received and dropped.
 
 Nothing is dropped in silence: each drop is counted under a reason. Counters are read as a dict or in
-the Prometheus text format. A counter is made once and kept by whoever counts, so that counting on a hot
+the Prometheus text format. A counter is made once and kept by the code that counts, so that counting on a hot
 path is one addition.
 """
 

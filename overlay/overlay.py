@@ -10,9 +10,12 @@ that nobody answers when the node joins.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -20,10 +23,16 @@ from typing import Self
 
 from overlay.contact import ID_BYTES, Address, Contact, PeerId
 from overlay.dht import Dht, DhtConfig, PutOutcome, Record
-from overlay.directory import DirectoryConfig, TopicSize
-from overlay.directory_service import DirectoryService
+from overlay.directory import (
+    DirectoryConfig,
+    DirectoryService,
+    Replication,
+    TopicSize,
+    serve_directory,
+)
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
+from overlay.futures import Futures
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.topic_name import check_topic_name
@@ -114,6 +123,8 @@ class Overlay:
         self._directory_config = directory or DirectoryConfig()
         self._dht: Dht | None = None
         self._service: DirectoryService | None = None
+        self._replication: Replication | None = None
+        self._futures = Futures("this overlay is closed: make a new one")
         self._closed = False
         self._finish = Finish(self._end)
 
@@ -131,18 +142,22 @@ class Overlay:
                     self._listening, self._identity or Identity.create(), Metrics()
                 )
             assert self._endpoint is not None
-            self._dht = await Dht.start(self._endpoint, self._dht_config)
-            self._service = DirectoryService(
-                self._dht,
-                self._directory_config,
-                self._endpoint.metrics,
-                serve=self._dht_config.serve,
-            )
+            self._dht = Dht(self._endpoint, self._dht_config)
+            self._service = self._open_directory(self._dht, self._endpoint.metrics)
             await self._dht.join(self._bootstrap)
         except BaseException:
             await self.close()
             raise
         return self
+
+    def _open_directory(self, dht: Dht, metrics: Metrics) -> DirectoryService:
+        service = DirectoryService(dht.node, self._directory_config, metrics)
+        dht.node.upkeep.on_rejoined = service.network_changed
+        if self._dht_config.serve:
+            self._replication = serve_directory(
+                dht.node, self._directory_config, metrics, dht.max_message
+            )
+        return service
 
     async def __aexit__(
         self,
@@ -160,12 +175,19 @@ class Overlay:
 
     async def _end(self) -> None:
         self._closed = True
+        goodbye = Futures("")
+        self._futures.close()
         try:
             if self._service is not None:
-                await self._service.close(GOODBYE_SECONDS)
+                # The directory ends by itself in that time; closing must end though its timers do not ring.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(GOODBYE_SECONDS):
+                        await goodbye.told(partial(self._service.close, GOODBYE_SECONDS))
         finally:
+            if self._replication is not None:
+                self._replication.close()
             if self._dht is not None:
-                await self._dht.close()
+                self._dht.close()
             if self._endpoint is not None and self._listening is not None:
                 await self._endpoint.close()
 
@@ -173,26 +195,28 @@ class Overlay:
 
     async def announce(self, topic: str) -> None:
         """Be a member of `topic`, kept alive until it is withdrawn or the overlay is closed."""
-        await self._topics(topic).announce(topic)
+        await self._futures.told(partial(self._topics(topic).announce, topic))
 
     async def withdraw(self, topic: str) -> None:
         """Be no member of `topic` any more; nothing if it was not announced."""
-        await self._topics(topic).withdraw(topic)
+        await self._futures.told(partial(self._topics(topic).withdraw, topic))
 
     async def contacts(self, topic: str, count: int = 1) -> list[Contact]:
         """Some members other than this node, quickly (the paper's getContact)."""
-        return await self._topics(topic, count).contacts(topic, count)
+        contacts = self._topics(topic, count).contacts
+        return list(await self._futures.answer(partial(contacts, topic, count)))
 
     async def sample(self, topic: str, count: int) -> list[Contact]:
         """Distinct members other than this node, uniform over all of them (searchPeers).
 
         All members if they are fewer than `count`.
         """
-        return await self._topics(topic, count).sample(topic, count)
+        sample = self._topics(topic, count).sample
+        return list(await self._futures.answer(partial(sample, topic, count)))
 
     async def size(self, topic: str) -> TopicSize:
         """The number of members, this node included if it is one, and the estimate's relative error."""
-        return await self._topics(topic).size(topic)
+        return await self._futures.answer(partial(self._topics(topic).count, topic))
 
     # Plain values.
 
@@ -204,7 +228,7 @@ class Overlay:
         version: int | None = None,
         time_to_live: float = 3600.0,
     ) -> PutOutcome:
-        """Store a value for so many seconds; an older version never replaces a newer one.
+        """Store a value for `time_to_live` seconds; an older version never replaces a newer one.
 
         The version is the wall clock's milliseconds unless given. A `PeerId` is taken as the key that
         it is, any other key is hashed.
@@ -227,7 +251,7 @@ class Overlay:
     @property
     def neighbours(self) -> list[Contact]:
         """The DHT nodes closest to this one, as far as it knows."""
-        return self._open_dht().neighbours()
+        return self._open_dht().node.neighbours()
 
     @property
     def metrics(self) -> Metrics:
@@ -242,7 +266,7 @@ class Overlay:
 
     @property
     def service(self) -> DirectoryService:
-        """The directory without checks of names and counts, for the protocols of this project."""
+        """The directory that answers through callbacks, for the protocols of this project."""
         self._open_dht()
         assert self._service is not None
         return self._service

@@ -25,6 +25,7 @@ from overlay.channel import (
     MessageTooLarge,
     OnAck,
     TooManyChannels,
+    Until,
 )
 from overlay.contact import Contact
 from overlay.context import Context, Randomness
@@ -34,7 +35,7 @@ from overlay.failure import FailureConfig, FailureDetector
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig
-from overlay.transport.frame import Kind
+from overlay.transport.frame import Buffer, Kind
 from overlay.wire import WireError, code_in, code_of, decode, encode, is_message_type
 
 _log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class Runtime:
         self.turn = endpoint.turn
         """The end of this turn of the loop: `turn.before_flush(action)` gathers what leaves together."""
         self.channels = Channels(endpoint, config.channel)
-        self.failure = FailureDetector(self.contact.id, self.channels, config.failure, self.metrics)
+        self.failure = FailureDetector(endpoint, self.channels, config.failure)
         self._loop = asyncio.get_running_loop()
         self._handlers: dict[type, MessageHandler] = {}
         self._services: dict[range, Callable[[], object]] = {}
@@ -80,7 +81,7 @@ class Runtime:
         )
         self._named_unsendable: set[str] = set()
         self.channels.on_message(self._receive)
-        endpoint.on(Kind.DATAGRAM, self._receive)
+        endpoint.on_views(Kind.DATAGRAM, self._receive)
 
     @classmethod
     async def open(
@@ -133,7 +134,7 @@ class Runtime:
         """Hand messages of this type to nobody."""
         self._handlers.pop(message_type, None)
 
-    def _receive(self, sender: Contact, data: bytes) -> None:
+    def _receive(self, sender: Contact, data: Buffer) -> None:
         try:
             message = decode(data)
         except WireError as error:
@@ -170,21 +171,34 @@ class Runtime:
 
     # Sending.
 
-    def send(self, to: Contact, message: object, on_ack: OnAck | None = None) -> bool:
+    def send(
+        self,
+        to: Contact,
+        message: object,
+        on_ack: OnAck | None = None,
+        until: Until | None = None,
+    ) -> bool:
         """Send over the channel to a peer; False, and counted, when it is full or there can be none.
 
-        `on_ack` is called exactly once if the result is True, with whether the peer has the message. Raises
-        `MessageTooLarge`, or `UsageError` for what is no message.
+        `on_ack` is called exactly once if the result is True, with whether the peer has the message. The
+        message does not leave after `until()`, see `Channel.try_send`. Raises `MessageTooLarge`, or
+        `UsageError` for what is not a message.
         """
-        return self.send_encoded(to, self._encoded(message), on_ack)
+        return self.send_encoded(to, self._encoded(message), on_ack, until)
 
-    def send_encoded(self, to: Contact, data: bytes, on_ack: OnAck | None = None) -> bool:
+    def send_encoded(
+        self,
+        to: Contact,
+        data: bytes,
+        on_ack: OnAck | None = None,
+        until: Until | None = None,
+    ) -> bool:
         """As `send`, for a message that `wire.encode` has encoded: many peers are sent the same bytes."""
         if to.id == self.contact.id:
             self._deliver_here_soon(data, on_ack)
             return True
         try:
-            accepted = self.channels.to(to).try_send(data, on_ack)
+            accepted = self.channels.to(to).try_send(data, on_ack, until)
         except TooManyChannels:
             self._dropped_out.add("too_many_channels")
             return False
@@ -209,11 +223,11 @@ class Runtime:
             self._dropped_out.add("too_large")
             return False
         else:
-            self.endpoint.send(to.address, Kind.DATAGRAM, data)
+            self.endpoint.send(to, Kind.DATAGRAM, data)
         return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:
-        """Wait until the channel to each of these peers is at most half full.
+        """Wait until the channel to each of these peers is writable.
 
         Closed channels are not waited for: their peers do not answer, and may never again.
         """
@@ -315,7 +329,7 @@ class RuntimeContext:
 
     def __init__(self, runtime: Runtime, links: Links) -> None:
         self._runtime = runtime
-        self._now = asyncio.get_running_loop().time
+        self.now: Callable[[], float] = asyncio.get_running_loop().time
         self._send = runtime.send if links == "channel" else runtime.send_datagram
         self._random = random.Random(entropy().getrandbits(64))
 
@@ -326,9 +340,6 @@ class RuntimeContext:
     @property
     def random(self) -> Randomness:
         return self._random
-
-    def now(self) -> float:
-        return self._now()
 
     def send(self, to: Contact, message: object) -> None:
         try:

@@ -9,7 +9,7 @@ MAX_LEVELS = 32
 
 
 class TopicNameError(UsageError):
-    """The text is no topic's path."""
+    """The text is not the path of a topic."""
 
 
 def check_topic_name(name: str) -> str:
@@ -20,7 +20,7 @@ def check_topic_name(name: str) -> str:
     """
     problem = _problem(name)
     if problem:
-        raise TopicNameError(f"{name!r} is no topic: {problem}")
+        raise TopicNameError(f"{name!r} is not a valid topic: {problem}")
     return name
 
 

@@ -11,7 +11,7 @@ a reason, whatever the bytes; sizes and nesting are checked before memory is spe
 
 Codes are grouped: 0x00 DHT and directory, 0x20 channels and failure detection, 0x30 membership,
 0x40 CAMCAST, 0x50 broadcast, 0x60 topic membership and collections, 0x70 archive, 0x80 distributors,
-0x90 hand-over of archives, 0xA0 HyParView, 0xB0 distributors again.
+0x90 hand-over of archives, 0xA0 HyParView, 0xB0 distributors again, 0xC0 requests.
 """
 
 from __future__ import annotations
@@ -62,6 +62,16 @@ _Check = Callable[[Any], Any]
 _Pack = Callable[[Any], Any]
 
 
+class Form(typing.NamedTuple):
+    """How a message is written and read that has a form of its own, because it is large or frequent.
+
+    Its bytes are msgpack all the same, and begin with an array of at most 15 fields and the code."""
+
+    write: Callable[[Any], bytes]
+    read: Callable[[bytes | memoryview], Any]
+    """`WireError` for bytes that are not of this form."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Codec:
     code: int
@@ -69,21 +79,24 @@ class _Codec:
     fields: Callable[[Any], tuple[Any, ...]]
     """All fields of a message, in order."""
     length: int
-    """Of the array: the code, and the fields."""
+    """The length of the array: the code, and the fields."""
     plain: tuple[tuple[int, type], ...]
     """The places in the array whose field is exactly what msgpack gives, and its type."""
     checks: tuple[tuple[int, _Check], ...]
     """The other places, and what makes their field of it."""
     packs: tuple[tuple[int, _Pack], ...]
     """The places whose field msgpack does not take as it is, and what it takes instead."""
+    form: Form | None
+    """The message's own form, where it has one."""
 
 
 _BY_CODE: dict[int, _Codec] = {}
 _BY_CLASS: dict[type, _Codec] = {}
+_FORMS: dict[int, Form] = {}
 
 
-def message(code: int) -> Callable[[type[T]], type[T]]:
-    """Class decorator that registers a frozen dataclass under `code` (0 to 65535)."""
+def message(code: int, form: Form | None = None) -> Callable[[type[T]], type[T]]:
+    """Class decorator that registers a frozen dataclass under `code` (0 to 65535; with a `form` to 127)."""
 
     def register(cls: type[T]) -> type[T]:
         if not 0 <= code < 65536 or code in _BY_CODE:
@@ -100,7 +113,10 @@ def message(code: int) -> Callable[[type[T]], type[T]]:
             tuple((place, hint) for place, hint in places if hint in _PLAIN),
             tuple((place, _checker(hint)) for place, hint in places if hint not in _PLAIN),
             tuple((place, pack) for place, pack in packs if pack is not None),
+            form,
         )
+        if form is not None:
+            _FORMS[code] = form
         return cls
 
     return register
@@ -116,7 +132,10 @@ def is_message(value: object) -> bool:
 
 def encode(value: object) -> bytes:
     """The bytes of a registered message; `UsageError` when a field cannot travel or is too large."""
+    codec = _BY_CLASS.get(type(value))
     try:
+        if codec is not None and codec.form is not None:
+            return codec.form.write(value)
         return pack(_flatten(value))
     except (UsageError, TypeError, AttributeError, ValueError) as error:
         raise UsageError(f"{type(value).__name__} cannot be sent: {error}") from None
@@ -124,7 +143,8 @@ def encode(value: object) -> bytes:
 
 def decode(data: bytes | memoryview) -> Any:
     """The message in `data`; `WireError` for anything else."""
-    return _restore(unpack(data))
+    form = _FORMS.get(data[1]) if len(data) > 1 else None
+    return _restore(unpack(data)) if form is None else form.read(data)
 
 
 def _field_names(cls: type) -> list[str]:
@@ -159,7 +179,7 @@ def code_of(kind: type) -> int | None:
     return None if codec is None else codec.code
 
 
-def code_in(data: bytes) -> int | None:
+def code_in(data: bytes | memoryview) -> int | None:
     """The code that an encoded message begins with, registered or not; None where there is none."""
     if not data:
         return None
@@ -273,8 +293,8 @@ def _tuple_packer(arguments: tuple[Any, ...]) -> _Pack | None:
 
 
 def _plain_row(hint: Any) -> tuple[type, ...] | None:
-    """The types of a tuple of so many fields that are what msgpack gives; None for anything else. Messages
-    have many such rows, which are checked at once and packed as they are."""
+    """The types of the fields of a fixed-length tuple whose fields are what msgpack gives; None for anything
+    else. Messages have many such rows, which are checked at once and packed as they are."""
     arguments = typing.get_args(hint)
     is_row = typing.get_origin(hint) is tuple and all(one in _PLAIN for one in arguments)
     return arguments if is_row else None

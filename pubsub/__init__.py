@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from pubsub.archive.archive import Archive
     from pubsub.archive.durable_event import DurableEvent
     from pubsub.archive.durable_subscription import DurableSubscription
-    from pubsub.archive.errors import ArchiveError, NoArchiveFound, NoRoom, NotSafe
+    from pubsub.archive.errors import ArchiveError, Displaced, NoArchiveFound, NoRoom, NotSafe
     from pubsub.archive.protocol.config import DurableConfig
     from pubsub.archive.replay_policy import ReplayPolicy
     from pubsub.archive.store.retention import Retention
+    from pubsub.broadcast.group import Group, GroupError, GroupMessage
     from pubsub.camcast.parameters import Parameters
     from pubsub.communities import CommunityManager
     from pubsub.config import NodeConfig
     from pubsub.event import Event
-    from pubsub.group import Group, GroupError, GroupMessage
     from pubsub.node import Node
     from pubsub.publishing import Receipt
+    from pubsub.requests import NoReply, RequestFailed
     from pubsub.subscription import Subscription
     from pubsub.topic import Pattern, Topic
 
@@ -34,10 +35,12 @@ _HOMES = {
     "DurableEvent": "pubsub.archive.durable_event",
     "DurableSubscription": "pubsub.archive.durable_subscription",
     "Event": "pubsub.event",
-    "Group": "pubsub.group",
-    "GroupError": "pubsub.group",
-    "GroupMessage": "pubsub.group",
+    "Group": "pubsub.broadcast.group",
+    "GroupError": "pubsub.broadcast.group",
+    "GroupMessage": "pubsub.broadcast.group",
     "NoArchiveFound": "pubsub.archive.errors",
+    "Displaced": "pubsub.archive.errors",
+    "NoReply": "pubsub.requests",
     "NoRoom": "pubsub.archive.errors",
     "Node": "pubsub.node",
     "NodeConfig": "pubsub.config",
@@ -46,6 +49,7 @@ _HOMES = {
     "Pattern": "pubsub.topic",
     "Receipt": "pubsub.publishing",
     "ReplayPolicy": "pubsub.archive.replay_policy",
+    "RequestFailed": "pubsub.requests",
     "Retention": "pubsub.archive.store.retention",
     "Subscription": "pubsub.subscription",
     "Topic": "pubsub.topic",
@@ -56,6 +60,7 @@ __all__ = [
     "Archive",
     "ArchiveError",
     "CommunityManager",
+    "Displaced",
     "DurableConfig",
     "DurableEvent",
     "DurableSubscription",
@@ -64,6 +69,7 @@ __all__ = [
     "GroupError",
     "GroupMessage",
     "NoArchiveFound",
+    "NoReply",
     "NoRoom",
     "Node",
     "NodeConfig",
@@ -72,6 +78,7 @@ __all__ = [
     "Pattern",
     "Receipt",
     "ReplayPolicy",
+    "RequestFailed",
     "Retention",
     "Subscription",
     "Topic",

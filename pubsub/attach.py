@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable
 
-from overlay.channel import OnAck
 from overlay.contact import Address, Contact
 from overlay.context import Context
 from overlay.errors import NetworkError
@@ -16,33 +15,23 @@ from overlay.membership.interface import Membership, MembershipListener, TopicDi
 from overlay.membership.modes import MODES, make_membership
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
-from overlay.runtime import MessageHandler, Runtime, RuntimeConfig
-from overlay.topic_directory import CallbackTopicDirectory
+from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import Copy
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
-from pubsub.sending import Pace
+from pubsub.sending import Ways
 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""
 
-ROOM_AROUND_COPIES = 96
-"""Bytes of a datagram that are left to the heads of channels and messages."""
 
-
-BEHIND_PART = 0.75
-"""Of a channel's send buffer: a member for which more waits is behind. Half of the buffer is where publishers
-begin to wait, and what is left is for what the member is told meanwhile."""
-
-
-async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
-    """Open the node's socket and find the network."""
+async def open_runtime(config: NodeConfig, metrics: Metrics) -> Runtime:
+    """The node's socket and channels, before it has found anybody."""
     layers = config.layers
-    runtime = await Runtime.open(
+    return await Runtime.open(
         RuntimeConfig(
             EndpointConfig(
                 config.listen,
@@ -50,6 +39,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
                 insecure=config.insecure,
                 advertise=config.advertise,
                 datagram_size=config.datagram_bytes,
+                session=layers.session,
             ),
             layers.channel,
             layers.failure,
@@ -57,6 +47,11 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         config.identity,
         metrics,
     )
+
+
+async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
+    """Open the node's socket and find the network."""
+    runtime = await open_runtime(config, metrics)
     if not config.uses_dht:
         return Attachment(config, runtime, _gateways(config, runtime), _nothing)
     try:
@@ -64,13 +59,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     except BaseException:
         await runtime.close()
         raise
-    directory = CallbackTopicDirectory(overlay.service)
-
-    async def leave() -> None:
-        await directory.close(LEAVING_SECONDS)
-        await overlay.close()
-
-    return Attachment(config, runtime, directory, leave)
+    return Attachment(config, runtime, overlay.service, overlay.close)
 
 
 async def join(endpoint: Endpoint, config: NodeConfig) -> Overlay:
@@ -127,11 +116,8 @@ class Attachment:
         """Where nodes are found by what they announced."""
         self._leave = leave
         self._process: Process | None = None
-        self._over_channels = config.links == "channel"
-        self._pace = Pace(runtime.channels)
-        self._most_buffered = int(BEHIND_PART * runtime.channels.config.send_buffer)
-        self.copies_room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
-        """Bytes of a copy that travels to a member in one datagram, together with all that is around it."""
+        self.ways = Ways(runtime, over_channels=config.links == "channel")
+        """How events reach members."""
         self.control: Context = runtime.context("channel")
         self.questions: Context = runtime.context("datagram")
         """For what is asked again until it is answered."""
@@ -161,59 +147,28 @@ class Attachment:
             membership_config(parameters, self._membership),
             self._runtime.metrics,
         )
-        self._serve(membership.message_types, self._receive_membership)
+        for kind in membership.message_types:
+            if not self._runtime.handles(kind):
+                self._runtime.on(kind, self._receive_membership)
         return membership
 
     def serve(self, process: Process) -> None:
         """Hand the process its messages, and the failure detector's suspicions."""
         self._process = process
-        self._serve(process.message_types, process.receive)
+        for kind, handler in process.handlers.items():
+            self._runtime.on(kind, handler)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
-
-    def _serve(self, kinds: Iterable[type], receive: MessageHandler) -> None:
-        """Hand the process the messages of these types, from the first that needs them on."""
-        assert self._process is not None, "a process is served before its communities are made"
-        for kind in kinds:
-            if not self._runtime.handles(kind):
-                handler = self._process.receive_copy if kind is Copy else receive
-                self._runtime.on(kind, handler)
 
     def _receive_membership(self, sender: Contact, message: object) -> None:
         assert self._process is not None
         self._runtime.failure.heard(sender.id)
-        self._process.receive(sender, message)
+        self._process.receive_membership(sender, message)
 
     def watch(self, contact: Contact) -> None:
         self._runtime.failure.watch(contact, in_turn=True)
 
     def unwatch(self, contact: Contact) -> None:
         self._runtime.failure.unwatch(contact, in_turn=True)
-
-    def send_copy(self, to: Contact, data: bytes, on_ack: OnAck | None) -> bool:
-        """Send a copy of a block, encoded; `on_ack` is called once over channels, and never otherwise.
-
-        False for what is larger than a datagram where events travel as datagrams: it never leaves."""
-        if not self._over_channels:
-            return self._runtime.send_encoded_datagram(to, data)
-        if self._runtime.send_encoded(to, data, on_ack):
-            self._runtime.failure.expect(to)
-        elif on_ack is not None:
-            on_ack(False)
-        return True
-
-    def keeps_up(self, member: Contact) -> bool:
-        """Whether no more waits for a member than it should be able to take; always with datagrams.
-
-        One that does not is behind: it is told of blocks, and fetches them."""
-        return self._runtime.channels.to(member).buffered <= self._most_buffered
-
-    async def writable(self, contacts: Collection[Contact]) -> None:
-        """Give others a turn, and wait for these members as `Pace` says."""
-        await asyncio.sleep(0)
-        if self._over_channels:
-            await self._pace.wait([*contacts])
-        else:
-            await self._runtime.endpoint.drained()
 
     async def close(self) -> None:
         """Leave the network: what is on its way has a moment to arrive, then nothing is left."""

@@ -24,7 +24,7 @@ from pubsub.camcast.community import Community
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.process import Process
 from pubsub.config import NodeConfig
-from pubsub.event import MALFORMED, Arrival, Batch, Event, Origin
+from pubsub.event import MALFORMED, Arrival, Batch, Event
 from pubsub.publishing import Outlet, Receipt
 from pubsub.sending import EventLink
 from pubsub.subscription import Subscription
@@ -88,10 +88,18 @@ class JoinedTopic:
             self.ready = asyncio.get_running_loop().create_future()
             self.community.when_ready(self.become_ready)
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Give a subscription the events of the community from now on."""
+        self.subscriptions.append(subscription)
+        self.community.deliver = self.deliver
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        self.subscriptions.remove(subscription)
+        if not self.subscriptions:
+            self.community.deliver = None
+
     def deliver(self, arrival: Arrival) -> None:
         """Offer new events of the community to every subscription; none of them can hold them up."""
-        if not self.subscriptions:
-            return
         for batch in self._batches(arrival):
             for subscription in self.subscriptions:
                 subscription.offer(batch)
@@ -104,9 +112,7 @@ class JoinedTopic:
     def _batches(self, arrival: Arrival) -> list[Batch]:
         """The new events of a block, without those whose data cannot be read: these are dropped."""
         block, hops, new = arrival
-        data, all_readable = block.data()
-        origin = Origin(block.topic, block.publisher, block.run, hops, self._signed)
-        whole = Batch(origin, block.first, data)
+        whole, all_readable = block.batch(hops, self._signed)
         parts = [whole.part(n.start - block.first, n.stop - block.first) for n in new]
         if all_readable:
             return parts
@@ -197,7 +203,7 @@ class JoinedTopics:
             joined = JoinedTopic(topic, self._drops, self._config.signatures)
             self._topics[topic.name] = joined
             joined.community = self._process.join(
-                topic, joined.deliver, self._config.parameters_of(topic.name)
+                topic, None, self._config.parameters_of(topic.name)
             )
             joined.community.lost = joined.lose
             joined.outlet = Outlet(
@@ -239,7 +245,7 @@ class JoinedTopics:
 
     async def open_subscription(self, subscription: Subscription) -> None:
         joined = self.join(subscription.pattern.topic)
-        joined.subscriptions.append(subscription)
+        joined.subscribe(subscription)
         if subscription.blocks:
             self._has_blocking = True
             for other in self._topics.values():
@@ -253,7 +259,7 @@ class JoinedTopics:
     def close_subscription(self, subscription: Subscription) -> None:
         joined = self._topics.get(subscription.pattern.topic.name)
         if joined is not None and subscription in joined.subscriptions:
-            joined.subscriptions.remove(subscription)
+            joined.unsubscribe(subscription)
             self.leave_if_unneeded(joined)
             self._has_blocking = any(
                 other.blocks for topic in self._topics.values() for other in topic.subscriptions
@@ -297,7 +303,7 @@ def _names(topic: Topic) -> str:
 
 
 class Callbacks:
-    """Those of one node."""
+    """The tasks of one node's callbacks; they end with the node at the latest."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

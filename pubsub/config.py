@@ -22,10 +22,12 @@ from overlay.errors import UsageError
 from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.membership.modes import MODES, MembershipConfig, ModeName
+from overlay.session import SessionConfig, check_keys
 from overlay.topic_name import check_topic_name
-from overlay.transport.seal import check_keys
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
+from pubsub.event import DATA_LIMIT
+from pubsub.rights import Authority, Right
 from pubsub.topic import Pattern
 from pubsub.validation import Validator
 
@@ -46,8 +48,10 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "topic_parameters": ("Parameters by topic", (Mapping,)),
     "trace": ("the path of a file", (str, os.PathLike, NoneType)),
     "datagram_size": ("a whole number of bytes", (int, NoneType)),
+    "block_size": ("a whole number of bytes", (int, NoneType)),
     "join_timeout": ("a number of seconds", (int, float)),
     "durability": ("a DurableConfig", (DurableConfig,)),
+    "session": ("a SessionConfig", (SessionConfig, NoneType)),
     "channel": ("a ChannelConfig", (ChannelConfig, NoneType)),
     "failure": ("a FailureConfig", (FailureConfig, NoneType)),
     "dht": ("a DhtConfig", (DhtConfig, NoneType)),
@@ -56,7 +60,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
 }
 """What a setting is, in words and in types."""
 
-LOOPBACK_DATAGRAM = 16_384
+LOOPBACK_DATAGRAM = 60_000
 USUAL_DATAGRAM = 1_400
 
 LARGEST_MESSAGE = 1024 * 1024 + 48 * 1024
@@ -70,6 +74,9 @@ class ConfigurationError(UsageError):
 @dataclass(frozen=True)
 class Layers:
     """The configuration of each layer below a node."""
+
+    session: SessionConfig = field(default_factory=SessionConfig)
+    """Sessions between the nodes of a network with a key."""
 
     channel: ChannelConfig = field(
         default_factory=lambda: ChannelConfig(max_message=LARGEST_MESSAGE)
@@ -144,7 +151,7 @@ class NodeConfig:
     others use to fetch what does not come. None: lazy over channels, eager over datagrams."""
 
     keys: tuple[bytes, ...] = field(default=(), repr=False)
-    """The ring of network keys, 32 bytes each: the first seals, all open."""
+    """The ring of network keys, 32 bytes each: the first opens sessions, all answer."""
 
     insecure: bool = False
     """Allow an address other than loopback without a key."""
@@ -155,12 +162,20 @@ class NodeConfig:
     signatures: bool = False
     """Sign events, and drop those that their publisher did not sign; the whole network must agree."""
 
+    authority: tuple[bytes, ...] = ()
+    """Public keys, 32 bytes each or as hexadecimal digits: a publisher needs a right that one of them granted
+    (see `pubsub.rights`), and `signatures` are on. None: everybody may. The whole network must agree."""
+
+    rights: tuple[bytes, ...] = ()
+    """What this node may do in a network with an authority: rights as `camcast right new` prints them, or
+    their bytes."""
+
     validators: Mapping[str, Validator] = field(default_factory=dict)
     """By pattern of topics: functions that are asked whether events may be delivered and forwarded (see
     `pubsub.validation`). Only a caller of `Node` can give them."""
 
     parameters: Parameters = field(default_factory=Parameters)
-    """Of every community without an entry in `topic_parameters`."""
+    """The parameters of every community without an entry in `topic_parameters`."""
 
     topic_parameters: Mapping[str, Parameters] = field(default_factory=dict)
 
@@ -168,7 +183,11 @@ class NodeConfig:
     """A file for the node's trace, `.jsonl` or `.parquet`."""
 
     datagram_size: int | None = None
-    """Bytes that the path carries in one UDP datagram; None: 16,384 on loopback and 1,400 elsewhere."""
+    """Bytes that the path carries in one UDP datagram; None: 60,000 on loopback and 1,400 elsewhere."""
+
+    block_size: int | None = None
+    """Bytes at which a block of events that are published in one turn is full, 1 to 1,048,576; a larger event
+    is a block of its own. None: what one datagram takes, and over channels at least 49,152."""
 
     join_timeout: float = 30.0
     """Seconds that joining the network or a community may take."""
@@ -180,8 +199,11 @@ class NodeConfig:
     """The times of the layers below that are not given one by one: of one machine ("local"), of a local
     network ("lan"), or of the internet ("wan")."""
 
+    session: SessionConfig | None = None
+    """Sessions of a network with a key; None, here and in the next five: as the preset says."""
+
     channel: ChannelConfig | None = None
-    """Acknowledged channels; None, here and in the next four: as the preset says."""
+    """Acknowledged channels."""
 
     failure: FailureConfig | None = None
     """The failure detector."""
@@ -209,6 +231,9 @@ class NodeConfig:
         }
         self._set("gateways", gateways)
         self._set("keys", _keys(self.keys))
+        self._set("authority", _all_bytes("authority", self.authority))
+        self._set("rights", _all_bytes("rights", self.rights))
+        self._check_rights()
         self._check_mode()
         for pattern, validator in self.validators.items():
             Pattern.of(pattern)
@@ -219,6 +244,10 @@ class NodeConfig:
         for topic, parameters in self.topic_parameters.items():
             check_topic_name(topic)
             check_type(f"topic_parameters of {topic}", parameters, "Parameters", (Parameters,))
+        if self.block_size is not None and not 1 <= self.block_size <= DATA_LIMIT:
+            raise ConfigurationError(
+                f"block_size must be within 1 and {DATA_LIMIT} bytes, not {self.block_size}"
+            )
         if not self.join_timeout > 0:
             raise ConfigurationError(
                 f"join_timeout must be more than 0 seconds, not {self.join_timeout}"
@@ -237,6 +266,15 @@ class NodeConfig:
             raise ConfigurationError(
                 f'dissemination is "eager" or "lazy", not {self.dissemination!r}'
             )
+
+    def _check_rights(self) -> None:
+        if self.rights and not self.authority:
+            raise ConfigurationError("rights need the network's authority: give its public keys")
+        if self.authority:
+            Authority(self.authority, lambda: 0.0)
+            for packed in self.rights:
+                Right.unpack(packed)
+            self._set("signatures", True)
 
     def _check_mode(self) -> None:
         contacts = MODES[self.mode].contacts
@@ -263,6 +301,7 @@ class NodeConfig:
         """The configuration of every layer below: what was given, and the preset's where nothing was."""
         preset = PRESETS[self.preset]
         return Layers(
+            session=self.session or preset.session,
             channel=self.channel or preset.channel,
             failure=self.failure or preset.failure,
             dht=self.dht or preset.dht,
@@ -299,14 +338,18 @@ class NodeSettings(TypedDict, total=False):
     insecure: bool
     identity: Identity | None
     signatures: bool
+    authority: Iterable[bytes | str]
+    rights: Iterable[bytes | str]
     validators: Mapping[str, Validator]
     parameters: Parameters
     topic_parameters: Mapping[str, Parameters]
     trace: str | Path | None
     datagram_size: int | None
+    block_size: int | None
     join_timeout: float
     durability: DurableConfig
     preset: Preset
+    session: SessionConfig | None
     channel: ChannelConfig | None
     failure: FailureConfig | None
     dht: DhtConfig | None
@@ -352,6 +395,18 @@ def _address(name: str, address: Any) -> Address:
         return Address.parse(address)
     except AddressError as error:
         raise ConfigurationError(f"{name}: {error}") from None
+
+
+def _all_bytes(name: str, values: Any) -> tuple[bytes, ...]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ConfigurationError(f"{name} must be a list, not {type(values).__name__}")
+    found = []
+    for value in values:
+        try:
+            found.append(bytes.fromhex(value.strip()) if isinstance(value, str) else bytes(value))
+        except (ValueError, TypeError):
+            raise ConfigurationError(f"{name}: {value!r} is not hexadecimal digits") from None
+    return tuple(found)
 
 
 def _keys(keys: Any) -> tuple[bytes, ...]:

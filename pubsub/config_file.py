@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from overlay.errors import UsageError
 from overlay.identity import Identity
-from overlay.transport.seal import parse_key
+from overlay.session import parse_key
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.config import (

@@ -13,6 +13,7 @@ These are the first bytes of a block: a duplicate is known before anything else 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +26,8 @@ from overlay import limited_msgpack
 from overlay.contact import ID_BYTES as PEER_ID_BYTES
 from overlay.contact import PeerId
 from overlay.errors import UsageError
-from overlay.wire import MAX_ARRAY, MAX_MAP, WireError, message
+from overlay.transport.frame import Buffer
+from overlay.wire import MAX_ARRAY, MAX_MAP, Form, WireError, message
 from pubsub.topic import MAX_LINEAGE, included
 
 DATA_LIMIT = 1024 * 1024
@@ -157,10 +159,10 @@ class Batch:
             return self
         return Batch(self.origin, self.first + start, self.data[start:stop])
 
-    def events(self, start: int = 0) -> Iterator[Event]:
-        """The events from a place on, each made when it is asked for."""
-        data = self.data[start:] if start else self.data
-        return map(Event, repeat(self.origin), data, count(self.first + start))
+    def events(self, data: Iterator[Any] | None = None) -> Iterator[Event]:
+        """The events, each made when it is asked for; `data`: the iterator over their data to take."""
+        data = iter(self.data) if data is None else data
+        return map(Event, repeat(self.origin), data, count(self.first))
 
 
 class Block:
@@ -195,7 +197,7 @@ class Block:
     ) -> None:
         self.encoded = encoded
         self.signature = signature
-        """The publisher's key and its signature of `encoded`, or empty (see `pubsub.validation`)."""
+        """The publisher's key, its signature of `encoded` and its right, or empty (`pubsub.validation`)."""
         self.source = source
         self.publisher = _peer_id(source[:PEER_ID_BYTES])
         self.first = first
@@ -223,19 +225,25 @@ class Block:
     def numbers(self) -> range:
         return range(self.first, self.first + self.count)
 
-    def data(self) -> tuple[list[Any], bool]:
+    def data(self) -> tuple[Sequence[Any], bool]:
         """What each event carries, tuples as lists, and whether all of it can be read.
 
         `MALFORMED` stands for what cannot be read."""
         try:
-            values = limited_msgpack.unpack(memoryview(self.encoded)[self.data_at :])
+            values = limited_msgpack.unpack_walked(memoryview(self.encoded)[self.data_at :])
         except WireError:
             result = [_unpack_or_malformed(payload) for payload in self.payloads()]
             return result, False
         if _PLAIN.issuperset(map(type, values)):
-            return list(values), True
+            return values, True
         result = [_check_or_malformed(value) for value in values]
         return result, not any(value is MALFORMED for value in result)
+
+    def batch(self, hops: int, signed: bool) -> tuple[Batch, bool]:
+        """All events, decoded, and whether the data of all of them can be read (see `data`)."""
+        data, all_readable = self.data()
+        origin = Origin(self.topic, self.publisher, self.run, hops, signed)
+        return Batch(origin, self.first, data), all_readable
 
     def payloads(self) -> list[bytes]:
         """The data of each event as it was packed."""
@@ -264,7 +272,68 @@ class Arrival(NamedTuple):
     """The numbers of the events that are new."""
 
 
-@message(0x40)
+# The bytes of a copy: a msgpack array of the code, the head, the signature and the block. Each has its length
+# in front, in a fixed number of bytes, so that the block is found without a walk over it.
+
+COPY_CODE = 0x40
+_COPY_START = bytes((0x94, COPY_CODE, 0xC5))
+_COPY_HEAD_AT = len(_COPY_START) + 2
+MOST_HEAD_BYTES = 1024
+"""Bytes of a copy's head, which is a topic's name and little else."""
+
+
+def _write_copy(copy: Copy) -> bytes:
+    head = _pack_copy_head(copy.community, copy.upward, copy.hops)
+    return _join_copy(head, copy.signature, copy.block)
+
+
+def _join_copy(head: bytes, signature: bytes, block: bytes) -> bytes:
+    return b"".join(
+        (head, _BYTES_16(0xC5, len(signature)), signature, _BYTES_32(0xC6, len(block)), block)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _pack_copy_head(community: str, upward: bool, hops: int) -> bytes:
+    """A copy up to its signature."""
+    head = b"".join(map(limited_msgpack.pack, (community, upward, hops)))
+    return _COPY_START + len(head).to_bytes(2, "big") + head
+
+
+@lru_cache(maxsize=1024)
+def _read_copy_head(packed: bytes) -> tuple[str, bool, int]:
+    values = limited_msgpack.unpack(b"\x93" + packed)
+    if tuple(map(type, values)) != (str, bool, int):
+        raise WireError("wrong_fields")
+    community, upward, hops = values
+    return community, upward, hops
+
+
+def _read_copy(data: Buffer) -> Copy:
+    view = memoryview(data)
+    if len(view) < _COPY_HEAD_AT or view[: len(_COPY_START)] != _COPY_START:
+        raise WireError("malformed")
+    signature_at = _COPY_HEAD_AT + (view[3] << 8 | view[4])
+    if signature_at > _COPY_HEAD_AT + MOST_HEAD_BYTES or signature_at + 3 > len(view):
+        raise WireError("malformed")
+    block_at = signature_at + 3 + (view[signature_at + 1] << 8 | view[signature_at + 2])
+    start = block_at + _BYTES_32_SIZE
+    if (
+        view[signature_at] != 0xC5
+        or start > len(view)
+        or view[block_at:start] != _BYTES_32(0xC6, len(view) - start)
+    ):
+        raise WireError("malformed")
+    head = _read_copy_head(bytes(view[_COPY_HEAD_AT:signature_at]))
+    return Copy(*head, bytes(view[start:]), bytes(view[signature_at + 3 : block_at]))
+
+
+_BYTES_16 = struct.Struct(">BH").pack
+_BYTES_32 = struct.Struct(">BI").pack
+_BYTES_32_SIZE = 5
+
+
+@message(COPY_CODE, Form(_write_copy, _read_copy))
 @dataclass(frozen=True, slots=True)
 class Copy:
     """A copy of a block as it travels to a member of `community`."""
@@ -276,29 +345,27 @@ class Copy:
     signature: bytes
 
 
-_COPY_CODE = 0x40
-
-
 def encode_copy(gossip: Gossip) -> bytes:
     """The bytes of a `Copy`, made once however many members are sent it."""
     block, community, hops, upward = gossip
-    return limited_msgpack.pack_within_limits(
-        (_COPY_CODE, community, upward, min(hops, MOST_HOPS), block.encoded, block.signature)
-    )
+    head = _pack_copy_head(community, upward, min(hops, MOST_HOPS))
+    return _join_copy(head, block.signature, block.encoded)
 
 
-# The bytes of a block: a msgpack array of the head, and a msgpack array of the events' data.
+# The bytes of a block: a msgpack array of code, origin and head, and a msgpack array of the events' data.
 
 BLOCK_CODE = 0x41
 _ORIGIN_BYTES = SOURCE_BYTES + NUMBER_BYTES + 4
 """Source, first number (8 bytes), count (4 bytes)."""
 
-_PREFIX = bytes((0x96, BLOCK_CODE, 0xC4, _ORIGIN_BYTES))
-"""How every block begins: an array of six, the code, and the bytes of the origin."""
+_PREFIX = bytes((0x93, BLOCK_CODE, 0xC4, _ORIGIN_BYTES))
+"""How every block begins: an array of three, the code, and the bytes of the origin."""
 
 _SOURCE_END = len(_PREFIX) + SOURCE_BYTES
 _FIRST_END = _SOURCE_END + NUMBER_BYTES
 _ORIGIN_END = _FIRST_END + 4
+_HEAD_AT = _ORIGIN_END + 3
+"""Where the head begins, after 0xC5 and its length in two bytes."""
 _SOURCE_PLACE = slice(len(_PREFIX), _SOURCE_END)
 
 ID_PLACE = slice(_SOURCE_END - RUN_BYTES, _FIRST_END)
@@ -312,7 +379,8 @@ _UP_TO_255_BYTES, _UP_TO_65535_BYTES = 0xC4, 0xC5
 """How msgpack begins bytes; their number is next."""
 
 _MOST_BYTES = 65_535
-_pack_bytes: Callable[[bytes], bytes] = msgpack.Packer(use_bin_type=True).pack
+_TEXTS = (bytes, str)
+_pack_plain: Callable[[bytes | str], bytes] = msgpack.Packer(use_bin_type=True).pack
 
 _PLAIN = frozenset((bytes, str, int, float, bool, type(None)))
 """Types of data that need no further look."""
@@ -346,12 +414,16 @@ def make_block(source: bytes, first: int, head: Head, payloads: Sequence[bytes])
 
 @lru_cache(maxsize=4096)
 def _pack_head(head: Head) -> bytes:
-    return b"".join(map(limited_msgpack.pack, head))
+    packed = b"".join(map(limited_msgpack.pack, head))
+    return _HEAD_START(0xC5, len(packed)) + packed
+
+
+_HEAD_START = struct.Struct(">BH").pack
 
 
 def origin_of(encoded: bytes) -> tuple[bytes, int, int] | None:
     """Source, first number and count as the bytes say; None when they do not begin as a block does."""
-    if encoded[: len(_PREFIX)] != _PREFIX or len(encoded) <= _ORIGIN_END:
+    if encoded[: len(_PREFIX)] != _PREFIX or len(encoded) <= _HEAD_AT:
         return None
     first = int.from_bytes(encoded[_SOURCE_END:_FIRST_END], "big")
     count = int.from_bytes(encoded[_FIRST_END:_ORIGIN_END], "big")
@@ -368,26 +440,40 @@ def read_block(encoded: bytes, community: str, signature: bytes = b"") -> Block:
     if origin is None:
         raise WireError("malformed_event")
     source, first, count = origin
+    data_at = _HEAD_AT + (encoded[_HEAD_AT - 2] << 8 | encoded[_HEAD_AT - 1])
+    data_start = data_at + _ARRAY_HEAD_BYTES
+    if (
+        encoded[_ORIGIN_END] != 0xC5
+        or encoded[data_at:data_start] != _ARRAY_HEAD + count.to_bytes(4, "big")
+        or len(encoded) - data_start > DATA_LIMIT
+        or not limited_msgpack.is_one_value(memoryview(encoded)[data_at:])
+    ):
+        raise WireError("malformed_event")
+    packed = encoded[_HEAD_AT:data_at]
+    head = (_read_head if len(packed) <= MOST_HEAD_BYTES else _check_head)(packed)
+    if not included(community, head.topic, head.lineage):
+        raise WireError("wrong_community")
+    return Block(encoded, signature, source, first, count, *head, data_at)
+
+
+def _check_head(packed: bytes) -> Head:
     try:
-        head, data_at = limited_msgpack.unpack_first_of_two(encoded)
+        topic, lineage, upward, eager = limited_msgpack.unpack(b"\x94" + packed)
     except WireError:
         raise WireError("malformed_event") from None
-    _, _, topic, lineage, upward, eager = head
-    array_head = _ARRAY_HEAD + count.to_bytes(4, "big")
     if (
-        encoded[data_at : data_at + _ARRAY_HEAD_BYTES] != array_head
-        or len(encoded) - data_at - _ARRAY_HEAD_BYTES > DATA_LIMIT
-        or type(topic) is not str
+        type(topic) is not str
         or type(lineage) is not tuple
         or (upward is not None and not _is_probability(upward))
         or type(eager) is not bool
         or (lineage and not _is_lineage(lineage))
     ):
         raise WireError("malformed_event")
-    if not included(community, topic, lineage):
-        raise WireError("wrong_community")
-    return Block(encoded, signature, source, first, count, topic, lineage, upward, eager, data_at)
+    return Head(topic, lineage, upward, eager)
 
+
+_read_head = lru_cache(maxsize=1024)(_check_head)
+"""Mostly the head of one block is that of the one before."""
 
 _peer_id = lru_cache(maxsize=4096)(PeerId)
 """The same few publishers are named over and over."""
@@ -406,11 +492,11 @@ def _is_lineage(lineage: tuple[Any, ...]) -> bool:
 
 def pack_data(data: Any) -> bytes:
     """The data as msgpack; `DataError` when it cannot be, or is larger than `DATA_LIMIT`."""
-    if type(data) is bytes and len(data) <= _MOST_BYTES:
-        return _pack_bytes(data)
     try:
+        if type(data) in _TEXTS and len(data) <= _MOST_BYTES:
+            return _pack_plain(data)
         packed = limited_msgpack.pack_data(data)
-    except UsageError as error:
+    except (UsageError, UnicodeEncodeError) as error:
         raise DataError(
             f"the data cannot travel as msgpack: {error}; an event's data has at most {DATA_LIMIT} bytes, "
             f"arrays at most {MAX_ARRAY} elements, maps at most {MAX_MAP} entries"

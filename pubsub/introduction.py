@@ -1,7 +1,7 @@
 """Who listens at an address: asked of gateways, which are configured by address and not by identity.
 
 The question and its answer are plain datagrams, for a channel needs the peer's id. The answer may be forged
-by whoever can send from that address; what is then said to the peer goes over a channel to that id.
+by anybody who can send from that address; what is then said to the peer goes over a channel to that id.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from overlay.contact import ID_BYTES, Address, Contact, PeerId
+from overlay.contact import ANYONE, Address, Contact
 from overlay.context import Context, Timer
 from overlay.wire import message
 
 TRIES = 4
 RETRY_SECONDS = 0.5
-
-_NOBODY_YET = PeerId(bytes(ID_BYTES))
 
 
 @message(0x4A)
@@ -71,7 +69,7 @@ class Introduction:
 
     def _ask(self, nonce: int) -> None:
         address = self._questions[nonce].address
-        self._context.send(Contact(_NOBODY_YET, address.host, address.port), WhoIsThere(nonce))
+        self._context.send(Contact(ANYONE, address.host, address.port), WhoIsThere(nonce))
 
     def _again(self, nonce: int) -> None:
         question = self._questions[nonce]

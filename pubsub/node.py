@@ -35,8 +35,9 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.event import RUN_BYTES, pack_data
+from pubsub.event import LAST_NUMBER, RUN_BYTES, pack_data
 from pubsub.publishing import Outlet, OwnRuns, Receipt
+from pubsub.rights import Authority, OwnRights
 from pubsub.sending import EventLink
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
@@ -48,14 +49,12 @@ if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
     from pubsub.archive.publishing import DurablePublishing
     from pubsub.collections.node_collections import C, NodeCollections
+    from pubsub.requests import Requests, Serving
 
 Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
 
 DEFAULT_QUEUE = 10_000
-
-_NO_OPTIONS = (None, False, None, None, None, None)
-"""How `publish` is called most often: with a topic and data."""
 
 COLLECTION_CODES = range(0x60, 0x70)
 """The codes of messages between collections (see `overlay.wire`)."""
@@ -80,6 +79,7 @@ class Node:
         self._trace: Trace | None = None
         self._durability: Durability | None = None
         self._collections: NodeCollections | None = None
+        self._requests: Requests | None = None
         self.callbacks = Callbacks()
         """Tasks that end with this node."""
         self.archive: LocalArchive | None = None
@@ -109,20 +109,25 @@ class Node:
         attachment.runtime.start_on(COLLECTION_CODES, self._start_collections)
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
-        self.validation = Validation(config.validators, config.signatures)
+        authority = rights = None
+        if config.authority:
+            authority = Authority(config.authority, time.time)
+            rights = OwnRights(config.rights, authority, attachment.contact.id)
+        self.validation = Validation(config.validators, config.signatures, authority)
         """What this node asks of events before it delivers or forwards them."""
         self._run = entropy().randbytes(RUN_BYTES)
         signer = attachment.identity if config.signatures else None
         self._drops = EventDrops(self.metrics, self._trace)
         self._deliveries = Deliveries(self.metrics, self._trace)
         self._link = EventLink(
-            attachment,
+            attachment.ways,
             attachment.runtime.turn,
             OwnRuns(attachment.contact.id),
             self._drops,
             self.metrics,
             signer=signer,
-            acknowledged=config.links == "channel",
+            rights=rights,
+            block_size=config.block_size,
         )
         services = Services(
             control=attachment.control,
@@ -170,6 +175,8 @@ class Node:
             ending.push_async_callback(attachment.close)
             ending.callback(self._process.close)
             ending.callback(self._topics.close)
+            if self._requests is not None:
+                ending.callback(self._requests.close)
             if self._durability is not None:
                 ending.callback(self._durability.close)
             if self._collections is not None:
@@ -276,6 +283,30 @@ class Node:
             self._collections.start()
         return self._collections
 
+    # Requests.
+
+    async def request(self, name: str, data: Any = None, *, timeout: float = 5.0) -> Any:
+        """The reply of one of the nodes that serve the name (see `pubsub.requests`); `NoReply` when none has
+        replied within `timeout` seconds, `RequestFailed` when the server says that it cannot."""
+        return await self._start_requests().request(Topic.of(name).name, data, timeout)
+
+    def serve(self, name: str) -> Serving:
+        """The requests of this name that come to this node; they come inside `async with`."""
+        from pubsub.requests import Serving
+
+        return Serving(self._start_requests(), Topic.of(name).name)
+
+    def _start_requests(self) -> Requests:
+        attachment = self._attached()
+        if self._requests is None:
+            from pubsub.requests import Answer, Question, Requests
+
+            context = attachment.runtime.context("channel")
+            self._requests = Requests(context, attachment.directory, self.metrics)
+            attachment.runtime.on(Question, self._requests.receive_question)
+            attachment.runtime.on(Answer, self._requests.receive_answer)
+        return self._requests
+
     # Publishing.
 
     async def publish(
@@ -293,10 +324,10 @@ class Node:
         """Publish an event; the first one of a topic joins its community.
 
         `data` is anything msgpack carries, to 1 MiB, or to what a datagram takes with `links="datagram"`:
-        `DataError` for anything else. `wait="sent"` returns when the copies are given to the
-        network, within this turn of the loop at the latest, and "acked" when their receivers have them or
-        are known to be gone. `upward` is this event's own probability of being sent up by a process that
-        has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
+        `DataError` for anything else. The event leaves at the end of this turn of the loop at the latest.
+        `wait="sent"` returns when its copies are given to the network, and "acked" when their receivers have
+        them or are known to be gone. `upward` is this event's own probability of being sent up by a process
+        that has it, in place of g/N; `dissemination` says how this event spreads, if not as configured.
 
         `durable`: also send it to an archive of the topic, and wait until it is "safe", on stable storage
         at `copies` replicas (1); `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds
@@ -306,13 +337,23 @@ class Node:
             outlet = self._outlets.get(topic)
         except TypeError:  # what cannot be a key is not a topic either, as is said below
             outlet = None
-        options = (wait, durable, copies, deadline, upward, dissemination)
-        if outlet is not None and outlet.is_open and options == _NO_OPTIONS:
+        if (
+            outlet is not None
+            and outlet.is_open
+            and wait is None
+            and upward is None
+            and dissemination is None
+            and not durable
+            and copies is None
+            and deadline is None
+        ):
             receipt = outlet.add(pack_data(data))
-            if outlet.link.is_pace_due:
-                await outlet.link.pace()
+            if self._link.is_pace_due:
+                await self._link.pace()
             return receipt
-        return await self._publish_with(topic, data, *options)
+        return await self._publish_with(
+            topic, data, wait, durable, copies, deadline, upward, dissemination
+        )
 
     async def publish_many(
         self,
@@ -337,6 +378,21 @@ class Node:
             await receipt.wait_settled()
         return receipts
 
+    async def begin_run(self, topic: str | type | Topic, run: bytes, first: int = 1) -> None:
+        """Publish further events of the topic in the run of this name (8 bytes), numbered from `first` on.
+
+        For a publisher that may publish an event again after a crash and names its runs by what it publishes:
+        an archive does not store an event twice that has the same run and number, whichever node publishes
+        it. Call it before the node publishes anything durable. Runs have random names otherwise."""
+        if not isinstance(run, bytes) or len(run) != RUN_BYTES:
+            raise UsageError(f"the name of a run is {RUN_BYTES} bytes, not {run!r}")
+        if not 0 < first < LAST_NUMBER:
+            raise UsageError(f"the events of a run are numbered from 1 on, not from {first!r}")
+        self._durable().publishers.repeats = True
+        self._attached()
+        outlet, _ = await self._ready_outlet(self._topics.as_known(Topic.of(topic)))
+        outlet.begin_run(run, first)
+
     async def _publish_with(
         self,
         topic: AnyTopic,
@@ -349,6 +405,7 @@ class Node:
         dissemination: DisseminationKind | None,
     ) -> Receipt:
         """Publish an event that says more than others, or has to wait for its topic."""
+        asked = wait
         wait = wait or ("safe" if durable else "sent")
         self._check_options(wait, durable, upward, dissemination)
         if not durable and (copies is not None or deadline is not None):
@@ -376,7 +433,7 @@ class Node:
             await self._link.pace()
         if wait == "acked":
             await receipt.wait_settled()
-        elif not flows and not receipt.all_sent:
+        elif asked == "sent" or not flows:
             await receipt.wait_sent()
         if wait == "safe":
             from pubsub.archive.publishing import wait_until_safe
@@ -463,13 +520,15 @@ class Node:
         return self._process.is_in(topic)
 
     def status(self) -> dict[str, Any]:
-        """Who this node is, its communities with their tables and sizes, and all counters."""
+        """Who this node is, what protects its traffic, its communities with their tables and sizes, and all
+        counters."""
         contact = self._attached().contact
         return {
             "id": contact.id.hex(),
             "address": str(contact.address),
             "mode": self.config.mode,
             "links": self.config.links,
+            "protection": self._attached().runtime.endpoint.protection(),
             "communities": self._topics.describe(),
             "counters": self.metrics.as_dict(),
             **({} if self.archive is None else {"archive": self.archive.status()}),

@@ -38,7 +38,6 @@ class OwnBlock:
     """A block of this node's own events: what fills it, and later what is known of its copies."""
 
     __slots__ = (
-        "_close",
         "_waiter",
         "acknowledged",
         "complete",
@@ -46,24 +45,20 @@ class OwnBlock:
         "failed",
         "first",
         "head",
-        "is_closed",
         "payloads",
         "refused",
         "sent",
-        "size",
         "source",
         "targets",
         "upward",
     )
 
-    def __init__(self, source: bytes, first: int, head: Head, close: Callable[[], None]) -> None:
+    def __init__(self, source: bytes, first: int, head: Head) -> None:
         self.source = source
         self.first = first
         self.head = head
         self.payloads: list[bytes] = []
         """The events' data, packed; given up when the block is closed."""
-        self.is_closed = False
-        self.size = 0
         self.targets = 0
         self.upward = 0
         self.copies = 0
@@ -72,14 +67,7 @@ class OwnBlock:
         self.failed = 0
         self.refused = 0
         self.complete = False
-        self._close = close
         self._waiter: asyncio.Future[None] | None = None
-
-    def decided(self) -> OwnBlock:
-        """This block, once it is decided where its copies go: it is closed if it is not."""
-        if not self.is_closed:
-            self._close()
-        return self
 
     @property
     def all_sent(self) -> bool:
@@ -114,7 +102,8 @@ class Receipt:
     It counts the copies that the publishing node itself sends; they are kept up after `publish` returned.
     Once `acknowledged` is 1 or more, another process has the event, and the publisher may leave. What becomes
     of it beyond its direct targets is the work of others, and not known here. Events of one block share their
-    copies: to ask for them before the end of the turn in which the event was published closes the block.
+    copies, and what is said of them: nothing until the block leaves, at the end of the turn of the loop in
+    which the event was published (`await receipt.wait_sent()`).
     """
 
     __slots__ = ("_block", "_place", "durable", "joined")
@@ -149,22 +138,22 @@ class Receipt:
     @property
     def targets(self) -> int:
         """Members of the community that the event went to from here."""
-        return self._block.decided().targets
+        return self._block.targets
 
     @property
     def upward(self) -> int:
         """Super-processes that it went to from here."""
-        return self._block.decided().upward
+        return self._block.upward
 
     @property
     def copies(self) -> int:
         """Copies to be sent from here; more than targets and upward when one had to be sent elsewhere."""
-        return self._block.decided().copies
+        return self._block.copies
 
     @property
     def sent(self) -> int:
         """Copies that have left; others wait for their target to confirm that it is in the community."""
-        return self._block.decided().sent
+        return self._block.sent
 
     @property
     def acknowledged(self) -> int:
@@ -184,7 +173,7 @@ class Receipt:
     @property
     def all_sent(self) -> bool:
         """Every copy has left or has failed."""
-        return self._block.decided().all_sent
+        return self._block.all_sent
 
     @property
     def is_settled(self) -> bool:
@@ -234,12 +223,14 @@ class Outlet:
         """`publish`: spread a block; `eager`: how events spread that do not say so themselves."""
         self.is_open = False
         """An event can be published without waiting for anything."""
-        self.link = self._link = link
+        self._link = link
         self._publish = publish
         self._eager = eager
         self.learn(topic)
         self._source, self._next = link.runs.take(topic.name)
         self._filling: OwnBlock | None = None
+        self._left = 0
+        """Bytes of data that the block being filled still takes."""
 
     def learn(self, topic: Topic) -> None:
         """The topic has these super-topics."""
@@ -253,6 +244,11 @@ class Outlet:
     def source(self) -> bytes:
         return self._source
 
+    def begin_run(self, run: bytes, first: int) -> None:
+        """Number the events that follow from `first` on, in this run of this publisher."""
+        self.close()
+        self._source, self._next = self._source[:-RUN_BYTES] + run, first
+
     def head(self, upward: float | None, eager: bool | None) -> Head:
         """What is said of events that are published with these options."""
         if upward is None and eager is None:
@@ -263,27 +259,23 @@ class Outlet:
         """Publish an event of data that is packed already; `joined`: what was joined for it.
 
         `DataError` when it is larger than an event may be on this node's links."""
-        if len(packed) > self.largest:
-            self._link.check_fits(self.topic, packed)
+        size = len(packed)
+        left = self._left - size
         filling = self._filling
-        head = head or self._head
-        if (
-            filling is None
-            or (size := filling.size + len(packed)) > self._room
-            or len(payloads := filling.payloads) >= EVENTS_A_BLOCK
-            or (filling.head is not head and filling.head != head)
-        ):
+        if head is None:
+            head = self._head
+        if filling is None or left < 0 or (filling.head is not head and filling.head != head):
+            if size > self.largest:
+                self._link.check_fits(self.topic, packed)
             filling = self._begin(head)
-            size = len(packed)
-            payloads = filling.payloads
-        filling.size = size
+            left = self._room - size
+        payloads = filling.payloads
+        place = len(payloads)
         payloads.append(packed)
-        receipt = Receipt(filling, len(payloads) - 1, joined)
-        if (
-            size + len(packed) > self._room
-        ):  # likely the next event does not fit: it need not find out
-            self.close()
-        return receipt
+        self._left = left
+        if left < size or place >= EVENTS_A_BLOCK - 1:
+            self.close()  # likely the next event does not fit: it need not find out
+        return Receipt(filling, place, joined)
 
     def close(self) -> None:
         """Close the block that is being filled, and have it leave."""
@@ -291,7 +283,6 @@ class Outlet:
         if own is None:
             return
         payloads, own.payloads = own.payloads, []
-        own.is_closed = True
         self._next = own.first + len(payloads)
         block = self._link.make(own.source, own.first, own.head, payloads)
         self._link.opened(own, block)
@@ -309,7 +300,8 @@ class Outlet:
         self._link.runs.put(self.topic.name, self._source, self._next)
 
     def _begin(self, head: Head) -> OwnBlock:
+        self._link.check_right(self.topic)
         self.close()
-        own = self._filling = OwnBlock(self._source, self._next, head, self.close)
+        own = self._filling = OwnBlock(self._source, self._next, head)
         self._link.begun(self)
         return own

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
-from overlay.channel import Channel, Channels, ChannelState
+from overlay.channel import Channel, Channels, ChannelState, OnAck, Until
 from overlay.contact import Contact, PeerId
 from overlay.identity import Identity
 from overlay.metrics import Metrics
+from overlay.runtime import Runtime
 from overlay.turn import Turn
 from pubsub.camcast.observer import EventDrops
 from pubsub.event import (
@@ -25,11 +25,9 @@ from pubsub.event import (
     make_block,
 )
 from pubsub.publishing import Outlet, OwnBlock, OwnRuns
+from pubsub.rights import OwnRights
 from pubsub.topic import Topic
 from pubsub.validation import SIGNATURE_SIZE, sign_block
-
-if TYPE_CHECKING:
-    from pubsub.attach import Attachment
 
 EVENTS_A_TURN = 256
 """Events that publishers may publish before others on the loop get a turn, and before they are paced."""
@@ -37,14 +35,17 @@ EVENTS_A_TURN = 256
 BYTES_A_TURN = 256 * 1024
 """Bytes of copies that may be handed over before publishers are paced."""
 
-ALLOWED_PART = 0.5
-"""The part of the time that publishers wait for members that are slow and go on, while others keep up."""
+CREDIT_PART = 0.05
+"""The part of the time that publishers wait for one member that is slow and goes on, while others keep up."""
 
-MOST_ALLOWANCE = 0.25
-"""Seconds that they may wait in one go."""
+MOST_CREDIT = 0.25
+"""Seconds that they may wait for it in one go."""
 
-LEAST_ALLOWANCE = 0.001
+LEAST_CREDIT = 0.001
 """Seconds: to wait for less is not worth it."""
+
+MOST_CREDITS = 4096
+"""Members whose credit is remembered; then all have it in full."""
 
 SILENT_SECONDS = 0.05
 """A member that was not heard of for this long is not waited for while others keep up."""
@@ -52,7 +53,17 @@ SILENT_SECONDS = 0.05
 ALONE_SECONDS = 0.25
 """When none of the members was heard of for this long, publishers do not wait for them."""
 
-SMALLEST_BLOCK = 16 * 1024
+ROOM_AROUND_COPIES = 96
+"""Bytes of a datagram that are left to the heads of channels and messages."""
+
+BEHIND_PART = 0.75
+"""Of a channel's send buffer: a member for which more waits is behind. An eighth of the buffer is where
+publishers begin to wait, and what is left is for what the member is told meanwhile."""
+
+EXPECT_SECONDS = 0.25
+"""A member that was sent something and has not acknowledged it after this long is watched for its answer."""
+
+SMALLEST_BLOCK = 48 * 1024
 """Bytes: over channels a block may be this large even where a datagram takes less."""
 
 _LONGER_HEADS = 6
@@ -66,22 +77,21 @@ def is_told_of(gossip: Gossip) -> bool:
 
 
 class Pace:
-    """How long publishers wait for the members whose channels are more than half full.
+    """How long publishers wait for the members whose channels are not writable.
 
     While no member that was published to keeps up, publishers wait for the first that does, unless none of
     them was heard of for `ALONE_SECONDS`. As soon as one keeps up, the others are waited for as follows: one
-    that is silent (stopped, crashed, cut off) not at all, and one that is slow and goes on for half of the
-    time at most. A process that only waited for a processor is not left behind by this, and a slow one halves
-    the speed of publishers at worst. One for which too much waits then falls behind, and is not waited for at
-    all.
+    that is silent (stopped, crashed, cut off) not at all, and one that goes on out of its *credit*: at most
+    `MOST_CREDIT` seconds in one go, and `CREDIT_PART` of the time. So a process that only waited for a
+    processor is not left behind, and one that is slow for good costs publishers next to nothing. A member
+    for which too much waits then falls behind, and is not waited for at all.
     """
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
         self._loop = asyncio.get_running_loop()
-        self._allowance = MOST_ALLOWANCE
-        """Seconds that publishers may wait for members while others keep up."""
-        self._looked_at = self._loop.time()
+        self._credits: dict[PeerId, tuple[float, float]] = {}
+        """Members that were waited for: the seconds of credit that each had left, and when that was."""
         self._waiter: asyncio.Future[None] | None = None
         channels.on_writable(lambda contact: self._wake())
         channels.on_state(lambda contact, state: self._wake())
@@ -95,24 +105,35 @@ class Pace:
             if not full:
                 return
             now = self._loop.time()
-            heard_at = max(channel.heard_at or began for channel in full)
             if len(full) == len(channels):
+                heard_at = max(channel.heard_at or began for channel in full)
                 if max(heard_at, began) + ALONE_SECONDS <= now:
                     return
                 await self._change(ALONE_SECONDS)
-            elif heard_at + SILENT_SECONDS <= now or not await self._wait_for_others(now):
+            elif not await self._wait_for_others(full, began, now):
                 return
 
-    async def _wait_for_others(self, now: float) -> bool:
-        """Wait for a change, out of the allowance; False when it is used up."""
-        grown = self._allowance + ALLOWED_PART * (now - self._looked_at)
-        self._allowance = min(grown, MOST_ALLOWANCE)
-        self._looked_at = now
-        if self._allowance < LEAST_ALLOWANCE:
+    async def _wait_for_others(self, full: Sequence[Channel], began: float, now: float) -> bool:
+        """Wait for a change, out of the credit of those that are full; False when none has any."""
+        awaited: dict[PeerId, float] = {}
+        for channel in full:
+            is_silent = (channel.heard_at or began) + SILENT_SECONDS <= now
+            peer = channel.contact.id
+            if not is_silent and (credit := self._credit(peer, now)) >= LEAST_CREDIT:
+                awaited[peer] = credit
+        if not awaited:
             return False
-        await self._change(min(self._allowance, SILENT_SECONDS))
-        self._allowance -= self._loop.time() - now
+        await self._change(min(max(awaited.values()), SILENT_SECONDS))
+        ended = self._loop.time()
+        if len(self._credits) > MOST_CREDITS:
+            self._credits.clear()
+        for peer, credit in awaited.items():
+            self._credits[peer] = (credit - (ended - now), ended)
         return True
+
+    def _credit(self, peer: PeerId, now: float) -> float:
+        left, at = self._credits.get(peer, (MOST_CREDIT, now))
+        return min(left + CREDIT_PART * (now - at), MOST_CREDIT)
 
     async def _change(self, within: float) -> None:
         """Wait until a channel may have room, or its state has changed."""
@@ -135,6 +156,67 @@ def is_full(channel: Channel) -> bool:
     return not channel.is_writable and channel.state is not ChannelState.CLOSED
 
 
+class Ways:
+    """How copies of blocks reach members: over acknowledged channels, or as datagrams that may be lost."""
+
+    def __init__(self, runtime: Runtime, over_channels: bool) -> None:
+        self.over_channels = over_channels
+        self.room = max(runtime.endpoint.max_body - ROOM_AROUND_COPIES, 1)
+        """Bytes of a copy that travels in one datagram, together with all that is around it."""
+        self.largest = runtime.endpoint.max_body
+        """Bytes of the largest message that travels as a datagram."""
+        self._runtime = runtime
+        self._channels = runtime.channels
+        self._pace = Pace(runtime.channels)
+        self._most_buffered = int(BEHIND_PART * runtime.channels.config.send_buffer)
+        self._sent_to: dict[PeerId, Contact] = {}
+        """Members that were sent something and may not answer; the failure detector is told soon."""
+
+    def send(self, to: Contact, data: bytes, on_ack: OnAck | None, until: Until) -> bool:
+        """Send a copy of a block, encoded; `on_ack` is called once over channels, and never otherwise.
+
+        A channel sends it until the time that `until()` gives, and never after. False for what is larger than
+        a datagram where events travel as datagrams: it never leaves."""
+        if not self.over_channels:
+            return self._runtime.send_encoded_datagram(to, data)
+        channel = self._channels.live(to)
+        is_taken = channel is not None and channel.try_send(data, on_ack, until)
+        if not is_taken and not self._runtime.send_encoded(to, data, on_ack, until):
+            if on_ack is not None:
+                on_ack(False)
+            return True
+        if not self._sent_to:
+            self._runtime.call_later(EXPECT_SECONDS, self._expect_answers)
+        self._sent_to[to.id] = to
+        return True
+
+    def _expect_answers(self) -> None:
+        """Have those that owe an acknowledgement watched: their silence counts from now on."""
+        sent_to, self._sent_to = self._sent_to, {}
+        for peer, contact in sent_to.items():
+            if self._channels.owes(peer):
+                self._runtime.failure.expect(contact)
+
+    def tell(self, to: Contact, message: object, until: Until) -> None:
+        """Send a message over a channel, and never after the time that `until()` gives."""
+        self._runtime.send(to, message, until=until)
+
+    def keeps_up(self, member: Contact) -> bool:
+        """Whether no more waits for a member than it should be able to take; always with datagrams.
+
+        One that does not is behind: it is told of blocks, and fetches them."""
+        channel = self._channels.live(member)
+        return channel is None or channel.buffered <= self._most_buffered
+
+    async def writable(self, contacts: Collection[Contact]) -> None:
+        """Give others a turn, and wait for these members as `Pace` says."""
+        await asyncio.sleep(0)
+        if self.over_channels:
+            await self._pace.wait([*contacts])
+        else:
+            await self._runtime.endpoint.drained()
+
+
 class _Handover:
     """A copy of an own block that one member was sent."""
 
@@ -154,27 +236,33 @@ class EventLink:
 
     def __init__(
         self,
-        attachment: Attachment,
+        ways: Ways,
         turn: Turn,
         runs: OwnRuns,
         drops: EventDrops,
         metrics: Metrics,
         *,
         signer: Identity | None,
-        acknowledged: bool,
+        rights: OwnRights | None = None,
+        block_size: int | None = None,
     ) -> None:
-        """`signer`: who signs own blocks, None leaves them unsigned; `acknowledged`: whether it can be known
-        that a copy has arrived."""
+        """`signer`: who signs own blocks, None leaves them unsigned; `rights`: what this node may publish,
+        None where everybody may; `block_size`: bytes at which a block is full, None: as suits the links."""
         self.runs = runs
         self.is_pace_due = False
         """Whether a publisher is to call `pace` after its event."""
-        self._attachment = attachment
+        self._ways = ways
         self._turn = turn
         self._drops = drops
         self._signer = signer
-        self._acknowledged = acknowledged
-        self._block_bytes = attachment.copies_room
-        if acknowledged:
+        self._rights = rights
+        self._right_of: dict[str, bytes] = {}
+        """The right with which this node publishes on each topic."""
+        self._acknowledged = acknowledged = ways.over_channels
+        self._block_bytes = ways.room
+        if block_size is not None:
+            self._block_bytes = block_size if acknowledged else min(block_size, self._block_bytes)
+        elif acknowledged:
             self._block_bytes = max(self._block_bytes, SMALLEST_BLOCK)
         self._filling: dict[Outlet, None] = {}
         self._open: dict[bytes, OwnBlock] = {}
@@ -200,7 +288,7 @@ class EventLink:
         """Bytes of packed data that an event of the topic may have."""
         if self._acknowledged:
             return DATA_LIMIT
-        return self.data_limit(topic, self._attachment.runtime.endpoint.max_body)
+        return self.data_limit(topic, self._ways.largest)
 
     def data_limit(self, topic: Topic, room: int) -> int:
         """Bytes of packed data in a message of `room` bytes, on its whole way up."""
@@ -208,7 +296,8 @@ class EventLink:
         longest = max(names, key=lambda name: len(name.encode()))
         head = Head(topic.name, topic.lineage, 1.0, True)
         empty = make_block(bytes(SOURCE_BYTES), LAST_NUMBER, head, ())
-        empty.signature = b"" if self._signer is None else bytes(SIGNATURE_SIZE)
+        right = 0 if self._rights is None else self._rights.longest
+        empty.signature = b"" if self._signer is None else bytes(SIGNATURE_SIZE + right)
         return max(room - len(encode_copy(Gossip(empty, longest, 0, True))) - _LONGER_HEADS, 0)
 
     def check_fits(self, topic: Topic, packed: bytes) -> None:
@@ -223,8 +312,15 @@ class EventLink:
         """The block of these events, signed where the network signs."""
         block = make_block(source, first, head, payloads)
         if self._signer is not None:
-            block.signature = sign_block(self._signer, block.encoded)
+            signature = sign_block(self._signer, block.encoded)
+            block.signature = signature + self._right_of.get(head.topic, b"")
         return block
+
+    def check_right(self, topic: Topic) -> None:
+        """`RightError` unless this node may publish on the topic; asked before each block is begun."""
+        if self._rights is not None:
+            above = (name for name in topic.lineage if name != "/")
+            self._right_of[topic.name] = self._rights.to_publish((topic.name, *above))
 
     def begun(self, outlet: Outlet) -> None:
         """An outlet has begun to fill a block: it is closed at the end of this turn at the latest."""
@@ -269,7 +365,7 @@ class EventLink:
             own.copy_settled(False)
             self._close_if_done(own, block_id)
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
+    def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         last, data = self._encoded
         if gossip is not last:
             data = encode_copy(gossip)
@@ -279,19 +375,30 @@ class EventLink:
             to = self._those_that_keep_up(to, gossip, own)
         if own is None:
             for contact in to:
-                self._send_one(contact, gossip, data)
+                self._send_one(contact, gossip, data, untils[contact.id])
         else:
-            self._send_own(to, gossip, data, own)
+            self._send_own(to, gossip, data, own, untils)
         return len(to)
 
-    def _send_own(self, to: Sequence[Contact], gossip: Gossip, data: bytes, own: OwnBlock) -> None:
+    def tell(self, to: Contact, message: object, until: Until) -> None:
+        self._ways.tell(to, message, until)
+
+    def _send_own(
+        self,
+        to: Sequence[Contact],
+        gossip: Gossip,
+        data: bytes,
+        own: OwnBlock,
+        untils: Mapping[PeerId, Until],
+    ) -> None:
         own.sent += len(to)
         for contact in to:
             self._published_to[contact.id] = contact
+            until = untils[contact.id]
             if self._acknowledged:
-                self._send_awaited(contact, data, _Handover(own, gossip.block.id))
+                self._send_awaited(contact, data, _Handover(own, gossip.block.id), until)
             else:
-                self._send_one(contact, gossip, data)
+                self._send_one(contact, gossip, data, until)
         self._handed_over += len(to) * len(data)
         if self._handed_over >= BYTES_A_TURN:
             self.is_pace_due = True
@@ -301,8 +408,8 @@ class EventLink:
     def _those_that_keep_up(
         self, to: Sequence[Contact], gossip: Gossip, own: OwnBlock | None
     ) -> Sequence[Contact]:
-        """Those of the members that are not behind; the others' copies have failed."""
-        keeps_up = self._attachment.keeps_up
+        """The members that are not behind; the others' copies have failed."""
+        keeps_up = self._ways.keeps_up
         kept_up = [contact for contact in to if keeps_up(contact)]
         if len(kept_up) == len(to):
             return to
@@ -313,17 +420,19 @@ class EventLink:
             own.failed += behind
         return kept_up
 
-    def _send_one(self, contact: Contact, gossip: Gossip, data: bytes) -> None:
-        if not self._attachment.send_copy(contact, data, None):
+    def _send_one(self, contact: Contact, gossip: Gossip, data: bytes, until: Until) -> None:
+        if not self._ways.send(contact, data, None, until):
             block = gossip.block
             self._drops.add(
                 "too_large", gossip.community, block.source, (block.numbers,), contact.id
             )
 
-    def _send_awaited(self, contact: Contact, data: bytes, handover: _Handover) -> None:
+    def _send_awaited(
+        self, contact: Contact, data: bytes, handover: _Handover, until: Until
+    ) -> None:
         self._awaited.setdefault(contact.id, {})[handover] = None
         on_ack = partial(self._answered, contact.id, handover)
-        self._attachment.send_copy(contact, data, on_ack)
+        self._ways.send(contact, data, on_ack, until)
 
     def suspect(self, peer: PeerId) -> None:
         """Give up the copies that are on their way to a member that seems to have crashed.
@@ -342,7 +451,7 @@ class EventLink:
         self._held_back += 1
         self.is_pace_due = True
         try:
-            await self._attachment.writable(to.values())
+            await self._ways.writable(to.values())
         finally:
             self._held_back -= 1
             if not self._held_back:

@@ -60,7 +60,7 @@ class StatusServer:
                 writer.write(self._answer(request))
                 await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked has gone, or asks for something that is no request
+            pass  # the client has gone, or what it sent is not a request
         finally:
             writer.close()
 

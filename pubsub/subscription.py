@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import islice
+from operator import length_hint
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
+from overlay.contact import ID_BYTES, PeerId
 from overlay.context import Timer
 from overlay.errors import UsageError
 from overlay.metrics import Metrics
 from pubsub.camcast.observer import EventDrops, Observer
-from pubsub.event import Batch, Event, event_ids
+from pubsub.event import Batch, Event, Origin, event_ids
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ BLOCK_FACTOR = 16
 
 SOURCES = 4096
 """Sources that a subscription in order follows at a time; the one silent for longest is forgotten."""
+
+
+_NO_ORIGIN = Origin("", PeerId(bytes(ID_BYTES)), b"")
 
 
 class SubscriptionError(UsageError):
@@ -219,10 +224,9 @@ class Subscription:
         self._room = queue
         self._limit = queue * BLOCK_FACTOR if overflow == "block" else queue
         self._queue: deque[Batch] = deque()
-        self._current: Iterator[Event] = iter(())
-        """The events of a batch that the application has begun to take."""
-        self._waiting = 0
-        """Events that it has not taken, in the queue and of the current batch."""
+        self._queued = 0
+        """Events in these batches."""
+        self._begin(Batch(_NO_ORIGIN, 1, ()))
         self._arrival: asyncio.Future[None] | None = None
         self._is_full = False
         self._space = asyncio.Event()
@@ -280,28 +284,47 @@ class Subscription:
 
     def __len__(self) -> int:
         """How many events wait."""
-        return self._waiting
+        return self._queued + length_hint(self._left)
 
     def waiting(self) -> tuple[Event, ...]:
         """The events that wait, oldest first; they go on waiting."""
-        current = tuple(self._current)
-        self._current = iter(current)
-        return (*current, *[event for batch in self._queue for event in batch.events()])
+        batches = [self._rest_of_current(), *self._queue]
+        return tuple(event for batch in batches for event in batch.events())
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        if not self._waiting:
+        # Once for every event: what is not needed for every event is elsewhere.
+        for event in self._current:
+            if self._is_full:
+                self._look_at_space()
+            return event
+        if not self._queue:
             await self._arrivals()
-        self._waiting -= 1
-        if self._is_full and self._waiting < self._room:
+        self._begin_next()
+        event = next(self._current)
+        if self._is_full:
+            self._look_at_space()
+        return event
+
+    def _begin(self, batch: Batch) -> None:
+        self._taking = batch
+        """The batch of which the application has begun to take events."""
+        self._left = iter(batch.data)
+        """Its data that was not taken; `length_hint` says of how many events."""
+        self._current = batch.events(self._left)
+
+    def _begin_next(self) -> None:
+        batch = self._queue.popleft()
+        self._queued -= len(batch)
+        self._begin(batch)
+
+    def _look_at_space(self) -> None:
+        """Let publishers on this node go on once there is room."""
+        if len(self) < self._room:
             self._is_full = False
             self._space.set()
-        for event in self._current:
-            return event
-        self._current = self._queue.popleft().events()
-        return next(self._current)
 
     async def batches(self, max: int = 1000) -> AsyncIterator[list[Event]]:
         """The events in lists, each of all that wait and at most `max`; it waits while there are none.
@@ -318,17 +341,15 @@ class Subscription:
                 return
             events = [first, *islice(self._current, max - 1)]
             while len(events) < max and self._queue:
-                self._current = self._queue.popleft().events()
+                self._begin_next()
                 events += islice(self._current, max - len(events))
-            self._waiting -= len(events) - 1
-            if self._is_full and self._waiting < self._room:
-                self._is_full = False
-                self._space.set()
+            if self._is_full:
+                self._look_at_space()
             yield events
 
     async def _arrivals(self) -> None:
         """Wait until the queue is not empty; `StopAsyncIteration` when it never will be."""
-        while not self._waiting:
+        while not self._queue:
             if self._ended:
                 raise StopAsyncIteration
             if not self._open:
@@ -355,14 +376,15 @@ class Subscription:
         self._deliveries.dropped("late", self.pattern, batch)
 
     def _enqueue(self, batch: Batch) -> None:
-        excess = self._waiting + len(batch) - self._limit
+        waiting = len(self) + len(batch)
+        excess = waiting - self._limit
         if excess > 0:
             batch = self._make_room(batch, excess)
         if batch:
             self._queue.append(batch)
-            self._waiting += len(batch)
+            self._queued += len(batch)
             self._deliveries.delivered(self.pattern, batch)
-        if self._waiting >= self._room and not self._ended:
+        if waiting >= self._room and not self._ended:
             self._is_full = True
             self._space.clear()
         if self._arrival is not None:
@@ -375,25 +397,22 @@ class Subscription:
             kept = len(batch) - excess
             self._deliveries.dropped("queue_full", self.pattern, batch.part(kept, len(batch)))
             return batch.part(0, kept)
-        while excess and self._waiting:
-            oldest = self._oldest()
+        while excess and len(self):
+            if not length_hint(self._left):
+                self._begin_next()
+            oldest = self._rest_of_current()
             stop = min(excess, len(oldest))
             self._deliveries.dropped("queue_full", self.pattern, oldest.part(0, stop))
-            if stop < len(oldest):
-                self._queue.appendleft(oldest.part(stop, len(oldest)))
-            self._waiting -= stop
+            self._begin(oldest.part(stop, len(oldest)))
             excess -= stop
         if excess:
             self._deliveries.dropped("queue_full", self.pattern, batch.part(0, excess))
         return batch.part(excess, len(batch))
 
-    def _oldest(self) -> Batch:
-        """Take out the events that have waited for longest, all of one batch."""
-        current = list(self._current)
-        if not current:
-            return self._queue.popleft()
-        data = [event.data for event in current]
-        return Batch(current[0].origin, current[0].sequence, data)
+    def _rest_of_current(self) -> Batch:
+        """The events that were not taken of the batch that the application has begun."""
+        taking = self._taking
+        return taking.part(len(taking) - length_hint(self._left), len(taking))
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():

@@ -27,7 +27,7 @@ _NO_TOPICS = (object, abc.ABC, typing.Generic, typing.Protocol)
 class Topic:
     """A name and its direct super-topics; the root has none. Equal when the names are.
 
-    `TopicNameError` when it is no name, or it could not be reached from the root."""
+    `TopicNameError` when the name is not valid, or when the topic could not be reached from the root."""
 
     name: str
     parents: tuple[Topic, ...] = field(compare=False)
@@ -39,18 +39,18 @@ class Topic:
         parents = self.parents
         if not isinstance(parents, tuple) or not all(isinstance(one, Topic) for one in parents):
             raise TopicNameError(
-                f"{self.name!r} is no topic: its super-topics {parents!r} are no tuple of topics"
+                f"{self.name!r} is not a valid topic: its super-topics {parents!r} are not a tuple of topics"
             )
         if bool(parents) == (self.name == "/"):
             raise TopicNameError(
-                f"{self.name!r} is no topic: all have super-topics, and only / has none"
+                f"{self.name!r} is not a valid topic: all have super-topics, and only / has none"
             )
         above = [_above(self.name)] if parents else []
         by_path = [one.name for one in parents] == above and all(one.by_path for one in parents)
         object.__setattr__(self, "by_path", by_path)
         if not by_path and len(self.ancestors()) > MAX_LINEAGE:
             raise TopicNameError(
-                f"{self.name!r} is no topic: it has more than {MAX_LINEAGE} super-topics"
+                f"{self.name!r} is not a valid topic: it has more than {MAX_LINEAGE} super-topics"
             )
 
     @staticmethod
@@ -62,7 +62,7 @@ class Topic:
             return _of_class(topic)
         if not isinstance(topic, str):
             raise TopicNameError(
-                f"{topic!r} is no topic: name one by its path, as in /soccer/italy, or by a class"
+                f"{topic!r} is not a valid topic: name one by its path, as in /soccer/italy, or by a class"
             )
         return _of_path(topic)
 
@@ -145,7 +145,7 @@ def _parse(text: str) -> Pattern:
     fixed = levels[:-1] if deep else levels
     if not text.startswith("/") or any("*" in level and level != "*" for level in fixed):
         raise TopicNameError(
-            f"{text!r} is no pattern: * stands for one whole level, ** may only come last"
+            f"{text!r} is not a valid pattern: * stands for one whole level, ** may only come last"
         )
     check_topic_name("/" + "/".join("any" if level == "*" else level for level in fixed))
     stars = [place for place, level in enumerate(fixed) if level == "*"]

@@ -16,6 +16,10 @@ validator that raises has refused; its exception is logged. A node does not ask 
 A signature is the publisher's public key (32 bytes) and its Ed25519 signature (64 bytes) of the block's
 bytes, just as they travel. The key proves the publisher's id (see `overlay.identity`), and the bytes hold all
 that the publisher says: run and numbers, topic and its super-topics, and the events' data.
+
+Where the network has an authority, the publisher's right follows (see `pubsub.rights`): to publish on the
+topic and on every super-topic that the block declares. What comes without one is neither delivered nor
+forwarded, and counted as `no_right`.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, peer_id_of, verify
-from pubsub.event import Batch, Block, Origin
+from pubsub.event import Batch, Block
+from pubsub.rights import Action, Authority
 from pubsub.topic import Pattern, included
 
 Validator = Callable[[Batch], bool]
@@ -45,7 +50,7 @@ def sign_block(identity: Identity, encoded: bytes) -> bytes:
 
 
 def is_signed_by_publisher(block: Block) -> bool:
-    signature = block.signature
+    signature = block.signature[:SIGNATURE_SIZE]
     if len(signature) != SIGNATURE_SIZE:
         return False
     public_key = signature[:PUBLIC_KEY_BYTES]
@@ -54,11 +59,26 @@ def is_signed_by_publisher(block: Block) -> bool:
     return verify(public_key, block.encoded, signature[PUBLIC_KEY_BYTES:])
 
 
+def has_right(block: Block, authority: Authority | None) -> bool:
+    """Whether the publisher may publish on the block's topic and all super-topics that it declares."""
+    right = block.signature[SIGNATURE_SIZE:]
+    if authority is None:
+        return not right
+    topics = (block.topic, *(name for name in block.lineage if name != "/"))
+    return all(authority.allows(right, block.publisher, Action.PUBLISH, topic) for topic in topics)
+
+
 class Validation:
     """What one node asks of every block that it did not publish itself."""
 
-    def __init__(self, validators: Mapping[str, Validator], signed: bool) -> None:
-        """`signed`: whether the network signs."""
+    def __init__(
+        self,
+        validators: Mapping[str, Validator],
+        signed: bool,
+        authority: Authority | None = None,
+    ) -> None:
+        """`signed`: whether the network signs; `authority`: whose rights count, None where all may."""
+        self._authority = authority
         self._validators = [(Pattern.of(text), ask) for text, ask in validators.items()]
         self._signed = signed
 
@@ -70,11 +90,11 @@ class Validation:
         """Why a block is refused; None for one that may be delivered and forwarded."""
         if self._signed and not is_signed_by_publisher(block):
             return "bad_signature"
+        if self._signed and not has_right(block, self._authority):
+            return "no_right"
         asked = [ask for pattern, ask in self._validators if concerns(pattern, block)]
         if asked:
-            data, _ = block.data()
-            origin = Origin(block.topic, block.publisher, block.run, 0, self._signed)
-            batch = Batch(origin, block.first, data)
+            batch, _ = block.batch(0, self._signed)
             if not all(accepts(ask, batch) for ask in asked):
                 return REFUSED
         return None

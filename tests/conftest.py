@@ -11,10 +11,15 @@ import zlib
 from collections.abc import Generator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from overlay.virtual import replay
+from overlay.virtual import world
 
 SEED_VARIABLE = "CAMCAST_SEED"
+
+# A busy machine is slow, and no fault of the code: nothing here is judged by its time.
+settings.register_profile("camcast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("camcast")
 
 
 def pytest_configure() -> None:
@@ -22,11 +27,11 @@ def pytest_configure() -> None:
         # A shell's job in the background ignores the keyboard, and would have its children do so too.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     forced = os.environ.get(SEED_VARIABLE)
-    replay.force(int(forced) if forced else None)
+    world.force_seed(int(forced) if forced else None)
 
 
 def pytest_runtest_setup() -> None:
-    replay.recent.clear()
+    world.recent_seeds.clear()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,13 +39,13 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and replay.recent:
+    if report.failed and world.recent_seeds:
         report.sections.append(("virtual network", how_to_replay(item.nodeid)))
     return report
 
 
 def how_to_replay(test: str) -> str:
-    *earlier, seed = replay.recent
+    *earlier, seed = world.recent_seeds
     others = f"networks before it had the seeds {earlier}\n" if earlier else ""
     return (
         f"the last network of this test had the seed {seed}\n{others}"

@@ -8,7 +8,7 @@ one that a node dropped because it is not in the community it was for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LISTED = 1000
 """The most misses that are listed one by one."""
 
+EXACT_ROWS = 2_000_000
+"""With more rows than this, percentiles are approximate, and the parts of an interval go by hash."""
+
 
 @dataclass(frozen=True, slots=True)
 class Audit:
@@ -35,8 +38,12 @@ class Audit:
     """For each topic and metric: count, low, value, high, p50, p99 over its events."""
     latencies: list[dict[str, Any]]
     """For each topic: percentiles of the seconds from publication to each reception."""
+    missing: dict[str, int]
+    """How many `misses` there are in all, `missing_nodes` in how many rows of `missed_by`, and how many
+    `parasites`."""
     missed_by: list[dict[str, Any]]
-    """For each node that missed events: topic, how many it missed, and of how many."""
+    """For each node that missed events, those that missed most first, at most `LISTED`: topic, how many it
+    missed, and of how many."""
     missed: list[dict[str, Any]]
     """Event, topic and node of the first misses, at most `LISTED`."""
     parasites: list[dict[str, Any]]
@@ -50,16 +57,23 @@ def audit(spark: SparkSession, rows: DataFrame) -> Audit:
     for name, query in QUERIES.items():
         spark.sql(query).createOrReplaceTempView(name)
     spark.sql("CACHE TABLE outcomes")
-    counts = spark.sql("SELECT count(DISTINCT node) AS nodes FROM trace").first()
-    events = spark.sql("SELECT count(*) AS events FROM published").first()
-    assert counts is not None
-    assert events is not None
+    spark.sql("CACHE TABLE missed_by")
+    [counts] = _collected(spark, COUNTS)
+    large = counts["rows"] > EXACT_ROWS
     return Audit(
-        counts.nodes,
-        events.events,
-        _summaries(spark),
-        _collected(spark, LATENCIES),
-        _collected(spark, MISSED_BY),
+        counts["nodes"],
+        counts["events"],
+        _summaries(spark, large),
+        _collected(
+            spark,
+            LATENCIES.format(
+                p50=_percentile(large, "late", 0.5), p99=_percentile(large, "late", 0.99)
+            ),
+        ),
+        {name: counts[name] for name in ("misses", "missing_nodes", "parasites")},
+        _collected(
+            spark, f"SELECT * FROM missed_by ORDER BY missed DESC, node, topic LIMIT {LISTED}"
+        ),
         _collected(spark, f"SELECT * FROM missing ORDER BY ALL LIMIT {LISTED}"),
         _collected(spark, f"SELECT * FROM parasites ORDER BY ALL LIMIT {LISTED}"),
     )
@@ -107,6 +121,10 @@ QUERIES = {
             max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
             max(CASE WHEN kind = 'receive' THEN time - published END) AS seconds
         FROM trace t JOIN published USING (event) GROUP BY event, t.topic""",
+    "missed_by": """
+        SELECT node, community AS topic, count(*) - count(has) AS missed, count(*) AS events
+        FROM expected LEFT JOIN had USING (event, community, node)
+        GROUP BY node, community HAVING missed > 0""",
     "unwanted": """
         SELECT event, topic AS community, count(*) AS parasites FROM parasites GROUP BY event, topic""",
     "outcomes": """
@@ -121,17 +139,18 @@ QUERIES = {
 }
 """Views, each from those before it."""
 
+COUNTS = """
+    SELECT (SELECT count(*) FROM trace) AS rows, (SELECT count(DISTINCT node) FROM trace) AS nodes,
+        (SELECT count(*) FROM published) AS events,
+        (SELECT coalesce(sum(missed), 0) FROM missed_by) AS misses,
+        (SELECT count(*) FROM missed_by) AS missing_nodes,
+        (SELECT coalesce(sum(parasites), 0) FROM outcomes) AS parasites"""
+
 LATENCIES = """
-    SELECT topic, count(*) AS receptions, percentile(late, 0.5) AS p50, percentile(late, 0.99) AS p99,
-        max(late) AS longest
+    SELECT topic, count(*) AS receptions, {p50} AS p50, {p99} AS p99, max(late) AS longest
     FROM (SELECT t.topic, time - published AS late FROM trace t JOIN published USING (event)
           WHERE kind = 'receive' AND peer IS NOT NULL)
     GROUP BY topic ORDER BY topic"""
-
-MISSED_BY = """
-    SELECT node, community AS topic, count(*) - count(has) AS missed, count(*) AS events
-    FROM expected LEFT JOIN had USING (event, community, node)
-    GROUP BY node, community HAVING missed > 0 ORDER BY missed DESC, node, topic"""
 
 
 METRICS = {
@@ -151,15 +170,77 @@ BATCHES = 200
 """More events than this are taken together in as many parts, which bounds what an interval costs."""
 
 
-def _summaries(spark: SparkSession) -> list[dict[str, Any]]:
+def _percentile(large: bool, column: str, share: float) -> str:
+    """In SQL: exact for few rows; for many within 1/10,000 of its rank, in little memory."""
+    if large:
+        return f"approx_percentile({column}, {share}, 10000)"
+    return f"percentile({column}, {share})"
+
+
+def _summaries(spark: SparkSession, large: bool) -> list[dict[str, Any]]:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     asked = (f"{expression} AS {name}" for name, expression in METRICS.items())
     outcomes = spark.table("outcomes").selectExpr("topic", "event", *asked)
+    if large:
+        return _large_summaries(outcomes)
     found = outcomes.groupBy("topic").applyInArrow(
         _summarise_topic, from_arrow_schema(_summary_schema())
     )
     return [row.asDict() for row in found.orderBy("topic", "metric").collect()]
+
+
+def _large_summaries(outcomes: DataFrame) -> list[dict[str, Any]]:
+    """The same by SQL alone: the events of a topic fall into `BATCHES` parts by the hash of their ids, and
+    only the means of the parts come here."""
+    names = ", ".join(f"'{name}', {name}" for name in METRICS)
+    long = outcomes.selectExpr(
+        "topic",
+        f"pmod(hash(event), {BATCHES}) AS part",
+        f"stack({len(METRICS)}, {names}) AS (metric, value)",
+    ).where("value IS NOT NULL")
+    parts = long.groupBy("topic", "metric", "part").agg(_expression("avg(value) AS mean"))
+    means: dict[tuple[str, str], list[float]] = {}
+    for row in parts.collect():
+        means.setdefault((row.topic, row.metric), []).append(row["mean"])
+    whole = long.groupBy("topic", "metric").agg(
+        *(
+            _expression(text)
+            for text in ("count(value) AS count", "avg(value) AS value", "sum(value) AS total")
+        ),
+        *(
+            _expression(f"{_percentile(True, 'value', share)} AS {name}")
+            for name, share in (("p50", 0.5), ("p99", 0.99))
+        ),
+    )
+    found = []
+    for row in whole.orderBy("topic", "metric").collect():
+        interval = _interval(
+            row.metric, means[row.topic, row.metric], row.total, row["count"], row.value
+        )
+        low_and_high = {"low": interval.low, "high": interval.high}
+        told = row.asDict()
+        told.pop("total")
+        found.append(told | low_and_high)
+    return found
+
+
+def _expression(text: str) -> Any:
+    from pyspark.sql import functions as sql
+
+    return sql.expr(text)
+
+
+def _interval(
+    metric: str, means: Sequence[float], total: float, count: int, value: float
+) -> Interval:
+    """The interval of a metric from the means of parts of its events."""
+    interval = mean_interval(list(means))
+    if metric in PROPORTIONS:
+        interval = wilson(total, count)
+    elif metric in SHARES:
+        interval = interval.within(0.0, 1.0)
+    return interval if interval.is_bounded else Interval(value, value, value)
 
 
 def _summary_schema() -> pa.Schema:
@@ -183,13 +264,9 @@ def _summarise_topic(group: pa.Table) -> pa.Table:
         if not len(values):
             continue
         parts = np.array_split(values, min(BATCHES, len(values)))
-        interval = mean_interval([float(part.mean()) for part in parts])
-        if metric in PROPORTIONS:
-            interval = wilson(float(values.sum()), len(values))
-        elif metric in SHARES:
-            interval = interval.within(0.0, 1.0)
         value = float(values.mean())
-        interval = interval if interval.is_bounded else Interval(value, value, value)
+        means = [float(part.mean()) for part in parts]
+        interval = _interval(metric, means, float(values.sum()), len(values), value)
         found.append(
             {"topic": topic, "metric": metric, "count": len(values), "value": value}
             | {"low": interval.low, "high": interval.high}

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.spark.session import add_spark_options
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ def add_command(commands: Any) -> None:
         epilog="example: camcast bench analyze node-1.jsonl node-2.jsonl",
     )
     parser.add_argument(
-        "traces", nargs="+", type=Path, help="trace files, or directories that hold them"
+        "traces",
+        nargs="+",
+        help="trace files, or directories that hold them: paths, or URIs that Spark reads",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--master", default="local[*]", help="a Spark master (default: local[*])")
+    add_spark_options(parser)
     parser.set_defaults(action=analyze)
 
 
@@ -38,12 +41,12 @@ def analyze(arguments: argparse.Namespace) -> int:
     """Print the audit; the exit code is 1 when nothing was published."""
     from bench.analysis.audit import audit
     from bench.analysis.trace_files import read_traces, trace_files
-    from bench.spark.session import spark_session
+    from bench.spark.session import parse_conf, spark_session
 
     files = trace_files(arguments.traces)
     with (
         tempfile.TemporaryDirectory(prefix="camcast-analyze-") as work,
-        spark_session(Path(work), arguments.master) as spark,
+        spark_session(Path(work), arguments.master, parse_conf(arguments.conf)) as spark,
     ):
         found = audit(spark, read_traces(spark, files))
     if not found.events:
@@ -63,19 +66,18 @@ def as_text(found: Audit) -> str:
     lines = [f"{found.events} events, {found.nodes} nodes", ""]
     lines += _communities(found)
     if found.missed_by:
-        total = sum(row["missed"] for row in found.missed_by)
-        lines += ["", f"who missed what ({total} in all)"]
+        lines += ["", f"who missed what ({found.missing['misses']} in all)"]
         lines += [
             f"  {row['node'][:16]} in {row['topic']}: {row['missed']} of {row['events']} events"
             for row in found.missed_by[:LISTED]
         ]
-        lines += _more(len(found.missed_by), "nodes")
+        lines += _more(found.missing["missing_nodes"], "nodes")
         lines += ["", "events that were missed"]
         lines += [
             f"  {row['event']} by {row['node'][:16]} in {row['topic']}"
             for row in found.missed[:LISTED]
         ]
-        lines += _more(len(found.missed), "misses")
+        lines += _more(found.missing["misses"], "misses")
     else:
         lines += ["", "nobody missed anything"]
     if found.parasites:
@@ -84,7 +86,7 @@ def as_text(found: Audit) -> str:
             f"  {row['event']} at {row['node'][:16]} in {row['topic']}"
             for row in found.parasites[:LISTED]
         ]
-        lines += _more(len(found.parasites), "parasites")
+        lines += _more(found.missing["parasites"], "parasites")
     return "\n".join(lines)
 
 

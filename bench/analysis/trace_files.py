@@ -1,91 +1,144 @@
-"""Traces as a Spark DataFrame: a task reads whole files, and whatever is wrong is named by file and line."""
+"""Traces as a Spark DataFrame: local files, or whatever Spark reads by a URI; a row that is wrong is named.
+
+Spark itself reads and checks the rows, JSON lines by the schema of a trace. Only the file of a row that is
+wrong is read again in Python, to name the line.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlparse
 
-from bench.traces import COLUMN_TYPES, TraceFileError, trace_rows
+from bench.traces import KIND_NEEDS, NEEDED, TraceFileError, trace_rows
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 ENDINGS = (".jsonl", ".parquet")
-ROWS_AT_ONCE = 10_000
+SCHEMA = (
+    "time double, node string, kind string, topic string, event string, peer string, hops int, "
+    "detail string"
+)
+CORRUPT, FILE = "corrupt", "file"
+"""Columns beside those of a trace: a line that does not fit the schema, and where a row comes from."""
+
+_WRONG = " OR ".join(
+    (
+        f"{CORRUPT} IS NOT NULL",
+        *(f"{name} IS NULL" for name in NEEDED),
+        *(
+            f"(kind = '{kind}' AND {name} IS NULL)"
+            for kind, names in KIND_NEEDS.items()
+            for name in names
+        ),
+    )
+)
+"""In SQL: the row is none of a trace."""
 
 
-def trace_files(places: Sequence[Path]) -> list[Path]:
-    """The files named, and those ending in .jsonl or .parquet below the directories named.
+def is_uri(place: str) -> bool:
+    """Whether a place is named for Spark, as s3a://bucket/traces; anything else is a path of this machine."""
+    return "://" in place
 
-    `TraceFileError` when one of them is no trace from its very first row.
+
+def trace_files(places: Sequence[str]) -> list[str]:
+    """The places named, and in place of a directory of this machine its files that end in .jsonl or .parquet.
+
+    `TraceFileError` when a file of this machine is not a trace from its very first row. What a URI names is
+    looked at by Spark.
     """
-    found: list[Path] = []
+    found: list[str] = []
     for place in places:
-        if not place.is_dir():
+        path = Path(place)
+        if is_uri(place) or not path.is_dir():
             found.append(place)
             continue
-        inside = sorted(path for path in place.rglob("*") if path.suffix in ENDINGS)
+        inside = sorted(one for one in path.rglob("*") if one.suffix in ENDINGS)
         if not inside:
             raise TraceFileError(
                 f"no traces in {place}: none of its files ends in .jsonl or .parquet"
             )
-        found += inside
-    # A file that is no trace at all is told before Spark has even started.
-    for path in found:
-        next(trace_rows(path), None)
-    return list(dict.fromkeys(path.resolve() for path in found))
+        found += map(str, inside)
+    local = [place for place in found if not is_uri(place)]
+    for place in local:  # a file that is not a trace is reported before Spark has started
+        next(trace_rows(Path(place)), None)
+    return list(dict.fromkeys(one if is_uri(one) else str(Path(one).resolve()) for one in found))
 
 
-def read_traces(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """All rows of the files, kept by Spark until it stops; `TraceFileError` for the first bad file."""
-    import pyarrow as pa
-    from pyspark.sql.pandas.types import from_arrow_schema
+def read_traces(spark: SparkSession, places: Sequence[str]) -> DataFrame:
+    """All rows of the places, kept by Spark until it stops; `TraceFileError` for a file that is not a
+    trace."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
-    named = spark.createDataFrame(pa.table({"path": [str(path) for path in files]}))
-    tasks = min(len(files), 4 * max(1, spark.sparkContext.defaultParallelism))
-    rows = named.coalesce(1).repartition(tasks).mapInArrow(_rows, from_arrow_schema(_schema()))
-    rows = rows.persist()
-    bad = rows.where(rows.error.isNotNull()).select("error").orderBy("error").first()
-    if bad is not None:
-        raise TraceFileError(bad.error)
-    return rows.drop("error")
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """On an executor: the rows of each file; a file that is wrong ends in a row with the error."""
-    for batch in batches:
-        for path in batch.column(0).to_pylist():
-            yield from _file(Path(path))
-
-
-def _file(path: Path) -> Iterator[pa.RecordBatch]:
-    held: list[dict[str, Any]] = []
     try:
-        for row in trace_rows(path):
-            held.append(row)
-            if len(held) == ROWS_AT_ONCE:
-                yield _batch(held)
-                held = []
-    except TraceFileError as error:
-        held.append({"error": str(error)})
-    if held:
-        yield _batch(held)
+        rows = _rows(
+            spark, [one if is_uri(one) else Path(one).as_uri() for one in places]
+        ).persist()
+        wrong = rows.where(_WRONG).select(FILE, CORRUPT).first()
+    except (Py4JJavaError, PySparkException) as error:
+        raise TraceFileError(f"no traces can be read: {_reason(str(error))}") from None
+    if wrong is not None:
+        raise _error(wrong[FILE], wrong[CORRUPT])
+    return rows.drop(CORRUPT, FILE)
 
 
-def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    import pyarrow as pa
+def _rows(spark: SparkSession, uris: Sequence[str]) -> DataFrame:
+    by_ending = {end: [uri for uri in uris if uri.endswith(end)] for end in ENDINGS}
+    folders = [uri for uri in uris if not uri.endswith(ENDINGS)]
+    frames = []
+    for end, own in by_ending.items():
+        for places, below in ((own, False), (folders, True)):
+            if places:
+                frames.append(_of_kind(spark, end, places, below))
+    rows = frames[0]
+    for frame in frames[1:]:
+        rows = rows.unionByName(frame)
+    return rows
 
-    schema = _schema()
-    return pa.RecordBatch.from_pydict(
-        {name: [row.get(name) for row in rows] for name in schema.names}, schema=schema
+
+def _of_kind(spark: SparkSession, end: str, places: Sequence[str], below: bool) -> DataFrame:
+    """The rows of files with one ending, or of those below directories."""
+    from pyspark.sql import functions as sql
+
+    schema = SCHEMA if end == ".parquet" else f"{SCHEMA}, {CORRUPT} string"
+    reader = spark.read.schema(schema)
+    if below:
+        reader = reader.option("recursiveFileLookup", True).option("pathGlobFilter", f"*{end}")
+    if end == ".parquet":
+        rows = reader.parquet(*places).withColumn(CORRUPT, sql.lit(None).cast("string"))
+    else:
+        rows = reader.option("columnNameOfCorruptRecord", CORRUPT).json(list(places))
+    return rows.withColumn(FILE, sql.input_file_name())
+
+
+def _error(uri: str, text: str | None) -> TraceFileError:
+    """What is wrong with a row of a file: by its line, where the file is on this machine."""
+    parsed = urlparse(uri)
+    if parsed.scheme == "file":
+        try:
+            for _ in trace_rows(Path(unquote(parsed.path))):
+                pass
+        except TraceFileError as error:
+            return error
+    where = f": {text[:80]}" if text else ""
+    return TraceFileError(f"{uri} has a row that is not one of a trace{where}")
+
+
+def _reason(text: str) -> str:
+    """Of the pages that Spark says, the part that tells what is wrong."""
+    scheme = re.search(r'No FileSystem for scheme "?([^"\s]+)', text)
+    if scheme:
+        return (
+            f"Spark has no file system for {scheme.group(1)}://; its jars go with --conf spark.jars"
+        )
+    missing = re.search(r"Path does not exist: (\S+?)\.?(\s|$)", text)
+    if missing:
+        return f"there is no {missing.group(1)}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return next(
+        (line for line in lines if "Exception" in line), lines[0] if lines else "no reason told"
     )
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    kinds = {"time": pa.float64(), "hops": pa.int32()}
-    names = (*COLUMN_TYPES, "error")
-    return pa.schema([(name, kinds.get(name, pa.string())) for name in names])

@@ -7,8 +7,8 @@ the sentence is true. The rules are the same for all, and docs/benchmark.md stat
    is undecided. A value that the paper states is held against from both sides: within 5 points for a share,
    within 10 % for anything else.
 2. A part that says that one is more than another is about the difference, network by network. Where the
-   whole interval of it lies within 5 points of zero (10 % of the smaller for what is no share), there is no
-   difference that matters: the sentence does not hold, and the verdict says "no difference".
+   whole interval of it lies within 5 points of zero (10 % of the smaller for a value that is not a share),
+   there is no difference that matters: the sentence does not hold, and the verdict says "no difference".
 3. Of real nodes, fewer than five networks decide nothing.
 4. A claim holds where all of its parts do, and does not where one does not.
 
@@ -29,6 +29,10 @@ SHARE_MARGIN = 0.05
 """Shares that differ by less are taken for equal."""
 RELATIVE_MARGIN = 0.1
 """Anything else that differs by less of itself is taken for equal."""
+
+
+Place = tuple[str, str, str]
+"""The figure, variant and mode of networks of real nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Part:
         half = (self.interval.high - self.interval.low) / 2
         edges = [edge for edge in (self.low, self.high) if math.isfinite(edge)]
         away = min((abs(self.interval.value - edge) for edge in edges), default=0.0)
+        # A difference may also turn out to be none: where all of its interval is within the margin.
+        away = max(away, self.margin - abs(self.interval.value))
         if not away or not math.isfinite(half):
             return None
         return max(FEWEST, math.ceil(self.networks * (half / away) ** 2))
@@ -106,12 +112,32 @@ class Verdict:
         return self.holds is not None or bool(self.word)
 
     @property
-    def wants(self) -> set[tuple[str, str]]:
-        """The figures and variants of real nodes of which more networks may decide it."""
+    def wants(self) -> dict[Place, int]:
+        """Of which real nodes more networks may decide it, and about how many it takes in all.
+
+        One part that does not hold is enough (rule 4). So where parts look as if they do not hold, only the
+        one that is nearest to being decided is looked at further.
+        """
         if self.is_decided:
-            return set()
-        rows = [row for part in self.parts if part.outcome is None for row in part.rows]
-        return {(row.figure, row.variant) for row in rows if row.is_of_networks}
+            return {}
+        found: dict[Place, int] = {}
+        for part in self._nearest():
+            for row in part.rows:
+                if row.is_of_networks:
+                    place = (row.figure, row.variant, row.mode)
+                    found[place] = max(found.get(place, 0), part.needed or FEWEST)
+        return found
+
+    def _nearest(self) -> list[Part]:
+        waiting = [part for part in self.parts if part.outcome is None]
+        outside = [
+            (part.needed, index)
+            for index, part in enumerate(waiting)
+            if part.needed and not part.low <= part.interval.value <= part.high
+        ]
+        if not outside or not all(part.has_enough for part in waiting):
+            return waiting
+        return [waiting[min(outside)[1]]]
 
     @property
     def networks(self) -> int | None:

@@ -21,7 +21,7 @@ from bench.claims.claim import (
     exceeds,
 )
 from bench.intervals import Interval
-from bench.model.published import TABLE_1, TABLE_2
+from bench.model.printed import TABLE_1, TABLE_2
 from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
 
@@ -318,7 +318,7 @@ def rounds_of_pmcast(aggregates: Aggregates) -> Verdict:
         return NOT_MEASURED
     parts = [equals(_sizes(s), found[s].interval, printed[s], found[s]) for s in TOPOLOGIES]
     if all(part.outcome for part in parts):
-        # To agree with what they were chosen by is no evidence.
+        # That they agree with what they were chosen by proves nothing.
         because = f"{ASSUMED}, which were chosen because these rounds come near the paper's"
         return Verdict(None, tuple(parts), because, FITTED)
     return Verdict(None, tuple(parts), ASSUMED, NOT_COMPARABLE)

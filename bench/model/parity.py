@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bench.model.checks import check_count, check_finite
+from bench.model.formulas import check_count, check_finite
 from overlay.errors import UsageError
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bench.model.checks import check_count, check_finite, check_probability
+from bench.model.formulas import check_count, check_finite, check_probability
 from overlay.errors import UsageError
 
 
@@ -100,7 +100,8 @@ ASSUMED_DEPTH, ASSUMED_DELEGATES, ASSUMED_FANOUT = 2, 2, 5.0
 
 
 def assumed_tree(processes: int) -> DelegateTree:
-    """The smallest tree of two levels that holds so many, with two delegates and a fanout of five."""
+    """The smallest tree of two levels that holds this many processes, with two delegates and a fanout of
+    five."""
     check_count("processes", processes)
     arity = max(ASSUMED_DELEGATES, math.ceil(processes ** (1 / ASSUMED_DEPTH)))
     return DelegateTree(arity, ASSUMED_DEPTH, ASSUMED_DELEGATES, ASSUMED_FANOUT)

@@ -1,35 +1,35 @@
-"""What the paper's own equations give for a setting, and nothing but these (sections 4.3 to 4.6).
-
-p_succ is (1 - loss)(1 - failed), as section 4.3.1 has it depend on availability and links; pi is the share of
-the processes that is up. No equation takes account of what is lost inside a community.
-"""
+"""The paper's own equations and printed values, beside which results are drawn."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.model.community import Community, Hierarchy
-from bench.model.latency import broadcast_latency, camcast_average_latency, group_latency
-from bench.model.memory import (
+from bench.model.formulas import (
+    Community,
+    Hierarchy,
+    broadcast_latency,
     broadcast_memory,
-    camcast_memory,
-    hierarchical_memory,
-    multicast_memory,
-)
-from bench.model.messages import (
     broadcast_messages,
-    gossip_messages,
-    hierarchical_messages,
-    multicast_messages,
-    upward_messages,
-)
-from bench.model.reliability import (
     broadcast_reliability,
+    camcast_average_latency,
+    camcast_memory,
     camcast_reliability,
+    gossip_messages,
+    group_latency,
+    hierarchical_memory,
+    hierarchical_messages,
     hierarchical_reliability,
+    multicast_memory,
+    multicast_messages,
     multicast_reliability,
     passing_probability,
+    upward_messages,
 )
+
+# What the paper's own equations give for a setting, and nothing but these (sections 4.3 to 4.6).
+#
+# p_succ is (1 - loss)(1 - failed), as section 4.3.1 has it depend on availability and links; pi is the share
+# of the processes that is up. No equation takes account of what is lost inside a community.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class PrintedSetting:
         return None
 
     def all_together(self, protocol: str, system: int, clusters: int) -> dict[str, float]:
-        """The metrics of a whole system of so many processes; alternative (c) has so many clusters."""
+        """The metrics of a whole system of `system` processes; alternative (c) has `clusters` clusters."""
         if protocol == "broadcast":
             return self._broadcast(system)
         if protocol == "hierarchical":
@@ -124,3 +124,35 @@ class PrintedSetting:
         """Over the processes, whose communities have these."""
         pairs = zip(entries, self.sizes, strict=True)
         return sum(entry * size for entry, size in pairs) / sum(self.sizes)
+
+
+# The numbers printed in the paper's tables, to set ours beside (section 6.1.2).
+#
+# PMcast appears there by its results alone: the paper gives neither its formulas nor its parameters (see
+# `pmcast`).
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One topology and what the paper prints for it."""
+
+    sizes: tuple[int, ...]
+    """N_t of each community, from the lowest topic to the root."""
+    camcast: float
+    broadcast: float
+    pmcast: float
+
+
+TABLE_1 = (
+    PublishedRow((1000, 100, 10), camcast=8.91, broadcast=4.63, pmcast=6.61),
+    PublishedRow((100,) * 3, camcast=8.83, broadcast=4.39, pmcast=5.44),
+    PublishedRow((100,) * 5, camcast=13.08, broadcast=4.31, pmcast=5.89),
+)
+"""Mean rounds to disseminate an event in all communities; CAMCAST's simulated, the others computed."""
+
+TABLE_2 = (
+    PublishedRow((1000, 100, 10), camcast=0, broadcast=11216, pmcast=453),
+    PublishedRow((100,) * 3, camcast=0, broadcast=1699, pmcast=369),
+    PublishedRow((100,) * 5, camcast=0, broadcast=3739, pmcast=615),
+)
+"""Parasite events of one event of the root topic; PMcast's computed, the others simulated."""

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Decided, decide
-from bench.report.experiments import experiments_table, seeds_by_setting
 from bench.report.figures import figures
-from bench.report.headline import Headline, cross_check, headline, pareto, variants_table
+from bench.report.headline import Headline, headline
 from bench.report.plot import Figure
-from bench.report.provenance import Provenance, provenance
+from bench.report.provenance import Provenance, experiments_table, provenance, seeds_by_setting
 from bench.report.real_nodes import real_node_tables
 from bench.report.speed import speed_tables
 from bench.report.table import Table
 from bench.report.tables import tables
+from bench.report.variants import cross_check, pareto, variants_table
 
 TIER_WORDS = {
     "model": "by formula",

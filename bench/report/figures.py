@@ -14,7 +14,14 @@ from bench.experiment import CLUSTERS, MODES, TIERS
 from bench.model.printed import PrintedSetting
 from bench.report.plot import Figure, Panel, Point, Series
 from bench.results import WHOLE
-from bench.suites.settings import CHURN, DEFAULT, DEFAULTS, LINKS
+from bench.suites.settings import (
+    CHURN,
+    DEFAULT,
+    DEFAULTS,
+    IMPLEMENTED,
+    IMPLEMENTED_SIZES,
+    LINKS,
+)
 
 TIER_WORDS = {
     "simulate": "simulated",
@@ -68,7 +75,6 @@ _CRASH_FIGURES = (
         "reliability",
         "Figure 18: reliability, weakly consistent views",
     ),
-    ("crashes-reception", DEFAULT, "reception", "Reception of real nodes after crashes"),
     ("crashes-reliability", DEFAULT, "reliability", "Reliability of real nodes after crashes"),
 )
 """Name, the experiments that it is drawn from, metric, title."""
@@ -238,11 +244,17 @@ def _panel_title(rows: list[Aggregate], community: int) -> str:
 
 
 def _is_drawn(recipe: Recipe, row: Aggregate) -> bool:
-    """Of the defaults, those with their own c and the paper's loss or none; the others are of the pareto
-    figure."""
+    """Whether a row is a point of a figure.
+
+    Of the defaults, those with their own c and no loss: the others are of the pareto figure, and live nodes
+    have a table of their own. Formulas and uniform tables of figures 19 to 28 are drawn for one of the
+    paper's two sizes, which differ by a few processes.
+    """
+    if recipe.source == LINKS and row.mode == "uniform":
+        return row.sizes == IMPLEMENTED["sizes"] or row.sizes not in IMPLEMENTED_SIZES.values()
     if recipe.source != DEFAULT:
         return True
-    return row.c == DEFAULTS["c"] and row.loss == 0.0
+    return row.c == DEFAULTS["c"] and row.loss == 0.0 and row.tier != "live"
 
 
 def _without_checks(rows: list[Aggregate]) -> list[Aggregate]:

@@ -6,23 +6,24 @@ networks or more, and a difference whose interval leaves out zero.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import Part, exceeds
 from bench.intervals import FEWEST
-from bench.report.plot import Figure, Panel, Point, Series
-from bench.report.table import Table, digits, per_cent, sizes_words
+from bench.report.table import digits, per_cent, sizes_words
 from bench.results import SHARES, WHOLE
-from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS, MODES, variant
+from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, MODES, variant
 
 SHIPPED = variant("shipped")
+UNSTRUCTURED = "unstructured"
+GATEWAYS = "a gateway of its topic"
 NEEDS = (
-    "Unstructured needs gateways of each topic that everyone knows; in the other modes one address of "
-    "any node is enough, and the DHT finds the rest."
+    f"Unstructured needs every node to be told {GATEWAYS}; in the other modes one address of any node is "
+    "enough, and the DHT finds the rest."
 )
+NO_DIFFERENCE = "no difference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Question:
     """Asked after a share of the processes has crashed."""
 
 
-def _share(row: Aggregate) -> str:
+def share_text(row: Aggregate) -> str:
     return f"{per_cent(row.value)} %"
 
 
@@ -48,23 +49,31 @@ def _plain(row: Aggregate) -> str:
 
 def _times(row: Aggregate) -> str:
     if row.p50 is None or row.p99 is None:
-        return f"{digits(row.value)} s"
-    return f"{digits(row.p50)} / {digits(row.p99)} s"
+        return f"{_milliseconds(row.value)} ms"
+    return f"{_milliseconds(row.p50)} / {_milliseconds(row.p99)} ms"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:,.0f}"
+
+
+def _seconds(row: Aggregate) -> str:
+    return f"{row.value:.0f} s"
 
 
 QUESTIONS = (
-    Question("events that reach everyone", "reliability", _share, True),
-    Question("the same after {} % crashed", "reliability", _share, True, crashed=True),
+    Question("events that reach everyone", "reliability", share_text, True),
+    Question("the same after {} % crashed", "reliability", share_text, True, crashed=True),
     Question("time to the last delivery, p50 / p99", "seconds", _times, False),
     Question("messages an event", "messages_inside", _plain, False),
     Question("bytes an event", "event_bytes", _plain, False),
     Question("datagrams to join, a node", "join_datagrams", _plain, False),
     Question("datagrams at rest, a node-second", "rest_datagrams", _plain, False),
     Question("bytes at rest, a node-second", "rest_bytes", _plain, False),
-    Question("seconds to repair after {} % crashed", "repair_seconds", _plain, False, crashed=True),
+    Question("time to repair after {} % crashed", "repair_seconds", _seconds, False, crashed=True),
     Question("contacts a process keeps, mean", "table_entries", _plain, False),
     Question("contacts a process keeps, most", "largest_table", _plain, False),
-    Question("unevenness of the tables (1: uniform draws)", "uniformity", _plain, False),
+    Question("unevenness of tables (uniform draws: 1)", "uniformity", _plain, False),
 )
 
 
@@ -107,7 +116,8 @@ def headline(aggregates: Aggregates) -> Headline:
         f"Emulated nodes as shipped: {sizes_words(some.sizes)} processes in three communities, "
         f"c = {some.c:g}, g = {some.g:g}, a = {some.a:g}, z = {some.z}, nothing lost, 5 to 50 ms between two "
         f"hosts; {networks} networks a mode. At rest: 15 to 25 s after the last join. Bold: better than all "
-        "others, decided. Below each value its interval, which holds over all looks together (95 %)."
+        "others, decided. No difference: within 5 points of a share, within 10 % of anything else. "
+        "Below each value its interval, which holds over all looks together (95 %)."
     )
     modes = tuple(next(found for _, found in asked if found))
     return Headline(_answer(aggregates), modes, rows, note)
@@ -145,17 +155,21 @@ def _row(question: Question, found: dict[str, Aggregate]) -> Row:
     words = question.words.format(f"{100 * found[MODES[0]].failed:g}")
     winner, verdict = _winner(question, found)
     cells = tuple(
-        Cell(question.write(row), _interval(row), mode == winner) for mode, row in found.items()
+        Cell(question.write(row), interval_text(row), mode == winner) for mode, row in found.items()
     )
     return Row(words, cells, verdict)
 
 
-def _interval(row: Aggregate) -> str:
+def interval_text(row: Aggregate) -> str:
     interval = row.interval
     if not interval.is_bounded or interval.low == interval.high:
         return ""
     if row.metric in SHARES:
         return f"{per_cent(interval.low)} to {per_cent(interval.high)}"
+    if row.metric == "seconds":
+        return f"mean {_milliseconds(interval.low)} to {_milliseconds(interval.high)}"
+    if row.metric == "repair_seconds":
+        return f"{interval.low:.0f} to {interval.high:.0f}"
     return f"{digits(interval.low)} to {digits(interval.high)}"
 
 
@@ -173,8 +187,7 @@ def _winner(question: Question, found: dict[str, Aggregate]) -> tuple[str | None
         if all(part.outcome for part in parts):
             return mode, f"{mode} ahead"
     if all(part.is_alike for parts in ahead.values() for part in parts):
-        within = "5 points" if found[MODES[0]].metric in SHARES else "10 %"
-        return None, f"no difference within {within}"
+        return None, NO_DIFFERENCE
     last = [
         mode
         for mode in found
@@ -194,24 +207,27 @@ def _ahead(question: Question, one: Aggregate, other: Aggregate) -> Part:
 
 
 def _answer(aggregates: Aggregates) -> list[str]:
-    """A few sentences, each from what is decided."""
+    """The answer, first in one sentence, then which mode to take when; each from what is decided."""
     asked = {
         (q.metric, q.crashed): (q, found) for q in QUESTIONS if (found := _found(aggregates, q))
     }
-    sentences = (
-        [_reliability(*asked["reliability", False])] if ("reliability", False) in asked else []
-    )
+    sentences = []
+    if ("reliability", False) in asked:
+        sentences.append(_reliability(*asked["reliability", False]))
     cost = [
         asked[key] for key in (("rest_bytes", False), ("join_datagrams", False)) if key in asked
     ]
-    cheapest = {_winner(question, found)[0] for question, found in cost}
-    if cost and len(cheapest) == 1 and None not in cheapest:
-        sentences.append(_cheapest(cheapest.pop() or "", cost))
-    if ("seconds", False) in asked:
-        sentences += _ahead_in(*asked["seconds", False], "Events arrive everywhere soonest in")
-    if ("repair_seconds", True) in asked:
-        sentences += _ahead_in(*asked["repair_seconds", True], "Tables are repaired soonest in")
-    return [*sentences, NEEDS]
+    sentences += _which_when(cost)
+    for key, words in (
+        (("seconds", False), "Events arrive everywhere soonest in {} mode"),
+        (("repair_seconds", True), "Tables are repaired soonest in {} mode"),
+    ):
+        if key in asked:
+            question, found = asked[key]
+            winner, _ = _winner(question, found)
+            if winner:
+                sentences.append(f"{words.format(winner)}: {_against(question, found, winner)}.")
+    return sentences or _nothing()
 
 
 def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
@@ -219,230 +235,50 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
     least = min(found.values(), key=lambda row: row.value)
     if winner:
         return (
-            f"With default settings {winner} reaches everyone most often: {_share(found[winner])} of the "
-            f"events, against {_share(least)} in {least.mode} mode."
+            f"{winner.capitalize()} reaches everyone most often: {share_text(found[winner])} of the events, "
+            f"against {share_text(least)} in {least.mode} mode."
         )
-    if verdict.startswith("no difference"):
+    if verdict == NO_DIFFERENCE:
+        share = share_text(least) if least.value == 1 else f"at least {share_text(least)}"
         return (
-            f"With default settings every mode reached everyone in at least {_share(least)} of the events, "
-            "with no difference within 5 points: choose by what they cost and need."
+            f"All modes deliver alike: each reached everyone in {share} of the events, so choose by what "
+            "they cost and need."
         )
     return (
-        f"With default settings the modes reach everyone in at least {_share(least)} of the events; "
-        f"which one most often is {verdict}."
+        f"The modes reach everyone in at least {share_text(least)} of the events; which one most often is "
+        f"{verdict}."
     )
 
 
-def _cheapest(mode: str, cost: list[tuple[Question, dict[str, Aggregate]]]) -> str:
-    told = []
-    for question, found in cost:
-        others = ", ".join(f"{o} {digits(found[o].value)}" for o in found if o != mode)
-        told.append(f"{digits(found[mode].value)} {question.words} ({others})")
-    return f"{mode.capitalize()} costs least: {' and '.join(told)}."
+def _which_when(cost: list[tuple[Question, dict[str, Aggregate]]]) -> list[str]:
+    """Who costs least where gateways are known, and among those modes that need none."""
+    cheapest = {_winner(question, found)[0] for question, found in cost}
+    if len(cheapest) != 1:
+        return [NEEDS]
+    mode = cheapest.pop()
+    if mode is None:
+        return [NEEDS]
+    told = " and ".join(_against(question, found, mode, question.words) for question, found in cost)
+    if mode != UNSTRUCTURED:
+        return [f"{mode.capitalize()} costs least: {told}.", NEEDS]
+    found_by_dht = "one address of any node is enough, and the DHT finds the rest"
+    words = [f"Unstructured costs least: {told}; take it where every node can be told {GATEWAYS}."]
+    question, found = cost[0]
+    second, _ = _winner(question, {m: row for m, row in found.items() if m != UNSTRUCTURED})
+    if second:
+        words.append(
+            f"Elsewhere take {second}, the cheapest at rest of the others: {found_by_dht}."
+        )
+    else:
+        words.append(f"In the other modes {found_by_dht}.")
+    return words
 
 
-def _ahead_in(question: Question, found: dict[str, Aggregate], words: str) -> list[str]:
-    """A sentence where one mode is ahead, and none where none is."""
-    winner, _ = _winner(question, found)
-    if winner is None:
-        return []
-    others = ", ".join(f"{o} {question.write(found[o])}" for o in found if o != winner)
-    return [f"{words} {winner}: {question.write(found[winner])} ({others})."]
-
-
-# As published, as improved, as shipped.
-
-VARIANT_HEADS = (
-    "mode",
-    "the formula",
-    "as published",
-    "as improved",
-    "as shipped",
-    "published against the formula",
-    "improved against published",
-    "shipped against improved",
-)
-VARIANT_NOTE = (
-    "Events that reach everyone, with default parameters. As published: SCAMP or tables drawn from the "
-    "overlay, and the paper's eager rule, replayed over the real tables. As improved: the same rule over "
-    "tables whose members see to it that enough others hold them. As shipped: lazy dissemination, which "
-    "fetches what it hears of and does not have, and sure links, so that no event stops at a level by "
-    "chance. The formula draws tables uniformly and leaves out nobody; real nodes leave out of the draw "
-    "whom an event came from. "
-    "Differences are in points; no difference means within 5 points, decided."
-)
-
-
-def variants_table(aggregates: Aggregates) -> Table:
-    """Each mode three times, beside the formula, and which differences are decided."""
-    rows = []
-    for loss, failed in ((0.0, 0.0), (0.15, 0.0), (0.0, 0.3)):
-        where = {"figure": DEFAULT, "metric": "reliability", "community": WHOLE, "loss": loss}
-        where |= {"failed": failed, "c": DEFAULTS["c"]}
-        model = next(iter(aggregates.select(tier="model", **where)), None)
-        for mode in COMPARED:
-            published = _one(aggregates, mode, tier="replay", **where, **variant("published"))
-            improved = _one(aggregates, mode, tier="replay", **where, **variant("improved"))
-            shipped = _one(aggregates, mode, tier="emulate", **where, **SHIPPED)
-            if published is None and improved is None:
-                continue
-            lost = f", {100 * loss:g} % lost" if loss else ""
-            crashed = f", {100 * failed:g} % crashed" if failed else ""
-            rows.append(
-                (
-                    f"{mode}{lost}{crashed}",
-                    *(_reaching(row) for row in (model, published, improved, shipped)),
-                    _difference(published, model),
-                    _difference(improved, published),
-                    _difference(shipped, improved),
-                )
-            )
-    title = "Each mode as published, as improved, and as shipped"
-    return Table(title, VARIANT_HEADS, tuple(rows), VARIANT_NOTE)
-
-
-def _one(aggregates: Aggregates, mode: str, **where: object) -> Aggregate | None:
-    rows = aggregates.select(mode=mode, **where)
-    return max(rows, key=lambda row: len(row.networks), default=None)
-
-
-def _reaching(row: Aggregate | None) -> str:
-    if row is None:
-        return "-"
-    interval = _interval(row)
-    return f"{_share(row)}" + (f" [{interval}]" if interval else "")
-
-
-def _difference(one: Aggregate | None, other: Aggregate | None) -> str:
-    if one is None or other is None:
-        return "-"
-    part = exceeds("", one, other)
-    reverse = exceeds("", other, one)
-    points = f"{100 * part.interval.value:+.1f}"
-    if not part.has_enough:
-        return f"{points}, fewer than {FEWEST} networks"
-    if part.is_alike:
-        return f"{points}, no difference"
-    if part.outcome or reverse.outcome:
-        return f"{points}, {'more' if part.outcome else 'less'}"
-    return f"{points}, not decided"
-
-
-# Replayed events beside emulated ones of the same networks.
-
-
-def cross_check(aggregates: Aggregates) -> Table:
-    """Reception and messages of replayed events against emulated ones, network by network."""
-    rows = []
-    for figure in (LINKS, DEFAULT):
-        for metric in ("reception", "messages_inside", "messages_upward"):
-            shared = {"figure": figure, "metric": metric, "community": WHOLE, "failed": 0.0}
-            shared |= variant("published")
-            for emulated in aggregates.select(tier="emulate", **shared):
-                names = ("mode", "sizes", "c", "g", "p_sel", "a", "z", "loss")
-                same = {name: getattr(emulated, name) for name in names}
-                for replayed in aggregates.select(tier="replay", **shared, **same):
-                    rows.append(_checked(figure, emulated, replayed))
-    note = (
-        "Published tables. Replayed: 10,000 events a network over its tables; emulated: a few events of "
-        "the same networks, so the difference varies by chance. Hops are left out: real messages "
-        "overtake each other."
-    )
-    heads = ("", "emulated", "replayed", "difference", "")
-    return Table("Replayed events against emulated ones", heads, tuple(rows), note)
-
-
-def _checked(figure: str, emulated: Aggregate, replayed: Aggregate) -> tuple[str, ...]:
-    apart = emulated.minus(replayed)
-    share = emulated.metric in SHARES
-    write = per_cent if share else digits
-    agrees = apart.contains(0.0) or not apart.is_bounded
-    setting = f"p_sel {emulated.p_sel:g}" if emulated.p_sel is not None else "defaults"
-    bounds = f" [{write(apart.low)}, {write(apart.high)}]" if apart.is_bounded else ""
-    return (
-        f"{emulated.metric.replace('_', ' ')}, {emulated.mode}, {setting}",
-        write(emulated.value) + (" %" if share else ""),
-        write(replayed.value) + (" %" if share else ""),
-        f"{write(apart.value)}{bounds}",
-        "agrees" if agrees else "differs",
-    )
-
-
-# What reliability costs.
-
-
-def pareto(aggregates: Aggregates) -> Figure | None:
-    """Reliability against bytes a node-second with one event a second; a curve a mode, and a dot as
-    shipped."""
-    series = []
-    for mode in COMPARED:
-        curve = _curve(aggregates, mode)
-        if len(curve) > 1:
-            series.append(Series(f"{mode}, eager, c = 0 to 5", mode, "replay", tuple(curve)))
-        dot = _as_shipped(aggregates, mode)
-        if dot is not None:
-            series.append(Series(f"{mode}, as shipped", mode, "emulate", (dot,)))
-    if not series:
-        return None
-    caption = (
-        "Up and to the left is better. Curves: the paper's eager rule over the tables of the defaults, "
-        "with a process sending to floor(ln N + c) others, c from 0 to 5 (replayed). Dots: as shipped, "
-        "lazy with sure links (emulated). Bytes: what nodes send at rest, and one event a second."
-    )
-    return Figure(
-        "pareto",
-        "What reliability costs",
-        caption,
-        "bytes a node-second, one event a second",
-        "events that reach everyone",
-        (Panel("all communities", tuple(series)),),
-        share=True,
-    )
-
-
-def _default(aggregates: Aggregates, mode: str, metric: str, **where: object) -> Aggregate | None:
-    shared = {"figure": DEFAULT, "community": WHOLE, "failed": 0.0, "loss": 0.0, "metric": metric}
-    return _one(aggregates, mode, **shared, **where)
-
-
-def _curve(aggregates: Aggregates, mode: str) -> list[Point]:
-    rest = _default(aggregates, mode, "rest_bytes", tier="emulate", **SHIPPED)
-    size = _message_bytes(aggregates, mode)
-    if rest is None or size is None:
-        return []
-    shared = {"figure": DEFAULT, "community": WHOLE, "failed": 0.0, "loss": 0.0, "mode": mode}
-    shared |= {"tier": "replay", "sizes": rest.sizes, **variant("improved")}
-    points = []
-    for row in aggregates.select(metric="reliability", **shared):
-        same = {"c": row.c, **shared}
-        sent = [
-            found.value
-            for metric in ("messages_inside", "messages_upward")
-            for found in aggregates.select(metric=metric, **same)
-        ]
-        x = rest.value + size * sum(sent) / row.size
-        points.append(Point(x, row.low, row.value, row.high, row.count))
-    return sorted(points, key=lambda point: point.x)
-
-
-def _message_bytes(aggregates: Aggregates, mode: str) -> float | None:
-    """What one event message costs with all that is below it, from emulated eager events."""
-    where = {"tier": "emulate", "c": DEFAULTS["c"], **variant("published")}
-    size = _default(aggregates, mode, "event_bytes", **where)
-    inside = _default(aggregates, mode, "messages_inside", **where)
-    upward = _default(aggregates, mode, "messages_upward", **where)
-    if size is None or inside is None or upward is None or not inside.value:
-        return None
-    return size.value / (inside.value + upward.value)
-
-
-def _as_shipped(aggregates: Aggregates, mode: str) -> Point | None:
-    where = {"tier": "emulate", **SHIPPED}
-    rest = _default(aggregates, mode, "rest_bytes", **where)
-    size = _default(aggregates, mode, "event_bytes", **where)
-    reached = _default(aggregates, mode, "reliability", **where)
-    if rest is None or size is None or reached is None:
-        return None
-    x = rest.value + size.value / rest.size
-    low = reached.low if math.isfinite(reached.low) else reached.value
-    return Point(x, low, reached.value, reached.high, reached.count)
+def _against(
+    question: Question, found: dict[str, Aggregate], mode: str, unit: str | None = None
+) -> str:
+    """The mode's value, and from where to where the others' are."""
+    others = sorted((row for m, row in found.items() if m != mode), key=lambda row: row.value)
+    ends = dict.fromkeys(question.write(row) for row in (others[0], others[-1]))
+    words = [question.write(found[mode]), unit, f"(others {' to '.join(ends)})"]
+    return " ".join(word for word in words if word)

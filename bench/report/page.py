@@ -18,7 +18,7 @@ from bench.report.svg import STYLE, draw, marker
 from bench.report.table import Table, digits, per_cent, sizes_words
 
 KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}
-SHOWN_PARTS = 4
+SHOWN_PARTS = 3
 """Bars of a claim that are seen at once; the others open with the rows behind it."""
 
 
@@ -49,7 +49,8 @@ def as_html(content: Content) -> str:
 
 
 def _answer(headline: Headline) -> str:
-    return f"<p class=answer>{html.escape(' '.join(headline.answer))}</p>"
+    first, *others = map(html.escape, headline.answer)
+    return f"<p class=answer><b>{first}</b> {' '.join(others)}</p>"
 
 
 def _headline(headline: Headline) -> str:
@@ -105,7 +106,7 @@ def _claim(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> st
     bars += f'<div class="source">and {more} more</div>' if more > 0 else ""
     because = f'<div class="source">{html.escape(verdict.because)}</div>' if verdict.because else ""
     networks = "" if verdict.networks is None else str(verdict.networks)
-    after = f'<div class="source">decided after {one.after}</div>' if one.after else ""
+    after = f'<div class="source">after {one.after}</div>' if one.after else ""
     return (
         f'<tbody data-claim="{claim.name}" data-kind="{kind}"><tr>'
         f'<td><span class="verdict {kind}">{verdict.words}</span></td>'
@@ -119,7 +120,7 @@ def _claim(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> st
 
 
 def _telling(parts: tuple[Part, ...]) -> list[Part]:
-    """Those that decide first: what does not hold, then what is undecided."""
+    """The parts, those that decide first: what does not hold, then what is undecided."""
     rank = {False: 0, None: 1, True: 2}
     return sorted(parts, key=lambda part: rank[part.outcome])
 

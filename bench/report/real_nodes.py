@@ -6,8 +6,7 @@ import math
 
 from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.report.figures import PRINTED, lines
-from bench.report.plot import Point, Series
-from bench.report.scale import short
+from bench.report.plot import Point, Series, short
 from bench.report.table import Table, digits, per_cent, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS

@@ -36,7 +36,7 @@ def spread(directory: Path) -> str:
     if not traced:
         return ""
     last = max(hops for event in traced for _, _, hops, _ in event["had"])
-    first = traced[-1]["mode"]
+    first = traced[0]["mode"]
     choices = "".join(
         f'<label><input type="radio" name="mode" value="{html.escape(event["mode"])}"'
         f"{' checked' if event['mode'] == first else ''}> {html.escape(event['mode'])}</label>"
@@ -48,7 +48,8 @@ def spread(directory: Path) -> str:
         f"<output>{last}</output></div>"
     )
     return (
-        '<p class="hint">Each column is a hop, each dot a process when it first had the event, each line the '
+        '<p class="hint">Each mode as shipped, with default parameters. Each column is a hop, each dot a '
+        "process when it first had the event, each line the "
         "copy that brought it; thick lines go up to the super-community. Hollow dots never had it.</p>"
         + control
         + "".join(_event(event, last, event["mode"] == first) for event in traced)

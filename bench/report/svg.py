@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import html
 
-from bench.report.plot import Figure, Panel, Series
-from bench.report.scale import Axis, formatter, short
+from bench.report.plot import Axis, Figure, Panel, Series, formatter, short
 
 PANEL_WIDTH = 300
 PANEL_HEIGHT = 210
-LEFT, RIGHT, TOP, BOTTOM = 58, 12, 26, 42
+LEFT, RIGHT, TOP, BOTTOM = 62, 16, 26, 42
 ROOM = 0.06
 """Free space above the highest value, as a share of the axis."""
+
+FLOORS = (0.0, 0.5, 0.8, 0.9)
+"""Where the axis of a share may begin: the highest that is below all intervals."""
 
 SHOWN = 1e-5
 """The smallest value of a logarithmic axis, as a share of the largest: less is nothing."""
@@ -61,7 +63,9 @@ def _ranges(figure: Figure) -> tuple[tuple[float, float], tuple[float, float]]:
     xs = [p.x for p in points] or [0.0, 1.0]
     highest = max((p.high for p in points), default=1.0)
     if figure.share:
-        return (min(xs), max(xs)), (0.0, 1.0 + ROOM / 2)
+        lowest = min((p.low for p in points), default=0.0)
+        floor = max(floor for floor in FLOORS if floor <= max(lowest, 0.0))
+        return (min(xs), max(xs)), (floor, 1.0 + (1 - floor) * ROOM / 2)
     if figure.log_y:
         positive = [p.y for p in points if p.y > 0] or [1.0]
         lowest = max(min(positive), max(positive) * SHOWN)
@@ -122,7 +126,10 @@ def _grid(figure: Figure, x: Axis, y: Axis) -> str:
 
 
 def marker(dash: str, x: float, y: float, data: str = "") -> str:
-    """A point, told by its shape: round when emulated, square when live, hollow when simulated."""
+    """A point, told by its shape: round when emulated, square when live, hollow when simulated; a diamond
+    tells what is shipped from the curves beside it."""
+    if dash == "shipped":
+        return f'<path class="dot" d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z" {data}/>'
     if dash == "live":
         return f'<rect class="dot" x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {data}/>'
     radius = {"replay": 2.8, "emulate": 3.6, "simulate": 2.4}.get(dash, 1.3)

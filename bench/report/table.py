@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate
-from bench.report.scale import short
+from bench.report.plot import short
 
 
 @dataclass(frozen=True, slots=True)

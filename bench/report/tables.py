@@ -1,15 +1,24 @@
-"""The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives."""
+"""Tables beside the paper's: tables 1 and 2, the alternatives, parity and latency (section 4)."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from bench.aggregates import Aggregate, Aggregates
+from bench.experiment import CLUSTERS
+from bench.model import formulas, parity
 from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
-from bench.model.published import TABLE_1, TABLE_2, PublishedRow
-from bench.report.analysis import latency_table, parity_table
-from bench.report.figures import printed_whole
+from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
+from bench.report.figures import SMALLEST, printed_setting, printed_whole
 from bench.report.table import Table, digits, in_words, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
+
+# The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives.
+
 
 PROTOCOLS = ("camcast", "broadcast", "multicast", "hierarchical", "pmcast")
 NAMES = {
@@ -133,3 +142,124 @@ def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) ->
     where = "the bottom community" if level == 0 else "the root"
     title = f"An event published in {where} of {sizes_words(sizes)}"
     return Table(title, ("", *METRICS.values()), tuple(rows), f"{DRAWN} {ASSUMED}")
+
+
+# Tables of section 4's comparisons: when CAMCAST is as reliable as an alternative, and its latency.
+
+
+PARITY_HEADS = (
+    "",
+    "c of the alternative, admissible",
+    "largest c here",
+    "CAMCAST's c then",
+    "it keeps less with z up to",
+    "z here",
+)
+PARITY_NOTE = (
+    "Section 4.5.2, for communities alike: x levels of n/x processes, and the smallest pit. For a c of the "
+    "alternative within the range, CAMCAST is as reliable with a c of its own. Given for the c that was run, "
+    "or for the largest whole c below it that is admissible."
+)
+LATENCY_HEADS = (
+    "",
+    "best",
+    "at most",
+    "average",
+    "at most",
+    "worst",
+    "at most",
+    "simulated",
+    "the paper",
+)
+LATENCY_NOTE = (
+    "Section 4.6, R = ln N / ln ln N without its constant: an event climbs at once, halfway through each "
+    "community, or after it is done; each with the paper's bound."
+)
+
+
+def parity_table(aggregates: Aggregates) -> Table:
+    """The admissible ranges of c and z, for each topology that was run and each alternative."""
+    rows = [line for row in _run(aggregates) for line in _parities(row)]
+    title = "As reliable as an alternative, and with less memory"
+    return Table(title, PARITY_HEADS, tuple(rows), PARITY_NOTE)
+
+
+def _parities(row: Aggregate) -> list[tuple[str, ...]]:
+    """The three alternatives to one topology."""
+    x, n, pit = len(row.sizes), sum(row.sizes), printed_setting(row).pit
+    each, within = max(1, round(n / x)), sizes_words(row.sizes)
+    alike: dict[str, Any] = {"levels": x, "pit": pit}
+    return [
+        _parity(
+            f"{within}: as (a) gossip broadcast",
+            row,
+            parity.broadcast_range(x, pit),
+            partial(parity.broadcast_constant, **alike),
+            partial(parity.broadcast_largest_z, **alike, processes=n, community=each),
+        ),
+        _parity(
+            f"{within}: as (b) gossip multicast",
+            row,
+            parity.multicast_range(pit),
+            partial(parity.multicast_constant, pit=pit),
+            partial(parity.multicast_largest_z, **alike, community=each),
+        ),
+        _parity(
+            f"{within}: as (c) hierarchical gossip broadcast",
+            row,
+            parity.hierarchical_range(x, pit, CLUSTERS),
+            partial(parity.hierarchical_constant, **alike, clusters=CLUSTERS),
+            partial(parity.hierarchical_largest_z, **alike, clusters=CLUSTERS),
+        ),
+    ]
+
+
+Formula = Callable[[float], float]
+
+
+def _parity(
+    name: str, row: Aggregate, admissible: parity.Range, constant: Formula, largest_z: Formula
+) -> tuple[str, ...]:
+    high = "any" if math.isinf(admissible.high) else f"{admissible.high:.2f}"
+    c = row.c if row.c in admissible else math.floor(min(row.c, admissible.high))
+    cells = (name, f"{admissible.low:.2f} to {high}", f"{c:g}")
+    if c not in admissible:
+        return (*cells, "none", "-", f"{row.z}")
+    return (*cells, f"{constant(c):.2f}", f"{largest_z(c):.1f}", f"{row.z}")
+
+
+def latency_table(aggregates: Aggregates) -> Table:
+    """Rounds of the best, average and worst case with their bounds, beside what was simulated."""
+    printed = {row.sizes: row.camcast for row in TABLE_1}
+    rows = []
+    for row in _run(aggregates):
+        if min(row.sizes) < SMALLEST:
+            continue
+        cases = (
+            formulas.camcast_best_latency,
+            formulas.camcast_best_bound,
+            formulas.camcast_average_latency,
+            formulas.camcast_average_bound,
+            formulas.camcast_worst_latency,
+            formulas.camcast_latency_bound,
+        )
+        shared = {"figure": row.figure, "sizes": row.sizes, "publish_level": 0, "community": WHOLE}
+        shared |= {"c": row.c, "g": row.g, "a": row.a, "z": row.z, "loss": row.loss}
+        found = aggregates.select(tier="simulate", protocol="camcast", metric="rounds", **shared)
+        paper = digits(printed[row.sizes]) if row.sizes in printed else "-"
+        cells = (f"{case(row.sizes):.2f}" for case in cases)
+        rows.append((sizes_words(row.sizes), *cells, in_words(next(iter(found), None)), paper))
+    return Table("Latency by formula, in rounds", LATENCY_HEADS, tuple(rows), LATENCY_NOTE)
+
+
+def _run(aggregates: Aggregates) -> list[Aggregate]:
+    """One row for each topology whose alternatives were compared, with its parameters."""
+    rows = aggregates.select(
+        figure="alternatives",
+        tier="model",
+        protocol="camcast",
+        publish_level=0,
+        community=WHOLE,
+        metric="messages_inside",
+    )
+    return list({(row.sizes, row.c, row.z, row.loss): row for row in rows}.values())

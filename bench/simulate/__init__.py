@@ -5,8 +5,8 @@ crashed processes, weakly consistent views and lossy channels (sections 3.5, 4.2
 """
 
 from bench.simulate.result import CommunityResult, SimulationResult
+from bench.simulate.runs import simulate, simulate_independently
 from bench.simulate.settings import Failure, Protocol, SimulationSettings, Tables
-from bench.simulate.simulator import simulate, simulate_independently
 
 __all__ = [
     "CommunityResult",

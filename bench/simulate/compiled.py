@@ -35,7 +35,7 @@ def _jit(function: Function, cache: bool) -> Function:
 
 
 def _digest() -> str:
-    """Of all files of this package, be it a folder or in an archive."""
+    """A digest of all files of this package, be it a folder or in an archive."""
     digest = hashlib.sha256()
     files = resources.files("bench.simulate").iterdir()
     for file in sorted(files, key=lambda file: file.name):

@@ -1,6 +1,6 @@
 """What a simulation found, community by community.
 
-A **round** carries the event one hop further: the publisher has it in round 0, and whoever receives it
+A **round** carries the event one hop further: the publisher has it in round 0, and a process that receives it
 in round r forwards it in round r + 1.
 """
 
@@ -41,7 +41,7 @@ class CommunityResult:
     received: int
     """Messages that arrived at a live process of the community, from wherever."""
     received_from_below: int
-    """Those of them that were upward messages."""
+    """How many of the received messages were upward messages."""
     published_here: bool
     """The publisher is one of these processes."""
     table_entries: int
@@ -91,7 +91,7 @@ class SimulationResult:
 
     settings: SimulationSettings
     communities: tuple[CommunityResult, ...]
-    """By level, the root last."""
+    """The communities by level, the root last."""
 
     @property
     def rounds(self) -> int:

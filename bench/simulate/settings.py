@@ -96,7 +96,7 @@ class SimulationSettings:
         self._check_sizes()
         if not 0 <= self.publish_level < len(self.community_sizes):
             raise UsageError(
-                f"publish_level {self.publish_level!r} is no index of community_sizes."
+                f"publish_level {self.publish_level!r} is not an index of community_sizes."
             )
         for name in ("loss", "failed"):
             if not 0 <= getattr(self, name) <= 1:

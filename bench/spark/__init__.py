@@ -1,1 +1,40 @@
-"""Everything that knows of Spark: Java, the session, running a grid, progress."""
+"""Everything that knows of Spark: Java, the session, running a grid, progress; the format "camcast"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from bench.spark.execute import Failure
+
+
+def run(
+    suite: str, spark: SparkSession | None = None, out: str | Path = "bench-results"
+) -> list[Failure]:
+    """Run a suite, by name or by the path of a TOML file, on a session of the caller or on a new local one.
+
+    Finished rows are not run again; the rows that failed are returned. `camcast bench report --out` makes the
+    report."""
+    import sys
+    from contextlib import nullcontext
+
+    from bench.progress import ProgressLine
+    from bench.rounds import run_rounds
+    from bench.runs import record_run
+    from bench.spark.session import spark_session
+    from bench.store import ResultStore
+    from bench.suites import find_suite
+
+    chosen = find_suite(suite)
+    store = ResultStore(Path(out)).open()
+    line = ProgressLine(sys.stdout)
+    session = nullcontext(spark) if spark is not None else spark_session(Path(out) / "spark")
+    with store.writing(), session as running:
+        record_run(Path(out), suite, running.sparkContext.master or "local")
+        try:
+            return run_rounds(running, chosen, store, line)
+        finally:
+            line.close()

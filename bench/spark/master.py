@@ -34,7 +34,7 @@ def places(master: str) -> list[tuple[str, int]]:
     for place in master.removeprefix("spark://").split(","):
         host, _, port = place.rpartition(":")
         if not host or not port.isdigit() or int(port) > LAST_PORT:
-            raise SparkError(f"{master} is no master: write spark://HOST:PORT")
+            raise SparkError(f"{master} is not a master: write spark://HOST:PORT")
         found.append((host.strip("[]"), int(port)))
     return found
 

@@ -1,16 +1,24 @@
 """One Spark session: local by default, any master by name, quiet on the terminal.
 
-What Spark and its workers have to say goes to `spark.log` in the working directory given.
+The user's configuration wins: `--conf`, what spark-submit was told, `PYSPARK_SUBMIT_ARGS`, and the
+`spark-defaults.conf` of `SPARK_CONF_DIR` or of Spark's own directory. What the benchmark needs is set only
+where none of them sets it. What Spark and its workers have to say goes to `spark.log` in the working
+directory given, unless the user has a directory of configuration, which then says where.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bench.spark.code_archive import code_archive
@@ -25,11 +33,82 @@ WORKER_SECONDS = 60.0
 """How long a cluster may take to give the first executor: Spark itself would wait for ever."""
 
 
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    """Where a command's Spark runs, and with which configuration."""
+    parser.add_argument(
+        "--master", help=f"a Spark master (default: what Spark's configuration says, or {LOCAL})"
+    )
+    parser.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of Spark, such as spark.executor.memory=4g; repeat it for more",
+    )
+
+
+def parse_conf(texts: Iterable[str]) -> dict[str, str]:
+    """The settings of `--conf`; `SparkError` for what is not KEY=VALUE."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise SparkError(f"--conf {text!r}: write KEY=VALUE, as in spark.executor.memory=4g")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def user_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """What the user has set, from the weakest place to the strongest: files, submit arguments, `--conf`."""
+    found = _defaults_file()
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    for option, value in pairwise(words):
+        name, _, text = value.partition("=")
+        if option in ("--conf", "-c"):
+            found[name] = text
+        elif option == "--master":
+            found["spark.master"] = value
+    if (
+        "PYSPARK_GATEWAY_PORT" in os.environ
+    ):  # spark-submit has started this process, and Java with it
+        from pyspark import SparkConf, SparkContext
+
+        SparkContext._ensure_initialized()
+        found |= dict(SparkConf(_jvm=SparkContext._jvm).getAll())
+    return found | dict(conf)
+
+
+def _user_directory() -> Path | None:
+    """The directory of Spark's configuration that the user has; None where there is none."""
+    named = os.environ.get("SPARK_CONF_DIR")
+    if named:
+        return Path(named)
+    home = os.environ.get("SPARK_HOME")
+    if home and (Path(home) / "conf" / "spark-defaults.conf").exists():
+        return Path(home) / "conf"
+    return None
+
+
+def _defaults_file() -> dict[str, str]:
+    """The settings of `spark-defaults.conf`: a name, blanks or an equals sign, a value."""
+    directory = _user_directory()
+    path = directory / "spark-defaults.conf" if directory else None
+    if path is None or not path.exists():
+        return {}
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    found = (re.match(r"([^\s=]+)\s*[=\s]\s*(.*)", line) for line in lines if line[:1] != "#")
+    return {one.group(1): one.group(2).strip() for one in found if one}
+
+
 @contextmanager
-def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
+def spark_session(
+    workdir: Path, master: str | None = None, conf: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[SparkSession]:
     """A session on `master`; stopped at the end of the block, and Java with it.
 
-    A remote master gets the three packages as an archive, so its workers need only the libraries.
+    A remote master gets the three packages as an archive, so its workers need only the libraries. `conf`: of
+    Spark, over everything else. Where this process has a session already, that one is used as it is, and
+    is not stopped.
     """
     try:
         from pyspark.sql import SparkSession
@@ -37,10 +116,18 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
         raise SparkError("the benchmark needs Spark: pip install 'camcast[bench]'") from None
     workdir.mkdir(parents=True, exist_ok=True)
     _silence_query_errors()
+    running = SparkSession.getActiveSession()
+    if running is not None:  # the caller's, such as a notebook's or that of spark-submit's program
+        _ship_code(running, workdir)
+        yield running
+        return
+    given = user_settings(conf)
+    master = master or given.get("spark.master", LOCAL)
     local = is_local(master)
     check_master(master)
-    builder = SparkSession.builder.master(master).appName("camcast")
-    for name, value in _settings(workdir, local).items():
+    builder = SparkSession.builder.master(master)
+    needed = {"spark.app.name": "camcast"} | _settings(workdir, local)
+    for name, value in (needed | given | {"spark.master": master}).items():
         builder = builder.config(name, value)
     with _stderr_to(workdir / "spark.log"), _set(java_environment(workdir, master)):
         try:
@@ -52,10 +139,17 @@ def spark_session(workdir: Path, master: str = LOCAL) -> Iterator[SparkSession]:
     try:
         if not local:
             _wait_for_a_worker(session, master)
-            session.sparkContext.addPyFile(str(code_archive(workdir)))
+        _ship_code(session, workdir)
         yield session
     finally:
         _stop(session)
+
+
+def _ship_code(session: SparkSession, workdir: Path) -> None:
+    """Executors elsewhere get the three packages."""
+    context = session.sparkContext
+    if not is_local(context.master or LOCAL):
+        context.addPyFile(str(code_archive(workdir)))
 
 
 def _wait_for_a_worker(session: SparkSession, master: str) -> None:
@@ -96,17 +190,16 @@ def _settings(workdir: Path, local: bool) -> dict[str, str]:
 
 
 def java_environment(workdir: Path, master: str) -> dict[str, str]:
-    """What Java is started with, beside what is set already; writes Spark's configuration below `workdir`."""
-    configuration = workdir / "spark-conf"
-    configuration.mkdir(exist_ok=True)
-    log = (workdir / "spark.log").resolve()
-    (configuration / "log4j2.properties").write_text(_LOGGING.format(log=log))
-    found = {
-        "JAVA_HOME": str(java_home(workdir)),
-        "SPARK_CONF_DIR": str(configuration),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-    }
-    # A cluster's own Python, where whoever set it up has named it.
+    """What Java is started with, beside what is set already; writes Spark's configuration below `workdir`,
+    where the user has none."""
+    found = {"JAVA_HOME": str(java_home(workdir)), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    if _user_directory() is None:
+        configuration = workdir / "spark-conf"
+        configuration.mkdir(exist_ok=True)
+        log = (workdir / "spark.log").resolve()
+        (configuration / "log4j2.properties").write_text(_LOGGING.format(log=log))
+        found["SPARK_CONF_DIR"] = str(configuration)
+    # A cluster's own Python, where the cluster's administrator has named it.
     if is_local(master) or "PYSPARK_PYTHON" not in os.environ:
         found["PYSPARK_PYTHON"] = sys.executable
     # Executors elsewhere call back to this address.

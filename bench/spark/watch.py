@@ -28,7 +28,7 @@ class Progress:
     failed: int
     total: int
     share: float
-    """Of the work, by its estimated cost: a few rows are most of it."""
+    """The share of the work, by its estimated cost: a few rows are most of it."""
     seconds_left: float | None
 
 
@@ -57,7 +57,7 @@ class Watch:
         self._cost = cost
 
     def started(self, group: str, experiments: Sequence[Experiment], tasks: int) -> None:
-        """A job of these rows is under way, in so many tasks."""
+        """A job of these rows is under way, in `tasks` tasks."""
         cost = sum(map(estimated_seconds, experiments))
         self._under_way[group] = (len(experiments), tasks, cost)
 

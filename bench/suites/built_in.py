@@ -36,6 +36,8 @@ REPLAYS = 10_000
 SMALL = (26, 10, 6)
 """Real nodes cost most: a third of the paper's, where the question is not one of sizes."""
 TINY = (20, 8, 5)
+TINIEST = (14, 6, 4)
+"""Where the question is whether something happens at all."""
 ALTERNATIVES = ["camcast", "broadcast", "multicast", "hierarchical"]
 SAME_SIZES = dict.fromkeys(MODES, IMPLEMENTED["sizes"])
 
@@ -44,16 +46,16 @@ def quick() -> Suite:
     """What `make report` runs: every mode and every tier, within a few minutes on two cores."""
     name, shares = "quick", (0.01, 0.07, 0.1, 1.0)
     fixed = simulation(name, repetitions=500) + tables(name, repetitions=300)
-    fixed += growth(name, largest=100_000, repetitions=10)
+    fixed += growth(name, largest=100_000, repetitions=100)
     fixed += comparison(name, repetitions=500)
     fixed += formulas_of_links(name, shares, 1000, IMPLEMENTED_SIZES)
     fixed += formulas_of_defaults(name, SMALL, (0.0, 0.3))
     fixed += live(name, TINY, repetitions=6)
     families = (
-        links_family(name, shares, 1, IMPLEMENTED_SIZES, most=7),
+        links_family(name, shares, 1, IMPLEMENTED_SIZES, most=10),
         defaults_family(name, "published", SMALL, (0.0, 0.3), 2, most=7),
         defaults_family(name, "shipped", SMALL, (0.0, 0.3), 20, most=7),
-        churn_family(name, TINY, (0.02,), 10, most=5),
+        churn_family(name, TINIEST, (0.02,), 10, most=5),
     )
     return Suite(name, "every mode and every tier, small", distinct(fixed), families)
 
@@ -62,7 +64,7 @@ def paper() -> Suite:
     """Figures 13 to 28 and tables 1 and 2, with the paper's parameters and at least its repetitions."""
     name = "paper"
     fixed = simulation(name, repetitions=1000) + tables(name, repetitions=1000)
-    fixed += growth(name, largest=100_000, repetitions=10)
+    fixed += growth(name, largest=100_000, repetitions=100)
     fixed += comparison(name, repetitions=1000)
     fixed += formulas_of_links(name, P_SEL, 1000, IMPLEMENTED_SIZES)
     fixed += formulas_of_defaults(name, IMPLEMENTED["sizes"], CRASHED)

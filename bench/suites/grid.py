@@ -17,7 +17,7 @@ import dataclasses
 import hashlib
 import itertools
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ from typing import Any
 from bench.experiment import SERIES, Experiment, ExperimentError
 from bench.intervals import FEWEST, looks
 from overlay.errors import UsageError
+
+HOPELESS = 2.0
+"""Networks that a claim seems to need, over the budget: beyond that, none are run for it. The estimate is
+rough, so less than this is worth a try."""
 
 
 class SuiteError(UsageError):
@@ -43,17 +47,34 @@ class Family:
     most: int
     """The budget: how many networks at most."""
 
-    def between(self, there: int, wanted: int) -> list[Experiment]:
-        """The experiments of the networks from number `there` up to `wanted`."""
-        return [one for number in range(there, wanted) for one in self.network(number)]
+    def between(self, there: int, wanted: int, mode: str | None = None) -> list[Experiment]:
+        """The experiments of the networks from number `there` up to `wanted`, of all modes or one."""
+        return [
+            one
+            for number in range(there, wanted)
+            for one in self.network(number)
+            if mode in (None, one.mode)
+        ]
 
-    def serves(self, wanted: set[tuple[str, str]]) -> bool:
-        """Whether its networks are among those that are wanted, by figure and variant."""
-        return any((self.figure, variant) in wanted for variant in self.variants)
+    def wanted(self, asked: Iterable[tuple[tuple[str, str, str], int]]) -> dict[str, int]:
+        """By mode, about how many of its networks are wanted in all; asked for by figure, variant and mode.
 
-    def next_look(self, there: int) -> int:
-        """How many networks the next look needs; `there` where the budget is spent."""
-        return next((look for look in looks(self.most) if look > there), there)
+        Who needs more than twice the budget is not listened to.
+        """
+        found: dict[str, int] = {}
+        for (figure, variant, mode), needed in asked:
+            own = figure == self.figure and variant in self.variants
+            if own and needed <= HOPELESS * self.most:
+                found[mode] = max(found.get(mode, 0), needed)
+        return found
+
+    def next_look(self, there: int, needed: int) -> int:
+        """How many networks there are at the next look that may decide, where about `needed` are wanted.
+
+        `there` where the budget is spent.
+        """
+        later = [look for look in looks(self.most) if look > there]
+        return next((look for look in later if look >= needed), later[-1] if later else there)
 
 
 @dataclass(frozen=True, slots=True)

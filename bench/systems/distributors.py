@@ -84,7 +84,7 @@ async def _subscribe(pipe: Connection, contacts: list[Contact], count: int) -> N
 async def _receive(
     subscriptions: list[ServiceSubscription], events: int
 ) -> tuple[int, float, float]:
-    """Wait until each has so many more messages: messages, when the last came, CPU seconds."""
+    """Wait until each subscription has `events` more messages: messages, when the last came, CPU seconds."""
     cpu = time.process_time()
     goal = events * len(subscriptions)
     with contextlib.suppress(TimeoutError):

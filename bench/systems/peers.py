@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.servers import NatsServer, NotInstalled
-from bench.servers.temporary import free_port
+from bench.servers import NatsServer, NotInstalled, free_port
 from bench.systems.work import (
     Effort,
     Tally,
@@ -250,4 +249,4 @@ PEERS = {
     "zmq": Peer("ZeroMQ", _zeromq),
     "nats": Peer("NATS", _nats),
 }
-"""By the name on the command line."""
+"""The systems by their names on the command line."""

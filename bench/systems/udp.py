@@ -18,7 +18,7 @@ from overlay import loops
 
 MOST_WINDOW = 128
 BUFFER_BYTES = 150_000
-"""Of a socket's buffer of 212,992 bytes, Linux's default."""
+"""The part that is used of a socket's buffer of 212,992 bytes, Linux's default."""
 HOST = "127.0.0.1"
 
 

@@ -189,7 +189,7 @@ async def publish_all(work: Work, publish: Callable[[bytes], Awaitable[object]])
 
 
 def publish_blocking(work: Work, publish: Callable[[bytes], object]) -> None:
-    """The same for a system whose calls block."""
+    """Publish all events of a work, as `publish_all` does, for a system whose calls block."""
     events = Events(work.bytes)
     if work.rate is None:
         for _ in range(work.events):

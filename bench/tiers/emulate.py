@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from bench.emulation.population import Population
-from bench.emulation.turnover import Turnover
 from bench.experiment import Experiment
+from bench.populations.emulated import Population, Turnover
 from bench.results import Measured, Result
 from bench.tiers.replay import Snapshot, replay
 from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
@@ -27,13 +26,14 @@ from overlay.virtual import Latency, Network
 SETTLE_SECONDS = 15.0
 """Virtual time from the last join to the look at what nodes send at rest."""
 REST_SECONDS = 10.0
-"""How long that look takes; the first event is published after it."""
+"""How long that look takes; the first event is published after it. What nodes send at rest is asked of
+networks with default parameters: others publish at once."""
 REPAIR_SECONDS = 60.0
 """Virtual time from crashes to the next event: until no table names the dead, super-topic tables the last,
 and those who keep a census have counted the living."""
 LOOK_SECONDS = 1.0
 """Between two looks at whether a table still names the dead."""
-SPREAD_SECONDS = 2.0
+SPREAD_SECONDS = 1.0
 """Virtual time from one event to the next: a few times what an event takes. Later copies still count."""
 
 Points = list[tuple[Experiment, list[Result]]]
@@ -96,7 +96,8 @@ class _Visit:
             await population.start()
             self._note(0, join_datagrams=self._network.stats.sent / sum(experiment.sizes))
             await asyncio.sleep(SETTLE_SECONDS)
-            await self._rest()
+            if experiment.failure != "churn" and not experiment.p_sel_series:
+                await self._rest()
             if experiment.failure == "churn":
                 async with Turnover(population, experiment.failed, self._chance):
                     await asyncio.sleep(SETTLE_SECONDS + REST_SECONDS)

@@ -13,20 +13,22 @@ import tempfile
 from pathlib import Path
 
 from bench.experiment import Experiment, ExperimentError
-from bench.live.population import LivePopulation
+from bench.populations.live import LivePopulation
 from bench.results import Result
 from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 
-SETTLE_SECONDS = 25.0
-"""The most that tables may take to fill after the last join."""
+SETTLE_SECONDS = {"eager": 25.0, "lazy": 6.0}
+"""The most that tables may take to fill after the last join, by the dissemination: lazy members fetch what
+they hear of, so that tables need not have come to rest."""
 REPAIR_SECONDS = 45.0
 """The most that they may take to be repaired after a crash."""
 STEADY_SECONDS = 2.0
-"""Gossiped tables that have not changed for so long have come to rest."""
+"""Gossiped tables that have not changed for this many seconds have come to rest."""
 SPREAD_SECONDS = 10.0
 """The most that an event may take to spread before the next one is published."""
 SILENT_SECONDS = 0.75
-"""An event has spread when no copy of it has arrived anywhere for so long; later copies still count."""
+"""An event has spread when no copy of it has arrived anywhere for this many seconds; later copies still
+count."""
 
 
 def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
@@ -65,7 +67,7 @@ def _observe(experiment: Experiment) -> list[list[Observation]]:
 def _events(
     experiment: Experiment, population: LivePopulation, chance: random.Random
 ) -> list[list[CommunityMembers]]:
-    population.wait_for_tables(STEADY_SECONDS, SETTLE_SECONDS)
+    population.wait_for_tables(STEADY_SECONDS, SETTLE_SECONDS[experiment.dissemination])
     if experiment.failed:
         population.crash()
         population.wait_for_repaired_tables(REPAIR_SECONDS)

@@ -12,22 +12,26 @@ import math
 from dataclasses import dataclass, replace
 
 from bench.experiment import CLUSTERS, Experiment
-from bench.model.community import Community
-from bench.model.epidemic import final_size, missed_probability
-from bench.model.latency import broadcast_latency, camcast_average_latency, group_latency
-from bench.model.memory import (
+from bench.model.formulas import (
+    Community,
+    broadcast_latency,
     broadcast_memory,
+    broadcast_parasites,
+    camcast_average_latency,
     camcast_memory,
+    drawn_passing_probability,
+    final_size,
+    group_latency,
     hierarchical_memory,
+    hierarchical_parasites,
+    missed_probability,
     multicast_memory,
 )
-from bench.model.parasites import broadcast_parasites, hierarchical_parasites
 from bench.model.pmcast import assumed_tree, pmcast_memory, pmcast_rounds, pmcast_uninterested
-from bench.model.reliability import drawn_passing_probability
 from bench.results import CommunityResult, Result
 
 SMALLEST = 3
-"""The formula of rounds, ln N / ln ln N, needs so many processes."""
+"""The formula of rounds, ln N / ln ln N, needs at least this many processes."""
 
 
 def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
@@ -78,7 +82,7 @@ class _Gossip:
     """What gossip does in a group that has the event."""
 
     share: float
-    """Of the live, those reached."""
+    """The share of the live processes that are reached."""
     missed: float
     """The probability that one of them is not, where nearly all are."""
     sent: float
@@ -86,7 +90,7 @@ class _Gossip:
 
 
 def _gossip(group: int, experiment: Experiment, seeds: float = 1.0) -> _Gossip:
-    """Gossip in a group in which so many have the event to begin with."""
+    """Gossip in a group in which `seeds` processes have the event to begin with."""
     fanout = max(0, min(math.floor(math.log(group) + experiment.c), group - 1))
     sent = fanout * _visible(experiment)
     others = max(0.0, _alive(group, experiment) - 1)
@@ -100,7 +104,7 @@ def _gossip(group: int, experiment: Experiment, seeds: float = 1.0) -> _Gossip:
 
 
 def _everyone(size: int, gossip: _Gossip, experiment: Experiment) -> float:
-    """The probability that nobody of so many processes, the live among them, is missed."""
+    """The probability that nobody of `size` processes, the live among them, is missed."""
     return math.exp(-_alive(size, experiment) * gossip.missed)
 
 

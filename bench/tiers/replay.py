@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.experiment import Experiment
-from bench.hierarchy import parameters
+from bench.populations.hierarchy import parameters
 from bench.results import WHOLE, Measured
 from bench.simulate.randomness import derived
 from bench.simulate.replay_round import (

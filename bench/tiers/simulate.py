@@ -12,7 +12,7 @@ from bench.simulate import (
     Tables,
     simulate_independently,
 )
-from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp.community import ScampConfig
 
 SCAMP_COPIES = ScampConfig().c
 """SCAMP's c, as real nodes have it: further copies of each subscription. Views come out at (c + 1) ln N."""

@@ -23,6 +23,7 @@ MODULES = (
     "layers",
     "emulator",
     "harness",
+    "ledger",
 )
 """In the order in which `camcast bench run speed` runs them."""
 
@@ -34,5 +35,5 @@ def workload(module: str) -> Workload:
 
 
 def workloads() -> list[Workload]:
-    """All of them."""
+    """All workloads."""
     return [workload(module) for module in MODULES]

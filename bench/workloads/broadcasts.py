@@ -15,15 +15,12 @@ from typing import Any
 
 from bench.workloads.workload import Option, Row, Table, Workload, column
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
-from pubsub.broadcast.best_effort import BestEffort
-from pubsub.broadcast.events import Broadcast, Deliver, StartDetector
-from pubsub.broadcast.kernel import Channel, Event, Stack
-from pubsub.broadcast.lazy_reliable import LazyReliable
-from pubsub.broadcast.links import PerfectLinks
-from pubsub.broadcast.message import Message, Packet
-from pubsub.broadcast.perfect_detector import PerfectDetector
+from pubsub.broadcast.events import Broadcast, Deliver, GroupPacket, LayerMessage, StartDetector
+from pubsub.broadcast.kernel import LayerChannel, LayerEvent, Stack
+from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks
 from pubsub.broadcast.probabilistic import Probabilistic, missing
-from pubsub.broadcast.process import OnCrash, Process
+from pubsub.broadcast.process import GroupProcess, OnCrash
+from pubsub.broadcast.reliable import LazyReliable
 from pubsub.broadcast.stacks import stack
 
 PAYLOAD = "x" * 64
@@ -37,7 +34,7 @@ MOST_GOSSIP = 10_000
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one broadcast."""
+    """The cost of one broadcast."""
 
     messages: int
     payloads: int
@@ -57,9 +54,9 @@ class _Troupe:
         self.channels = [self._member(rank, qos, gossip) for rank in range(members)]
         self.stage.observe(self._sent)
 
-    def _member(self, rank: int, qos: str, gossip: Probabilistic | None) -> Channel:
+    def _member(self, rank: int, qos: str, gossip: Probabilistic | None) -> LayerChannel:
         contact = self.contacts[rank]
-        process = Process(
+        process = GroupProcess(
             rank, self.contacts, self.stage.context(contact), watch=self.watchers.append
         )
         receive: Callable[[Any, Any], None] = process.receive
@@ -69,11 +66,11 @@ class _Troupe:
         return channel
 
     def _sent(self, now: float, sender: object, to: object, message: object) -> None:
-        assert isinstance(message, Packet)
+        assert isinstance(message, GroupPacket)
         self.messages += 1
         self.payloads += message.data is not None
 
-    def _delivered(self, rank: int, event: Event) -> None:
+    def _delivered(self, rank: int, event: LayerEvent) -> None:
         if isinstance(event, Deliver):
             self.delivered[rank] = self.stage.now
 
@@ -95,7 +92,7 @@ def measure(
     then, for many broadcasts together, is not counted.
     """
     troupe = _Troupe(qos, members, seed, gossip)
-    troupe.channels[0].push(Broadcast(Message(PAYLOAD)))
+    troupe.channels[0].push(Broadcast(LayerMessage(PAYLOAD)))
     if sender_crashes:
         troupe.stage.crash(troupe.contacts[0])
         troupe.delivered.pop(0, None)

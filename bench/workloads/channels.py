@@ -26,6 +26,7 @@ from overlay.contact import Contact
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig
+from overlay.transport.frame import Buffer
 
 MESSAGE = bytes(256)
 END = b"end"
@@ -188,8 +189,8 @@ def _receive_by_channel(parent: Connection, datagram: int) -> None:
         count = Count()
         end = asyncio.Event()
 
-        def receive(sender: Contact, message: bytes) -> None:
-            if count.take(message):
+        def receive(sender: Contact, message: Buffer) -> None:
+            if count.take(bytes(message)):
                 end.set()
 
         channels.on_message(receive)

@@ -25,7 +25,7 @@ from kademlia.crawling import NodeSpiderCrawl
 from kademlia.network import Server
 from kademlia.node import Node
 
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, Table, Workload, column, quantile
 from overlay import Overlay
 from overlay.contact import Address, PeerId
 from overlay.dht import Dht, DhtConfig
@@ -67,7 +67,7 @@ class OurMember:
     @classmethod
     async def start(cls, listen: str, bootstrap: Sequence[Address]) -> OurMember:
         endpoint = await Endpoint.open(EndpointConfig(listen), Identity.create(), Metrics())
-        dht = await Dht.start(endpoint, DhtConfig())
+        dht = Dht(endpoint, DhtConfig())
         await dht.join(bootstrap)
         return cls(endpoint, dht)
 
@@ -76,7 +76,7 @@ class OurMember:
 
     async def vanish(self) -> None:
         await self.endpoint.close()
-        await self.dht.close()
+        self.dht.close()
 
 
 @dataclass
@@ -192,7 +192,7 @@ def _target(name: str, number: int) -> bytes:
 
 def _quantiles(seconds: list[float]) -> tuple[float, float]:
     ordered = sorted(seconds)
-    return statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    return statistics.median(ordered), quantile(ordered, 0.99)
 
 
 def _idle_bytes() -> float:

@@ -24,8 +24,8 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.runtime import Runtime
 from overlay.transport.endpoint import Endpoint, EndpointConfig
-from pubsub.distributors.client import runtime_config
 from pubsub.distributors.config import DistributorConfig
+from pubsub.distributors.light_client import runtime_config
 from pubsub.distributors.messages import Action, Request
 from pubsub.distributors.protocol.distributor import DistributorCore
 
@@ -42,7 +42,7 @@ class Setting:
     """Processes that the subscribers share."""
     events: int = 100
     bytes: int = 256
-    """Of an event."""
+    """Bytes of an event."""
     datagram_size: int = 1400
     """Bytes of a distributor's datagrams."""
     secondaries: int = 2

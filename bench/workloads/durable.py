@@ -17,9 +17,8 @@ from typing import Any, Protocol, get_args
 
 from bench.players import Player, Players
 from bench.servers import NotInstalled
-from bench.systems import archive
-from bench.systems.archive import Kind
-from bench.systems.durable_peers import DURABLE_PEERS, DurablePeer, play
+from bench.systems import durable
+from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind, play
 from bench.systems.work import Published, Received, Work, reports
 from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column, quantile
 
@@ -51,10 +50,10 @@ class NodeCrew:
 
     def reader(self, number: int) -> Player:
         name = f"{self._kind} {number} {time.monotonic_ns()}"
-        return self._players.start(archive.subscriber, self._kind, name, self._address)
+        return self._players.start(durable.subscriber, self._kind, name, self._address)
 
     def publisher(self) -> Player:
-        return self._players.start(archive.publisher, self._kind, self._address)
+        return self._players.start(durable.publisher, self._kind, self._address)
 
     def keeper_seconds(self) -> float:
         self._keeper.tell("cpu")
@@ -87,7 +86,7 @@ def archived(players: Players, store: str) -> Iterator[tuple[Player, str]]:
         place = (
             f"sqlite:///{directory}/events.db" if store == "sqlite" else f"file://{directory}/log"
         )
-        keeper = players.start(archive.archive, place)
+        keeper = players.start(durable.archive, place)
         yield keeper, keeper.answer(START_SECONDS)
         keeper.end()
 
@@ -147,9 +146,9 @@ def _delays(received: list[Received]) -> dict[str, tuple[float, str]]:
 def catch_up(players: Players, address: str, missed: int) -> float:
     """Seconds from a subscriber's return until it has had everything that it missed."""
     reader = players.start(
-        archive.subscriber, "ordered", f"away {missed} {time.monotonic_ns()}", address
+        durable.subscriber, "ordered", f"away {missed} {time.monotonic_ns()}", address
     )
-    publisher = players.start(archive.publisher, "ordered", address)
+    publisher = players.start(durable.publisher, "ordered", address)
     try:
         for player in (reader, publisher):
             player.answer(START_SECONDS)

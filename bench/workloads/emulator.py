@@ -1,8 +1,17 @@
-"""What real nodes cost on the virtual network, in each mode: to join, at rest, and after a crash of 30 %.
+"""What real nodes cost on the virtual network, in each mode: to join, at rest, after mass crashes and joins.
 
-The hierarchy of the paper's implementation, 118 nodes, or the same three levels at another size. Datagrams
-are counted by what they carry. Seconds are of processor time; a node-second is one node living for one
-second of virtual time.
+The hierarchy of the paper's implementation, 118 nodes, or the same three levels at another size. A run goes
+through these stages, or those that are asked for:
+
+- join: all nodes join; then, if asked for, events are published and traced;
+- rest: two minutes later, what a node sends in a second when nothing happens, and what a light member
+  sends, one that uses the DHT without being part of it;
+- crash: 30 % of each community crash in the same instant;
+- joins: as many new nodes as crashed join in the same instant.
+
+After the last two, the busiest second is shown, and how long it took until the traffic was back at rest.
+With `--kinds` every datagram is looked into and counted by what it carries. Processor time is this
+process's; a node-second is one node living for one second of virtual time.
 """
 
 from __future__ import annotations
@@ -10,27 +19,40 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.emulation.datagrams import DatagramCount
-from bench.emulation.population import Population
 from bench.experiment import Experiment
-from bench.suites.settings import IMPLEMENTED, MODES
+from bench.populations.emulated import DatagramCount, Population
+from bench.suites.settings import COMPARED, IMPLEMENTED, MODES
+from bench.traces import histories, trace_rows
 from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay.dht import DhtConfig
+from overlay.membership.modes import MODES as MODES_OF_NODES
 from overlay.virtual import Latency, Network
 
+STAGES = ("join", "rest", "crash", "joins")
 SETTLE_SECONDS = 120.0
 """Virtual time from the last join to the first second that counts as rest."""
-REST_SECONDS = 30.0
-CRASHED = 0.3
-REPAIR_SECONDS = 60.0
-"""Virtual time from the crash until the rest is measured again."""
+REST_SECONDS = 60.0
+SHAKEN = 0.3
+"""The part of all nodes that crash, and that join, in the same instant."""
+WATCH_SECONDS = 120
+"""How long the traffic is watched after that."""
+WINDOW_SECONDS = 10
+"""The traffic of one second is the mean over this many seconds, when it is compared with that at rest."""
+NEAR_REST = 1.5
+"""Traffic of up to this many times that at rest is taken for rest."""
+LIGHT_MEMBERS = 10
+SPREAD_SECONDS = 2.0
+"""Virtual time from one event to the next."""
 SHOWN = 12
 """Kinds of datagrams that are listed; the others are added up."""
 
@@ -40,16 +62,26 @@ class _Phase:
     """What was sent in one part of the run, by how many nodes, and what it cost."""
 
     name: str
-    sent: Counter[str]
+    sent: int
+    kinds: Counter[str]
     nodes: int
     virtual: float
     processor: float
+    peak: float | None = None
+    """Datagrams a node in the busiest second."""
+    back_at_rest: float | None = None
+    """Seconds until the traffic was near rest and stayed there; None: it was not, or was not watched."""
+
+    @property
+    def is_join(self) -> bool:
+        return self.name == "join"
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
     """Takes about a minute for 118 nodes in all modes."""
-    for mode in options.modes:
-        yield from _measure(mode, options.nodes)
+    for nodes in options.nodes:
+        for mode in options.modes:
+            yield from _Measurement(mode, nodes, options).rows()
 
 
 def sizes_for(nodes: int) -> tuple[int, ...]:
@@ -59,58 +91,192 @@ def sizes_for(nodes: int) -> tuple[int, ...]:
     return (nodes - sum(upper), *upper)
 
 
-def _measure(mode: str, nodes: int) -> Iterator[Row]:
-    experiment = Experiment(
-        suite="speed",
-        figure="emulator",
-        tier="emulate",
-        mode=mode,
-        seed=1,
-        balance=True,  # as nodes run by default
-        **{**IMPLEMENTED, "sizes": sizes_for(nodes)},
-    )
-    network = Network(experiment.seed, latency=Latency.uniform(0.005, 0.050))
-    count = DatagramCount()
-    with tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory, network.rule(count):
-        population = Population(experiment, network, Path(directory))
-        phases = network.run(_live(network, population, count))
-    for phase in phases:
-        joins = phase is phases[0]
-        share = phase.nodes if joins else phase.nodes * phase.virtual
-        unit = "datagrams/node" if joins else "datagrams/node-s"
-        settings: dict[str, Any] = {"mode": mode, "nodes": nodes, "phase": phase.name}
-        yield Row("emulator", settings, "datagrams", sum(phase.sent.values()) / share, unit)
-        if not joins:
-            yield Row("emulator", settings, "cpu", 1e3 * phase.processor / share, "ms/node-s")
-        for kind, number in _most(phase.sent):
+class _Measurement:
+    """One network through its stages."""
+
+    def __init__(self, mode: str, nodes: int, options: argparse.Namespace) -> None:
+        self._settings: dict[str, Any] = {"mode": mode, "nodes": nodes}
+        self._experiment = Experiment(
+            suite="speed",
+            figure="emulator",
+            tier="emulate",
+            mode=mode,
+            seed=options.seed,
+            balance=True,  # as nodes run by default
+            **{**IMPLEMENTED, "sizes": sizes_for(nodes)},
+        )
+        self._stages: Sequence[str] = options.stages
+        self._events: int = options.events
+        self._network = Network(options.seed, latency=Latency.uniform(0.005, 0.050))
+        self._count = DatagramCount() if options.kinds else None
+        self._chance = random.Random(options.seed)
+        self._phases: list[_Phase] = []
+        self._light: float | None = None
+        self._began = (0, 0.0, 0.0)
+
+    def rows(self) -> Iterator[Row]:
+        with (
+            tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory,
+            ExitStack() as stack,
+        ):
+            if self._count is not None:
+                stack.enter_context(self._network.rule(self._count))
+            population = Population(self._experiment, self._network, Path(directory))
+            wall = time.perf_counter()
+            self._network.run(self._live(population))
+            wall = time.perf_counter() - wall
+            yield from self._whole(wall, self._reached(population) if self._events else None)
+        for phase in self._phases:
+            yield from self._rows_of(phase)
+        if self._light is not None:
+            settings = self._settings | {"phase": "rest, a light member"}
+            yield Row("emulator", settings, "datagrams", self._light, "datagrams/node-s")
+
+    def _whole(self, wall: float, reached: float | None) -> Iterator[Row]:
+        settings = self._settings | {"stages": " ".join(self._stages), "events": self._events}
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        yield Row("emulator", settings, "wall", wall, "s")
+        yield Row("emulator", settings, "memory", memory, "GiB")
+        if reached is not None:
+            yield Row("emulator", settings, "reached", 100 * reached, "%")
+
+    def _reached(self, population: Population) -> float:
+        """The part of the first nodes that had an event, on average over the events: by their traces."""
+        rows = [
+            row
+            for path in population.traces()
+            for row in trace_rows(path)
+            if row["kind"] in ("publish", "receive")
+        ]
+        had = [
+            sum(len(copies.had) for copies in history.communities.values())
+            for history in histories(rows).values()
+        ]
+        return sum(had) / len(had) / sum(self._experiment.sizes)
+
+    def _rows_of(self, phase: _Phase) -> Iterator[Row]:
+        share = phase.nodes if phase.is_join else phase.nodes * phase.virtual
+        unit = "datagrams/node" if phase.is_join else "datagrams/node-s"
+        settings = self._settings | {"phase": phase.name}
+        yield Row("emulator", settings, "datagrams", phase.sent / share, unit)
+        node_seconds = phase.nodes * phase.virtual / (2 if phase.is_join else 1)
+        yield Row("emulator", settings, "cpu", 1e3 * phase.processor / node_seconds, "ms/node-s")
+        yield Row("emulator", settings, "each", 1e6 * phase.processor / max(phase.sent, 1), "us")
+        if phase.peak is not None:
+            yield Row("emulator", settings, "peak", phase.peak, "datagrams/node-s")
+        if phase.back_at_rest is not None:
+            yield Row("emulator", settings, "back at rest", phase.back_at_rest, "s")
+        for kind, number in _most(phase.kinds):
             own = settings | {"kind": kind}
             yield Row("emulator", own, "datagrams of a kind", number / share, unit)
 
+    async def _live(self, population: Population) -> None:
+        has_dht = any(
+            name == self._experiment.mode and mode.contacts == "dht"
+            for name, mode in MODES_OF_NODES.items()
+        )
+        self._begin()
+        async with population:
+            await population.start()
+            self._end("join", population)
+            if self._events:
+                await self._publish(population)
+            if {"rest", "crash", "joins"} & set(self._stages):
+                await asyncio.sleep(SETTLE_SECONDS)
+                self._end(f"the next {SETTLE_SECONDS:g} s", population)
+                await asyncio.sleep(REST_SECONDS)
+                self._end("rest", population)
+            if "crash" in self._stages:
+                population.crash(SHAKEN, self._chance)
+                await self._watch(f"crash of {SHAKEN:.0%}", population)
+            if "joins" in self._stages:
+                await self._mass_joins(population)
+            if "rest" in self._stages and has_dht:
+                await self._light_members(population)
 
-async def _live(network: Network, population: Population, count: DatagramCount) -> list[_Phase]:
-    chance = random.Random(1)
-    phases: list[_Phase] = []
-    began = [network.now, time.process_time()]
+    async def _publish(self, population: Population) -> None:
+        for _ in range(self._events):
+            await population.publish(0, None, self._chance)
+            await asyncio.sleep(SPREAD_SECONDS)
+        self._end(f"{self._events} events", population)
 
-    def end_phase(name: str) -> None:
-        now, processor = network.now, time.process_time()
-        nodes = len(population.hosts())
-        phases.append(_Phase(name, count.take(), nodes, now - began[0], processor - began[1]))
-        began[:] = now, processor
+    async def _mass_joins(self, population: Population) -> None:
+        levels = [
+            level
+            for level, size in enumerate(self._experiment.sizes)
+            for _ in range(round(SHAKEN * size))
+        ]
+        joining = asyncio.gather(*(population.join(level) for level in levels))
+        await self._watch(f"joins of {SHAKEN:.0%}", population)
+        await joining
 
-    async with population:
-        await population.start()
-        end_phase("to join")
+    async def _light_members(self, population: Population) -> None:
+        before = {host for host, _ in population.hosts()}
+        for _ in range(LIGHT_MEMBERS):
+            await population.join(0, dht=DhtConfig(serve=False))
+        light = [host for host, _ in population.hosts() if host not in before]
         await asyncio.sleep(SETTLE_SECONDS)
-        end_phase(f"first {SETTLE_SECONDS:g} s")
+        began = self._sent_by(light)
         await asyncio.sleep(REST_SECONDS)
-        end_phase("at rest")
-        population.crash(CRASHED, chance)
-        await asyncio.sleep(REPAIR_SECONDS)
-        end_phase(f"{REPAIR_SECONDS:g} s after a crash of {CRASHED:.0%}")
-        await asyncio.sleep(REST_SECONDS)
-        end_phase("at rest again")
-    return phases
+        self._light = (self._sent_by(light) - began) / LIGHT_MEMBERS / REST_SECONDS
+
+    def _sent_by(self, hosts: Sequence[str]) -> int:
+        stats = self._network.stats.hosts
+        return sum(stats[host].sent for host in hosts)
+
+    async def _watch(self, name: str, population: Population) -> None:
+        """Look at the traffic second by second."""
+        rest = next(phase for phase in self._phases if phase.name == "rest")
+        seconds: list[int] = []
+        before = self._network.stats.sent
+        for _ in range(WATCH_SECONDS):
+            await asyncio.sleep(1.0)
+            sent = self._network.stats.sent
+            seconds.append(sent - before)
+            before = sent
+        nodes = len(population.hosts())
+        at_rest = rest.sent / rest.nodes / rest.virtual * nodes
+        back = time_until_rest(seconds, NEAR_REST * at_rest)
+        self._end(name, population, max(seconds) / nodes, back)
+
+    def _begin(self) -> None:
+        self._began = (self._network.stats.sent, self._network.now, time.process_time())
+
+    def _end(
+        self,
+        name: str,
+        population: Population,
+        peak: float | None = None,
+        back_at_rest: float | None = None,
+    ) -> None:
+        sent, began, processor = self._began
+        self._begin()
+        kinds = self._count.take() if self._count is not None else Counter[str]()
+        self._phases.append(
+            _Phase(
+                name,
+                self._began[0] - sent,
+                kinds,
+                len(population.hosts()),
+                self._began[1] - began,
+                self._began[2] - processor,
+                peak,
+                back_at_rest,
+            )
+        )
+
+
+def time_until_rest(seconds: Sequence[int], near_rest: float) -> float | None:
+    """After how many seconds the traffic stays at `near_rest` datagrams a second or less; None: not at all.
+
+    `seconds`: the datagrams of each second from the disturbance on."""
+    last = -1
+    for start in range(len(seconds) - WINDOW_SECONDS + 1):
+        if sum(seconds[start : start + WINDOW_SECONDS]) > near_rest * WINDOW_SECONDS:
+            last = start
+    if last == len(seconds) - WINDOW_SECONDS:
+        return None
+    return 0.0 if last < 0 else float(last + WINDOW_SECONDS)
 
 
 def _most(sent: Counter[str]) -> list[tuple[str, int]]:
@@ -123,10 +289,15 @@ def _most(sent: Counter[str]) -> list[tuple[str, int]]:
 WORKLOAD = Workload(
     "emulator",
     "Emulated nodes",
-    "What real nodes cost on the virtual network, in each mode: to join, at rest, and after a crash of 30 %.",
+    "What real nodes cost on the virtual network, in each mode: datagrams to join, at rest, after a crash"
+    " of 30 % and after mass joins, and processor time.",
     (
-        Option("nodes", sum(IMPLEMENTED["sizes"]), "how many, on three levels"),
-        Option("modes", list(MODES), "which modes", choices=tuple(MODES)),
+        Option("nodes", [118, 1000], "how many, on three levels", quick=[118]),
+        Option("modes", list(MODES), "which modes", choices=tuple(COMPARED)),
+        Option("stages", list(STAGES), "which parts of the run", choices=STAGES),
+        Option("events", 0, "events that are published after the joins, and traced"),
+        Option("kinds", False, "count datagrams by what they carry"),
+        Option("seed", 1, "the network's"),
     ),
     run,
     (
@@ -135,16 +306,31 @@ WORKLOAD = Workload(
             "Datagrams of a node: for joining, and then a second of its life",
             {"mode": "mode", "nodes": "nodes", "phase": "phase"},
             (
-                column("datagrams", "{:.1f}", "datagrams"),
+                column("datagrams", "{:.2f}", "datagrams"),
+                column("busiest second", "{:.1f}", "peak"),
+                column("s until rest", "{:.0f}", "back at rest"),
                 column("CPU ms a node-second", "{:.2f}", "cpu"),
+                column("CPU us a datagram", "{:.0f}", "each"),
+            ),
+            "A dash under `s until rest` beside a busiest second: the traffic was not at rest two minutes"
+            " later.",
+        ),
+        Table(
+            "whole",
+            "The whole run",
+            {"mode": "mode", "nodes": "nodes", "stages": "stages", "events": "events"},
+            (
+                column("seconds", "{:.1f}", "wall"),
+                column("GiB at most so far", "{:.2f}", "memory"),
+                column("% of nodes that events reached", "{:.2f}", "reached"),
             ),
         ),
         Table(
             "kinds",
             "The same by what the datagrams carry",
             {"mode": "mode", "nodes": "nodes", "phase": "phase", "kind": "datagrams with"},
-            (column("datagrams", "{:.2f}", "datagrams of a kind"),),
+            (column("datagrams", "{:.3f}", "datagrams of a kind"),),
         ),
     ),
-    quick_seconds=90,
+    quick_seconds=60,
 )

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from bench.players import Player, Players
-from bench.servers import NotInstalled
-from bench.servers.temporary import free_port
+from bench.servers import NotInstalled, free_port
 from bench.systems import nodes, peers, udp
 from bench.systems.nodes import NodeSetting
 from bench.systems.where import shares

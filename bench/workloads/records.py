@@ -38,7 +38,7 @@ class Provenance:
 
 
 def provenance(command: str) -> Provenance:
-    """Of a run that starts now on this machine."""
+    """The provenance of a run that starts now on this machine."""
     place = here()
     return Provenance(
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),

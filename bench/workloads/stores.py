@@ -23,13 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.servers import (
+    JetStreamClient,
     JetStreamServer,
     NotInstalled,
     PostgresqlServer,
+    RedisClient,
     RedisServer,
     TemporaryServer,
+    WindowedClient,
 )
-from bench.servers.windowed_client import JetStreamClient, RedisClient, WindowedClient
 from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column
 from overlay import loops
 from pubsub.archive.store import Append, GroupCommit, Store, StoredEvent, open_store

@@ -58,7 +58,7 @@ def _throughput(network: str, participants: int) -> Iterator[Row]:
 
 
 def _matrix(participants: int) -> Iterator[Row]:
-    from bench.systems.topic_company import measure_matrix
+    from bench.systems.topics import measure_matrix
 
     for cost in measure_matrix(participants):
         settings: dict[str, Any] = {"participants": participants, "event": cost.event}

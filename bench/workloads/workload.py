@@ -166,7 +166,7 @@ def _add(lines: list[list[str]], cells: Sequence[str]) -> None:
 
 
 def _figure(value: float) -> str:
-    """With thousands apart, or with three significant digits."""
+    """A number as text, with thousands apart, or with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -12,7 +12,7 @@ on the event loop.
 from overlay.channel.config import ChannelConfig
 from overlay.channel.driver import Channel, Channels
 from overlay.channel.machine import ChannelState, PeerRestarted
-from overlay.channel.sending import MessageTooLarge, OnAck
+from overlay.channel.sending import MessageTooLarge, OnAck, Until
 from overlay.channel.table import TooManyChannels
 
 __all__ = [
@@ -24,4 +24,5 @@ __all__ = [
     "OnAck",
     "PeerRestarted",
     "TooManyChannels",
+    "Until",
 ]

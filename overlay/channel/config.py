@@ -12,6 +12,12 @@ MESSAGE_OVERHEAD = 64
 MAX_FLIGHT = 1024
 """Segments: how far the newest one sent may be ahead of the oldest one not acknowledged."""
 
+WRITABLE_PART = 8
+"""A channel is writable while at most `send_buffer` / 8 (512 KiB) is not acknowledged. Mostly that is on its
+way, and little waits: so channels that share a link stay about equally far, and when one of the peers stops,
+the others need not first catch up with it. It bounds what a publisher sends to one peer to this much in a
+round trip; a larger `send_buffer` allows more."""
+
 
 @dataclass(frozen=True)
 class ChannelConfig:
@@ -30,11 +36,12 @@ class ChannelConfig:
     """The same for all channels of the node together."""
 
     max_channels: int = 4096
-    """Peers with a channel at one time; one more is refused."""
+    """Peers with a channel at one time; one more is refused, unless its block of addresses (a /24, a /64) has
+    fewer channels than another one, which then makes way."""
 
     max_half_open: int = 256
     """Channels opened by peers that have not yet shown that they hear us; one more is refused, unless the
-    oldest began `close_after` ago and makes way."""
+    oldest began `close_after` ago and makes way, or one of a block of addresses with more channels does."""
 
     initial_rto: float = 0.5
     """The retransmission time-out before the first measurement of the round trip."""
@@ -49,13 +56,14 @@ class ChannelConfig:
     """How long a lone segment's acknowledgement waits for something to ride on."""
 
     close_after: float = 5.0
-    """A channel whose peer leaves everything unanswered for so long is closed."""
+    """A channel whose peer leaves everything unanswered for this many seconds is closed."""
 
     idle_after: float = 60.0
-    """A channel without messages or pings for so long is dissolved and its memory freed."""
+    """A channel without messages or pings for this many seconds is dissolved and its memory freed."""
 
     forget_after: float = 600.0
-    """A closed channel is given up after so long, and what was not acknowledged is reported lost."""
+    """A closed channel is given up after this many seconds, and what was not acknowledged is reported
+    lost."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_message < 2**32:

@@ -3,7 +3,7 @@
 A channel is a pair of sessions, one random number a side. Data flows only between two ends that have each
 heard the other's number (OPEN, ACCEPT), so a segment always names the session it is meant for, and an end
 that lost its session, or never had it, answers RESET instead of taking it. Hence a message is handed up at
-most once, whatever the network repeats and whoever restarts; what was sent to a session that ended is
+most once, whatever the network repeats and whichever end restarts; what was sent to a session that ended is
 reported lost, and what was not sent yet goes to the next one. An unused channel is dissolved by agreement
 (CLOSE), so that neither side forgets what the other may still repeat. The states are tables in `machine`.
 
@@ -33,14 +33,16 @@ from overlay.channel.packet import (
     PACKET_HEAD,
     PART_HEAD_BYTES,
     PROGRESS,
+    REST,
     PacketType,
     Parts,
     Refused,
 )
 from overlay.channel.receiving import NOTHING, Budget, Receiver
 from overlay.channel.recovery import Patience
-from overlay.channel.sending import OnAck, Transmitter
+from overlay.channel.sending import OnAck, Transmitter, Until
 from overlay.contact import Contact
+from overlay.transport.frame import Buffer
 
 NO_SESSION = 0
 
@@ -71,7 +73,9 @@ class ChannelCore:
         self.patience = Patience(config, now)
         self.transmitter = Transmitter(config, max_body)
         self.receiver = Receiver(config, budget, self.transmitter.room)
-        self.write: Callable[[bytes, OnAck | None], bool] = self.transmitter.buffer.add
+        self.write: Callable[[bytes, OnAck | None, Until | None], bool] = (
+            self.transmitter.buffer.add
+        )
         """Accept a message, or say False when the send buffer is full; see `SendBuffer.add`."""
         self._new_session = new_session
         self.session = NO_SESSION
@@ -120,7 +124,7 @@ class ChannelCore:
         """Hand no message up until `resume`; the sender is held back once the receive buffer is full."""
         self.receiver.inbox.paused = True
 
-    def resume(self) -> list[bytes]:
+    def resume(self) -> list[Buffer]:
         """The messages that came meanwhile."""
         self.receiver.ack_due = self.phase is not Phase.OPENING
         return self.receiver.inbox.resume()
@@ -130,7 +134,7 @@ class ChannelCore:
         inbox = self.receiver.inbox
         return PROGRESS.pack(PacketType.PING, self.session, self._peer, inbox.next, inbox.limit)
 
-    def is_answered_by_another(self, packet: bytes) -> bool:
+    def is_answered_by_another(self, packet: Buffer) -> bool:
         """Whether a packet, which came from the peer's address under another id, names this session.
 
         Then another process is there now: it was sent what was meant for the peer, and does not know it.
@@ -151,7 +155,7 @@ class ChannelCore:
 
     # What arrives.
 
-    def receive(self, packet: bytes, now: float) -> list[bytes]:
+    def receive(self, packet: Buffer, now: float) -> list[Buffer]:
         """The messages to hand up; `Refused` when the packet, or the segment in it, is not taken."""
         kind = packet[0]
         if kind < PacketType.ACK:
@@ -185,7 +189,7 @@ class ChannelCore:
             return NOTHING
         return self._take(kind, packet, now)
 
-    def _take(self, kind: int, packet: bytes, now: float) -> list[bytes]:
+    def _take(self, kind: int, packet: Buffer, now: float) -> list[Buffer]:
         receiver = self.receiver
         size = len(packet) - BUNDLE.size
         try:
@@ -196,6 +200,9 @@ class ChannelCore:
             elif kind == PacketType.BUNDLE and size > 0:
                 number = BUNDLE.unpack_from(packet)[5]
                 messages = receiver.inbox.take_bundle(number, packet[BUNDLE.size :])
+            elif kind == PacketType.REST and len(packet) > REST.size:
+                *_, number, whole, message = REST.unpack_from(packet)
+                messages = receiver.inbox.take_rest(number, whole, message, packet[REST.size :])
             else:
                 raise Refused("malformed")
         except Refused:
@@ -204,7 +211,7 @@ class ChannelCore:
         receiver.taken(size, now)
         return messages
 
-    def _receive_control(self, packet: bytes, now: float) -> None:
+    def _receive_control(self, packet: Buffer, now: float) -> None:
         kind = packet[0]
         expected = ACCEPTANCE if kind == PacketType.ACCEPT else PACKET_HEAD
         if len(packet) != expected.size or kind < PacketType.OPEN:
@@ -428,6 +435,20 @@ class ChannelCore:
             receiver.acknowledged()
         self._ask_due = False
         return asks or closes or pings
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `packets` may have something to send, or the owner something to report."""
+        transmitter = self.transmitter
+        return (
+            self.receiver.ack_due
+            or self._ask_due
+            or self._accept_due
+            or bool(self._resets or self.events)
+            or bool(transmitter.buffer.outcomes)
+            or bool(transmitter.flight)
+            or not transmitter.is_idle
+        )
 
     @property
     def _awaits_answer(self) -> bool:

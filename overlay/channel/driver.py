@@ -9,20 +9,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from overlay.channel.config import ChannelConfig
+from overlay.channel.config import WRITABLE_PART, ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import ChannelState, PeerRestarted
 from overlay.channel.packet import Refused
-from overlay.channel.sending import OnAck
+from overlay.channel.sending import OnAck, Until
 from overlay.channel.table import ChannelTable
 from overlay.contact import Address, Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.transport.endpoint import Endpoint
-from overlay.transport.frame import Kind
+from overlay.transport.frame import Buffer, Kind
 
 E = TypeVar("E")
-MessageHandler = Callable[[Contact, bytes], None]
+MessageHandler = Callable[[Contact, Buffer], None]
 StateHandler = Callable[[Contact, ChannelState], None]
 RestartHandler = Callable[[Contact, PeerRestarted], None]
 WritableHandler = Callable[[Contact], None]
@@ -39,8 +39,8 @@ class Channel:
     __slots__ = (
         "__weakref__",
         "_channels",
-        "_half_full",
         "_sends",
+        "_writable_below",
         "address",
         "contact",
         "core",
@@ -50,7 +50,7 @@ class Channel:
         "was_full",
     )
 
-    def __init__(self, channels: Channels, contact: Contact, half_full: int) -> None:
+    def __init__(self, channels: Channels, contact: Contact, writable_below: int) -> None:
         self.contact = contact
         """The peer, at the address that it was last heard from."""
         self.address: Address = contact.address
@@ -60,9 +60,9 @@ class Channel:
         self.timer_at = 0.0
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.was_full = False
-        """Whether the send buffer was more than half full, and nobody has been told that it no longer is."""
+        """Whether the channel was not writable, and nobody has been told that it is again."""
         self._channels = channels
-        self._half_full = half_full
+        self._writable_below = writable_below
         self._sends = 0
 
     @property
@@ -76,26 +76,31 @@ class Channel:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the send buffer is at most half full; `Channels.on_writable` tells when it is so again."""
+        """Whether at most an eighth of the send buffer is used; `Channels.on_writable` tells when again."""
         core = self.core
-        return core is None or core.transmitter.buffer.used <= self._half_full
+        return core is None or core.transmitter.buffer.used <= self._writable_below
 
     @property
     def heard_at(self) -> float | None:
         """When the peer last gave proof of life, on the loop's clock; None if that is not known."""
         return None if self.core is None else self.core.patience.heard_at
 
-    def try_send(self, message: bytes, on_ack: OnAck | None = None) -> bool:
+    def try_send(
+        self, message: bytes, on_ack: OnAck | None = None, until: Until | None = None
+    ) -> bool:
         """Buffer a message, or say False when the send buffer is full.
+
+        When the time that `until()` gives has come, on the loop's clock, the message is neither sent nor sent
+        again: it is counted (`channel_messages_expired`), and lost unless it has arrived.
 
         `on_ack` is called exactly once if the message is taken, with whether the peer has it (see `OnAck`).
         Raises `MessageTooLarge` over `max_message`, `TooManyChannels`, and `ClosedError`.
         """
         core = self.core or self._channels.open(self)
-        if not core.write(message, on_ack):
+        if not core.write(message, on_ack, until):
             self.was_full = True
             return False
-        if core.transmitter.buffer.used > self._half_full:
+        if core.transmitter.buffer.used > self._writable_below:
             self.was_full = True
         self._channels.touch(self)
         return True
@@ -110,7 +115,7 @@ class Channel:
             await asyncio.sleep(0)
 
     async def writable(self) -> None:
-        """Wait until the send buffer is at most half full; `ClosedError` when that never happens."""
+        """Wait until at most an eighth of the send buffer is used; `ClosedError` when that never happens."""
         while not self.is_writable:
             await self.change()
 
@@ -158,7 +163,7 @@ class Channels:
         self._restart_handlers: list[RestartHandler] = []
         self._writable_handlers: list[WritableHandler] = []
         self._make_counters()
-        endpoint.on(Kind.CHANNEL, self._receive)
+        endpoint.on_views(Kind.CHANNEL, self._receive)
 
     def _make_counters(self) -> None:
         metrics = self._endpoint.metrics
@@ -173,6 +178,9 @@ class Channels:
         )
         self._lost = metrics.counter(
             "channel_messages_lost", "Messages sent to a peer's side that was lost"
+        )
+        self._expired = metrics.counter(
+            "channel_messages_expired", "Messages not sent, or not sent again: they had their time"
         )
         self._handler_errors = metrics.family(
             "channel_handler_errors", "handler", "Exceptions of this node's own handlers"
@@ -191,7 +199,7 @@ class Channels:
             return channel
         channel = self._handles.get(contact.id)
         if channel is None:
-            channel = Channel(self, contact, self.config.send_buffer // 2)
+            channel = Channel(self, contact, self.config.send_buffer // WRITABLE_PART)
             self._handles[contact.id] = channel
         elif channel.contact != contact:
             self._move(channel, contact)
@@ -213,7 +221,9 @@ class Channels:
         return sum(core.receiver.inbox.held for core in self._table.cores)
 
     def on_message(self, handler: MessageHandler) -> None:
-        """Hand every message to `handler(sender, message)`; there is one handler."""
+        """Hand every message to `handler(sender, message)`; there is one handler.
+
+        A message may be a view of its datagram, which is not copied."""
         self._message_handler = handler
 
     def on_state(self, handler: StateHandler) -> None:
@@ -225,11 +235,19 @@ class Channels:
         self._restart_handlers.append(handler)
 
     def on_writable(self, handler: WritableHandler) -> None:
-        """Call `handler(peer)` when a send buffer that was more than half full no longer is."""
+        """Call `handler(peer)` when a channel that was not writable is so again."""
         self._writable_handlers.append(handler)
 
+    def live(self, contact: Contact) -> Channel | None:
+        """The channel to a peer if it is in use, and the peer is where it is said to be."""
+        channel = self._live.get(contact.id)
+        if channel is None or channel.core is None:
+            return None
+        known = channel.contact
+        return channel if contact.port == known.port and contact.host == known.host else None
+
     def is_writable(self, peer: PeerId) -> bool:
-        """Whether the channel to a peer, if there is one, is at most half full; cheap to ask."""
+        """Whether the channel to a peer, if there is one, is writable; cheap to ask."""
         channel = self._live.get(peer)
         return channel is None or channel.is_writable
 
@@ -282,11 +300,11 @@ class Channels:
 
     # What the network does.
 
-    def _receive(self, sender: Contact, packet: bytes) -> None:
+    def _receive(self, sender: Contact, packet: Buffer) -> None:
         if self.is_closed:
             return
         table = self._table
-        messages: list[bytes] = []
+        messages: list[Buffer] = []
         now = self.turn.now()
         try:
             messages = table.receive(sender, packet, now)
@@ -299,14 +317,17 @@ class Channels:
             channel = self._live.get(sender.id) or self._adopt(core)
             if core.gone:
                 self._flush_one(channel, now)
-            else:
-                self.touch(channel)
         if table.replies:
             for to, reply in table.replies:
-                self._endpoint.send(to.address, Kind.CHANNEL, reply)
+                self._endpoint.send(to, Kind.CHANNEL, reply)
             table.replies.clear()
         if messages:
             self._hand_up(sender, messages)
+        if core is not None and not core.gone:
+            if core.has_news or channel.was_full or channel.waiters:
+                self.touch(channel)
+            else:
+                self._arm(channel, core.next_timer())
 
     def _adopt(self, core: ChannelCore) -> Channel:
         """The handle of a channel that a peer has just begun to open."""
@@ -321,7 +342,7 @@ class Channels:
         for core in dropped:
             self._flush_one(self._live[core.contact.id], self.turn.now())
 
-    def _hand_up(self, sender: Contact, messages: list[bytes]) -> None:
+    def _hand_up(self, sender: Contact, messages: list[Buffer]) -> None:
         self._received.value += len(messages)
         handler = self._message_handler
         for message in messages:
@@ -333,9 +354,11 @@ class Channels:
     def _flush(self) -> bool:
         touched, self._touched = self._touched, {}
         now = self.turn.now()
+        send_waiting = self._endpoint.send_waiting
         for channel in touched:
             if channel.core is not None:
                 self._flush_one(channel, now)
+                send_waiting()  # the first peer need not wait until the last one's packets are made
         return bool(self._touched)
 
     def _flush_one(self, channel: Channel, now: float) -> None:
@@ -345,7 +368,7 @@ class Channels:
             self._move(channel, core.contact)
         packets = core.packets(now)
         if packets:
-            self._endpoint.send_all(channel.address, Kind.CHANNEL, packets)
+            self._endpoint.send_all(channel.contact, Kind.CHANNEL, packets)
         if core.gone:
             self._release(channel, core)
         else:
@@ -354,7 +377,8 @@ class Channels:
             self._tell_writable(channel)
         if channel.waiters and (channel.is_writable or core.events):
             self._wake(channel)
-        if core.events or core.transmitter.buffer.outcomes:
+        buffer = core.transmitter.buffer
+        if core.events or buffer.outcomes or buffer.expired:
             self._report(channel.contact, core)
 
     def _move(self, channel: Channel, contact: Contact) -> None:
@@ -407,8 +431,11 @@ class Channels:
                 self._handler_failed("writable")
 
     def _report(self, peer: Contact, core: ChannelCore) -> None:
-        outcomes = list(core.transmitter.buffer.outcomes)
-        core.transmitter.buffer.outcomes.clear()
+        buffer = core.transmitter.buffer
+        outcomes = list(buffer.outcomes)
+        buffer.outcomes.clear()
+        self._expired.value += buffer.expired
+        buffer.expired = 0
         for on_ack, arrived in outcomes:
             try:
                 on_ack(arrived)

@@ -5,6 +5,11 @@
     ACK, PING            type, my session, your session, acknowledgement, limit, selective bits to the end
     BUNDLE               type, my session, your session, acknowledgement, limit, segment's number, bundle
     FRAGMENT             the same up to the number; message's number and length, offset in it, part to the end
+    REST                 the same up to the number; bytes that the segment had, message's number, bundle
+
+A REST stands for a segment that is to be sent again and of which messages have had their time (see
+`overlay.channel.sending`): it has the segment's number, and the messages that are left. It counts as the
+bytes that the segment had. If the segment was a part of a message, the message is withdrawn.
 
 *Acknowledgement* is the number of the first segment that has not arrived; bit i of the *selective bits*
 (little endian) says that segment acknowledgement + i has. The *limit* is how many bytes of segments the
@@ -22,6 +27,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 
+from overlay.transport.frame import Buffer
+
 PACKET_HEAD = struct.Struct("!BQQ")
 """Type, sender's session, receiver's session: the beginning of every packet."""
 
@@ -37,6 +44,12 @@ BUNDLE = struct.Struct("!BQQQQQ")
 FRAGMENT = struct.Struct("!BQQQQQQII")
 """The same, the number and the length of the message, and the part's offset in it."""
 
+REST = struct.Struct("!BQQQQQIQ")
+"""A BUNDLE's head, the bytes that the segment had, and the number of the message that it was a part of."""
+
+NO_MESSAGE = 2**64 - 1
+"""The number in a REST whose segment was a bundle."""
+
 PART_HEAD_BYTES = FRAGMENT.size - BUNDLE.size
 """Bytes of a fragment before its part, which count as bytes of the segment."""
 
@@ -46,7 +59,7 @@ MAX_SELECTIVE_BYTES = 128
 BUNDLE_HEAD_BYTES = 2
 LENGTH_BYTES = 2
 
-Parts = tuple[bytes | memoryview, ...]
+Parts = tuple[Buffer, ...]
 """A packet in pieces, which are copied together only when its datagram is made."""
 
 
@@ -64,6 +77,7 @@ class PacketType(IntEnum):
     """An ACK that asks for an ACK."""
     BUNDLE = 7
     FRAGMENT = 8
+    REST = 9
 
 
 class Refused(Exception):
@@ -84,20 +98,21 @@ def bundle_room(segment: int) -> int:
     return segment - BUNDLE_HEAD_BYTES - LENGTH_BYTES
 
 
-def encode_bundle(messages: Sequence[bytes]) -> bytes:
+def encode_bundle(messages: Sequence[bytes]) -> Parts:
+    """A bundle in pieces: the messages are not copied."""
     count = len(messages)
-    return b"".join((_layout(count).pack(count, *map(len, messages)), *messages))
+    return (bundle_layout(count).pack(count, *map(len, messages)), *messages)
 
 
-def decode_bundle(segment: bytes) -> list[bytes]:
-    """The messages of a bundle; `Refused` unless they fill it exactly."""
+def decode_bundle(segment: Buffer) -> list[Buffer]:
+    """The messages of a bundle, as slices of it; `Refused` unless they fill it exactly."""
     if len(segment) < BUNDLE_HEAD_BYTES:
         raise Refused("malformed")
-    layout = _layout(segment[0] << 8 | segment[1])
+    layout = bundle_layout(segment[0] << 8 | segment[1])
     start = layout.size
     if start > len(segment):
         raise Refused("malformed")
-    messages = []
+    messages: list[Buffer] = []
     for length in layout.unpack_from(segment)[1:]:
         end = start + length
         messages.append(segment[start:end])
@@ -108,6 +123,6 @@ def decode_bundle(segment: bytes) -> list[bytes]:
 
 
 @lru_cache(maxsize=1024)
-def _layout(count: int) -> struct.Struct:
+def bundle_layout(count: int) -> struct.Struct:
     """The count and this many lengths."""
     return struct.Struct(f"!{count + 1}H")

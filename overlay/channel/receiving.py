@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import deque
 
 from overlay.channel.config import MAX_FLIGHT, ChannelConfig
-from overlay.channel.packet import MAX_SELECTIVE_BYTES, PART_HEAD_BYTES, Refused, decode_bundle
+from overlay.channel.packet import (
+    MAX_SELECTIVE_BYTES,
+    NO_MESSAGE,
+    PART_HEAD_BYTES,
+    Refused,
+    decode_bundle,
+)
+from overlay.transport.frame import MAX_DATAGRAM, Buffer
 
 SEGMENTS_AN_ACK = 8
 """Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
 
-NOTHING: list[bytes] = []
+NOTHING: list[Buffer] = []
+
+WITHDRAWN_KNOWN = 64
+"""Withdrawn messages that are remembered, so that parts of them which come late are not kept."""
 
 
 class Budget:
@@ -55,11 +65,12 @@ class Reassembly:
         self._budget = budget
         self._reserved = 0
         self._partials: dict[int, _Partial] = {}
+        self._withdrawn: dict[int, None] = {}
 
     def __len__(self) -> int:
         return len(self._partials)
 
-    def add(self, number: int, length: int, offset: int, part: bytes) -> tuple[bytes, int] | None:
+    def add(self, number: int, length: int, offset: int, part: Buffer) -> tuple[bytes, int] | None:
         """The message that this part completes, with the bytes of all its segments, or None.
 
         `Refused`, and nothing changed, when there is no memory for another message.
@@ -78,6 +89,20 @@ class Reassembly:
         self._end(number)
         return bytes(partial.buffer), partial.segment_bytes
 
+    def withdraw(self, number: int) -> int:
+        """A message will never be complete: drop its parts; the bytes of their segments."""
+        if len(self._withdrawn) >= WITHDRAWN_KNOWN:
+            del self._withdrawn[next(iter(self._withdrawn))]
+        self._withdrawn[number] = None
+        partial = self._partials.get(number)
+        if partial is None:
+            return 0
+        self._end(number)
+        return partial.segment_bytes
+
+    def is_withdrawn(self, number: int) -> bool:
+        return number in self._withdrawn
+
     def _begin(self, number: int, length: int) -> _Partial:
         if self._reserved + length > self._limit or not self._budget.reserve(length):
             raise Refused("receive_memory_full")
@@ -95,6 +120,7 @@ class Reassembly:
         dropped = sum(partial.segment_bytes for partial in self._partials.values())
         for number in list(self._partials):
             self._end(number)
+        self._withdrawn.clear()
         return dropped
 
 
@@ -132,7 +158,7 @@ class Inbox:
         """Bytes of segments that the sender may send in the whole session; it only grows."""
         return self._received - self.held + self._buffer
 
-    def take_bundle(self, number: int, segment: bytes) -> list[bytes]:
+    def take_bundle(self, number: int, segment: Buffer) -> list[Buffer]:
         """The messages to hand up now; `Refused` when the segment is not taken."""
         if number != self.next or self.above:
             self._check_new(number)
@@ -142,21 +168,25 @@ class Inbox:
             self._check_room(size)
             if not self._budget.reserve(size):
                 raise Refused("receive_memory_full")
-            self._keep(segment, False)
+            self._keep(bytes(segment), False)
             messages = []
         self._received += size
         self._mark(number)
         return messages
 
     def take_part(
-        self, number: int, message_number: int, length: int, offset: int, part: bytes
-    ) -> list[bytes]:
+        self, number: int, message_number: int, length: int, offset: int, part: Buffer
+    ) -> list[Buffer]:
         """The message that a part completes, if it does; `Refused` when the part is not taken."""
         if number != self.next or self.above:
             self._check_new(number)
         if not part or length > self._max_message or offset + len(part) > length:
             raise Refused("malformed")
         size = len(part) + PART_HEAD_BYTES
+        if self._reassembly.is_withdrawn(message_number):
+            self._received += size
+            self._mark(number)
+            return NOTHING
         if self.held + size > self._buffer:
             raise Refused("receive_buffer_full")
         complete = self._reassembly.add(message_number, length, offset, part)
@@ -173,10 +203,24 @@ class Inbox:
         self._keep(message, True)
         return NOTHING
 
-    def resume(self) -> list[bytes]:
+    def take_rest(
+        self, number: int, size: int, message_number: int, segment: Buffer
+    ) -> list[Buffer]:
+        """The messages that are left of a segment of `size` bytes; `Refused` when the rest is not taken.
+
+        `message_number`: the message that the segment was a part of and that is withdrawn, if any."""
+        if size > max(self._max_message, MAX_DATAGRAM) + PART_HEAD_BYTES or len(segment) > size:
+            raise Refused("malformed")
+        messages = self.take_bundle(number, segment)
+        self._received += size - len(segment)
+        if message_number != NO_MESSAGE:
+            self.held -= self._reassembly.withdraw(message_number)
+        return messages
+
+    def resume(self) -> list[Buffer]:
         """Hand up what was kept while paused, and whatever comes from now on at once."""
         self.paused = False
-        messages: list[bytes] = []
+        messages: list[Buffer] = []
         for data, is_message in self._backlog:
             messages += [data] if is_message else decode_bundle(data)
             self._budget.release(len(data))

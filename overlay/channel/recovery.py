@@ -10,6 +10,14 @@ GRANULARITY = 0.001
 INITIAL_SEGMENTS = 10
 LEAST_SEGMENTS = 4
 
+INITIAL_BYTES = 256 * 1024
+"""A sender of large datagrams begins with fewer segments: a socket's buffer has room for this many bytes by
+default."""
+
+LEAST_BYTES = 64 * 1024
+"""Losses do not make the window smaller than this: on a path that loses datagrams by chance there are some in
+every round trip, and a window of a few small segments carries next to nothing. Silence does."""
+
 
 class RoundTrip:
     """The round trip's estimate and the retransmission time-out drawn from it (RFC 6298).
@@ -59,23 +67,25 @@ class CongestionWindow:
 
     Doubles every round trip until the first loss, then adds one segment every round trip.
 
-    Losses of what was sent before the window was last halved say nothing new and change nothing.
+    Losses of what was sent before the window was last halved say nothing new and change nothing. Losses do
+    not make it smaller than `LEAST_BYTES`.
     """
 
-    __slots__ = ("_least", "_most", "_recovery", "_segment", "_threshold", "size")
+    __slots__ = ("_floor", "_least", "_most", "_recovery", "_segment", "_threshold", "size")
 
     def __init__(self, segment: int, most_segments: int) -> None:
         """`segment`: bytes of a full one."""
         self._segment = segment
         self._least = LEAST_SEGMENTS * segment
+        self._floor = max(self._least, LEAST_BYTES)
         self._most = most_segments * segment
         self._threshold = self._most
         self._recovery = 0
-        self.size = INITIAL_SEGMENTS * segment
+        self.size = max(self._least, min(INITIAL_SEGMENTS * segment, INITIAL_BYTES))
 
     def acknowledged(self, size: int, number: int, was_full: bool) -> None:
         """`size` bytes arrived, the newest as transmission `number`; `was_full`: the window was in use."""
-        if not was_full or number < self._recovery:
+        if not was_full or (number < self._recovery and self.size >= self._floor):
             return
         if self.size < self._threshold:
             grown = self.size + size
@@ -88,8 +98,8 @@ class CongestionWindow:
         if number < self._recovery:
             return
         self._recovery = next_number
-        self._threshold = max(self.size // 2, self._least)
-        self.size = self._threshold
+        self._threshold = max(self.size // 2, self._floor)
+        self.size = min(self.size, self._threshold)
 
     def timed_out(self, in_flight: int, next_number: int) -> None:
         """Nothing is heard: begin again from the smallest window."""

@@ -4,6 +4,10 @@ Messages are numbered as they come and cut into segments as they leave. Segments
 parts of one message are one `Run`: a message of many parts is cut, sent and acknowledged in few steps. A
 segment counts as lost when one sent after it has arrived and it had time enough to arrive itself (the idea
 of RFC 8985: time, not a number of duplicates, tells loss from reordering), or when nothing is heard at all.
+
+A message may have a time after which it is of no use, or must not leave any more (`Until`). From then on it
+is neither sent nor sent again. If a part of it was sent, or it shared a segment with others, what is sent
+again under the segment's number is the rest without the message.
 """
 
 from __future__ import annotations
@@ -17,10 +21,13 @@ from overlay.channel.packet import (
     BUNDLE_HEAD_BYTES,
     FRAGMENT,
     LENGTH_BYTES,
+    NO_MESSAGE,
     PART_HEAD_BYTES,
+    REST,
     PacketType,
     Parts,
     Refused,
+    bundle_layout,
     bundle_room,
     encode_bundle,
     segment_room,
@@ -30,6 +37,11 @@ from overlay.errors import UsageError
 
 OnAck = Callable[[bool], None]
 """Called exactly once: True when the peer has the message, False when that will never be known."""
+
+
+Until = Callable[[], float]
+"""Says until when a message may be sent, on the clock that the channel is told the time of. It is asked
+whenever the message is about to be sent or sent again."""
 
 
 class MessageTooLarge(UsageError):
@@ -47,18 +59,20 @@ class Run:
         "message",
         "messages",
         "offset",
-        "payload",
+        "parts",
         "resent",
         "segments",
         "sent_at",
         "transmission",
+        "withdrawn",
     )
 
     def __init__(
-        self, payload: bytes, message: int, messages: int, charge: int, offset: int = 0
+        self, parts: Parts, message: int, messages: int, charge: int, size: int, offset: int = 0
     ) -> None:
-        self.payload = payload
-        """The bundle, or the whole message that is cut."""
+        """`size`: bytes of all segments; one that is cut says more."""
+        self.parts = parts
+        """The pieces of the bundle, or the one message that is cut."""
         self.message = message
         """The number of the message, or of the first one in the bundle."""
         self.messages = messages
@@ -68,7 +82,7 @@ class Run:
         self.offset = offset
         """Where in the message the first segment begins."""
         self.segments = 1
-        self.full = self.last_size = len(payload)
+        self.full = self.last_size = size
         """Bytes of each segment but the last, and of the last one."""
         self.first = 0
         """The number of the first segment."""
@@ -76,6 +90,8 @@ class Run:
         """The place of the first segment in the order of everything sent."""
         self.sent_at = 0.0
         self.resent = False
+        self.withdrawn = False
+        """Messages of it have had their time: `parts` is a bundle of what is left."""
 
     @property
     def size(self) -> int:
@@ -83,7 +99,7 @@ class Run:
 
     def again(self, first: int, segments: int) -> Run:
         """A run of some of these segments, to be sent once more."""
-        run = Run(self.payload, self.message, self.messages, self.charge)
+        run = Run(self.parts, self.message, self.messages, self.charge, self.full)
         run.first = first
         run.segments = segments
         run.full = self.full
@@ -91,23 +107,37 @@ class Run:
         run.last_size = self.last_size if is_last else self.full
         if not self.messages:
             run.offset = self.offset + (first - self.first) * (self.full - PART_HEAD_BYTES)
+        run.withdrawn = self.withdrawn
         run.resent = True
         return run
 
     def packets(self, ends: tuple[int, int], heard: tuple[int, int]) -> list[Parts]:
         """The packets between two sessions, with the acknowledgement and the limit of this end."""
+        if self.withdrawn:
+            return self._rest_packets(ends, heard)
         if self.messages:
-            return [(BUNDLE.pack(PacketType.BUNDLE, *ends, *heard, self.first), self.payload)]
+            return [(BUNDLE.pack(PacketType.BUNDLE, *ends, *heard, self.first), *self.parts)]
         kind, pack = int(PacketType.FRAGMENT), FRAGMENT.pack
         mine, theirs = ends
         upto, limit = heard
-        message, length, payload = self.message, len(self.payload), memoryview(self.payload)
+        payload = memoryview(self.parts[0])
+        message, length = self.message, len(payload)
         part, offset = self.full - PART_HEAD_BYTES, self.offset
         out: list[Parts] = []
         for number in range(self.first, self.first + self.segments):
             head = pack(kind, mine, theirs, upto, limit, number, message, length, offset)
             out.append((head, payload[offset : offset + part]))
             offset += part
+        return out
+
+    def _rest_packets(self, ends: tuple[int, int], heard: tuple[int, int]) -> list[Parts]:
+        message = NO_MESSAGE if self.messages else self.message
+        out: list[Parts] = []
+        for number in range(self.first, self.first + self.segments):
+            is_last = number == self.first + self.segments - 1
+            size = self.last_size if is_last else self.full
+            head = REST.pack(PacketType.REST, *ends, *heard, number, size, message)
+            out.append((head, *self.parts))
         return out
 
 
@@ -128,12 +158,17 @@ class SendBuffer:
         self._whole = bundle_room(room)
         self._part = room - PART_HEAD_BYTES
         self._accepted = 0
+        self.expired = 0
+        """Messages that had their time before they were sent, or before they had to be sent again."""
         self._callbacks: dict[int, OnAck] = {}
+        self._until: dict[int, Until] = {}
+        self._withdrawn: set[int] = set()
+        """Large messages that have had their time, until the receiver knows."""
         self._cutting: tuple[int, bytes, int] | None = None
         self._parts: dict[int, int] = {}
         """Parts of each large message that are not acknowledged, and one more while it is being cut."""
 
-    def add(self, message: bytes, on_ack: OnAck | None) -> bool:
+    def add(self, message: bytes, on_ack: OnAck | None, until: Until | None = None) -> bool:
         """False, and nothing kept, when the buffer is full; `MessageTooLarge` when it never fits."""
         size = len(message)
         if size > self._max_message:
@@ -148,8 +183,15 @@ class SendBuffer:
         self.waiting.append(message)
         if on_ack is not None:
             self._callbacks[self._accepted] = on_ack
+        if until is not None:
+            self._until[self._accepted] = until
         self._accepted += 1
         return True
+
+    @property
+    def was_used(self) -> bool:
+        """Whether a message was ever accepted."""
+        return self._accepted > 0
 
     @property
     def is_cutting(self) -> bool:
@@ -160,10 +202,14 @@ class SendBuffer:
     def has_unsent(self) -> bool:
         return bool(self.waiting) or self._cutting is not None
 
-    def next_run(self, most: int) -> Run | None:
+    def next_run(self, most: int, now: float) -> Run | None:
         """As many waiting messages as fit one segment, or at most `most` parts of a large message."""
         if self._cutting is not None:
+            if self._has_expired(self._cutting[0], now):
+                return self._withdraw_rest(*self._cutting)
             return self._cut(*self._cutting, most)
+        if self._until:
+            self._drop_expired(now)
         waiting = self.waiting
         if not waiting:
             return None
@@ -176,19 +222,21 @@ class SendBuffer:
         bundle: list[bytes] = []
         while waiting:
             size = len(waiting[0]) + LENGTH_BYTES
-            if size > room:
+            if size > room or (self._until and self._has_expired(first + len(bundle), now)):
                 break
             room -= size
             bundle.append(take())
-        payload = encode_bundle(bundle)
+        size = self._room - room
         count = len(bundle)
         overhead = count * (MESSAGE_OVERHEAD - LENGTH_BYTES) - BUNDLE_HEAD_BYTES
-        return Run(payload, first, count, len(payload) + overhead)
+        # As `encode_bundle` does, without a call: this is done for every segment.
+        parts = (bundle_layout(count).pack(count, *map(len, bundle)), *bundle)
+        return Run(parts, first, count, size + overhead, size)
 
     def _cut(self, number: int, message: bytes, offset: int, most: int) -> Run:
         part, rest = self._part, len(message) - offset
         segments = min(-(-rest // part), most)
-        run = Run(message, number, 0, 0, offset)
+        run = Run((message,), number, 0, 0, 0, offset)
         run.segments = segments
         run.full = self._room
         taken = min(segments * part, rest)
@@ -201,12 +249,55 @@ class SendBuffer:
             self._cutting = (number, message, offset + taken)
         return run
 
+    # Messages that have had their time.
+
+    def _has_expired(self, number: int, now: float) -> bool:
+        until = self._until.get(number)
+        return number in self._withdrawn if until is None else until() <= now
+
+    def _expire(self, number: int) -> None:
+        if number not in self._withdrawn:
+            self.expired += 1
+            self._settle(number, False)
+        if number in self._parts:
+            self._withdrawn.add(number)
+
+    def _drop_expired(self, now: float) -> None:
+        """Let go of waiting messages, up to the first that may be sent."""
+        waiting = self.waiting
+        while waiting and self._has_expired(number := self._accepted - len(waiting), now):
+            self.used -= len(waiting.popleft()) + MESSAGE_OVERHEAD
+            self._expire(number)
+
+    def _withdraw_rest(self, number: int, message: bytes, offset: int) -> Run:
+        """One segment in place of the parts of a message that were not sent."""
+        self._cutting = None
+        run = Run(encode_bundle(()), number, 0, 0, len(message) - offset + PART_HEAD_BYTES, offset)
+        run.withdrawn = True
+        self._expire(number)
+        return run
+
+    def withdraw_expired(self, run: Run, now: float) -> None:
+        """Take messages that have had their time out of a run that is about to be sent again."""
+        if run.withdrawn or not (self._until or self._withdrawn):
+            return
+        numbers = range(run.message, run.message + max(run.messages, 1))
+        expired = [number for number in numbers if self._has_expired(number, now)]
+        if not expired:
+            return
+        run.withdrawn = True
+        left = run.parts[1:] if run.messages else ()
+        kept = [bytes(m) for n, m in zip(numbers, left, strict=False) if n not in expired]
+        run.parts = encode_bundle(kept)
+        for number in expired:
+            self._expire(number)
+
     def acknowledged(self, run: Run, segments: int, size: int) -> None:
         """Some segments of a run arrived, `size` bytes of them."""
         number = run.message
         if run.messages:
             self.used -= run.charge
-            if self._callbacks:
+            if self._callbacks or self._until:
                 for one in range(number, number + run.messages):
                     self._settle(one, True)
             return
@@ -216,6 +307,7 @@ class SendBuffer:
             self._parts[number] = left
         else:
             del self._parts[number]
+            self._withdrawn.discard(number)
             self.used -= MESSAGE_OVERHEAD
             self._settle(number, True)
 
@@ -235,6 +327,7 @@ class SendBuffer:
             self.used -= MESSAGE_OVERHEAD
             self._settle(number, False)
         self._parts.clear()
+        self._withdrawn.clear()
         if self._cutting is not None:
             _, message, offset = self._cutting
             self.used -= len(message) - offset
@@ -252,6 +345,7 @@ class SendBuffer:
         return lost
 
     def _settle(self, number: int, arrived: bool) -> None:
+        self._until.pop(number, None)
         callback = self._callbacks.pop(number, None)
         if callback is not None:
             self.outcomes.append((callback, arrived))
@@ -452,14 +546,16 @@ class Transmitter:
             return None
         most = -(-free // room)
         if flight.has_lost:
-            return flight.relaunch(most, now)
+            again = flight.relaunch(most, now)
+            self.buffer.withdraw_expired(again, now)
+            return again
         if only_finish and not self.buffer.is_cutting:
             return None
         ahead = flight.next_number - flight.oldest
         most = min(most, (self._limit - self._sent) // room, MAX_FLIGHT - ahead)
         if most <= 0:
             return None
-        run = self.buffer.next_run(most)
+        run = self.buffer.next_run(most, now)
         if run is not None:
             if not flight:
                 self._progress_at = now
@@ -482,13 +578,18 @@ class Transmitter:
         self._progress_at = now
         total = 0
         newest = arrived[0][0]
+        slowest = now
         for run, segments, size in arrived:
             self.buffer.acknowledged(run, segments, size)
             total += size
             if run.transmission > newest.transmission:
                 newest = run
-        if not newest.resent:
-            self.rtt.sample(now - newest.sent_at)
+            if run.sent_at < slowest and not run.resent:
+                slowest = run.sent_at
+        if slowest < now:
+            # Of those that arrived, the one that took longest: where datagrams overtake each other, the
+            # newest one is the quickest, and the others would be taken for lost too early.
+            self.rtt.sample(now - slowest)
         self.rtt.answered()
         self.window.acknowledged(total, newest.transmission, was_full)
         self._find_lost(now)

@@ -1,6 +1,13 @@
-"""The channels of one node, by peer: who gets one, and what is answered where there is none."""
+"""The channels of one node, by peer: who gets one, and what is answered where there is none.
+
+When there is no place, the block of addresses with the most channels makes way for peers of other blocks: it
+loses a channel that its peer opened and in which this node never said anything. So one host, however many ids
+it has, keeps nobody else out.
+"""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
@@ -10,6 +17,8 @@ from overlay.channel.receiving import Budget
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from overlay.errors import NetworkError
+from overlay.transport.address import block_of
+from overlay.transport.frame import Buffer
 
 
 class TooManyChannels(NetworkError):
@@ -35,6 +44,9 @@ class ChannelTable:
         self._by_session: dict[int, ChannelCore] = {}
         self._opened_by_peers: dict[PeerId, float] = {}
         """When peers began to open, oldest first; those that finished are taken out when space is needed."""
+        self._block_of: dict[PeerId, str] = {}
+        """The block of addresses from which each channel was begun."""
+        self._in_block: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._cores)
@@ -62,8 +74,12 @@ class ChannelTable:
         if self._cores.get(peer) is core:
             del self._cores[peer]
             self._opened_by_peers.pop(peer, None)
+            block = self._block_of.pop(peer)
+            self._in_block[block] -= 1
+            if not self._in_block[block]:
+                del self._in_block[block]
 
-    def receive(self, sender: Contact, packet: bytes, now: float) -> list[bytes]:
+    def receive(self, sender: Contact, packet: Buffer, now: float) -> list[Buffer]:
         """The messages to hand up; the channel to `sender`, if there is one now, may have to send.
 
         `Refused` when the packet, or the segment in it, is not taken; the channel may have to send even then.
@@ -86,7 +102,7 @@ class ChannelTable:
                 core.contact = sender
         return messages
 
-    def _meet_stranger(self, sender: Contact, packet: bytes, now: float) -> ChannelCore:
+    def _meet_stranger(self, sender: Contact, packet: Buffer, now: float) -> ChannelCore:
         if len(packet) < PACKET_HEAD.size:
             raise Refused("malformed")
         kind, theirs, mine = PACKET_HEAD.unpack_from(packet)
@@ -96,15 +112,17 @@ class ChannelTable:
             raise Refused("unknown_session")
         full = len(self._opened_by_peers) >= self.config.max_half_open
         try:
-            if full and not self._make_space(now):
+            if full and not (self._make_space(now) or self._make_way_for(sender, half_open=True)):
                 raise Refused("too_many_half_open")
+            if len(self._cores) >= self.config.max_channels:
+                self._make_way_for(sender, half_open=False)
             core = self._add(sender, now)
         except TooManyChannels:
             raise Refused("too_many_channels") from None
         self._opened_by_peers[sender.id] = now
         return core
 
-    def _look_for_usurped(self, sender: Contact, packet: bytes) -> None:
+    def _look_for_usurped(self, sender: Contact, packet: Buffer) -> None:
         """End the channel to a peer whose address another process has: it answers what the peer was sent."""
         if len(packet) < PACKET_HEAD.size:
             return
@@ -128,14 +146,32 @@ class ChannelTable:
         full = len(self._cores) >= self.config.max_channels
         if full and not (self._make_space(now) and len(self._cores) < self.config.max_channels):
             raise TooManyChannels(
-                f"there are channels to {len(self._cores)} peers already, and max_channels is no more"
+                f"there are channels to {len(self._cores)} peers already, and max_channels allows no more"
             )
         core = ChannelCore(
             contact, self.config, self._max_body, self.budget, self._new_session, now
         )
         core.receiver.inbox.paused = self.paused
         self._cores[contact.id] = core
+        block = self._block_of[contact.id] = block_of(contact.host)
+        self._in_block[block] += 1
         return core
+
+    def _make_way_for(self, sender: Contact, half_open: bool) -> bool:
+        """Whether a channel of the block with the most of them was dropped for a peer of another block."""
+        if not self._in_block:
+            return False
+        block, most = self._in_block.most_common(1)[0]
+        if self._in_block[block_of(sender.host)] + 1 >= most:
+            return False
+        for peer in self._opened_by_peers if half_open else self._cores:
+            core = self._cores[peer]
+            if self._block_of[peer] == block and not core.transmitter.buffer.was_used:
+                core.abandon()
+                self.remove(core)
+                self.dropped.append(core)
+                return True
+        return False
 
     def _make_space(self, now: float) -> bool:
         """Whether there are fewer half-open channels now: some finished opening, or the oldest was dropped.

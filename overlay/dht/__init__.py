@@ -1,22 +1,24 @@
-"""A Kademlia DHT on the node's endpoint: `kademlia`'s parts, overridden where they are wrong.
+"""A Kademlia DHT on the node's endpoint.
 
-`Dht` is the front door. Below it `server`, `protocol`, `lookup`, `routing_table`, `bucket` and
-`record_store` derive from upstream's classes, and the docstring of every override names the lines that it
-replaces; what they do not override is upstream's.
+`DhtNode` is the node as a protocol core, `Dht` runs it on an endpoint and answers coroutines. What is used
+of the `kademlia` package is in `upstream`; where another part does better than upstream, its docstring
+names upstream's lines.
 """
 
 from overlay.dht.config import DhtConfig
-from overlay.dht.dht import Dht
-from overlay.dht.errors import NoBootstrapAnswer, ValueTooLarge
+from overlay.dht.driver import Dht
 from overlay.dht.lookup import LookupReport
-from overlay.dht.messages import BAD_TOKEN, MAX_VALUE_BYTES, Record, Refused
-from overlay.dht.server import PutOutcome
+from overlay.dht.messages import BAD_TOKEN, MAX_VALUE_BYTES, Record, Refused, ValueTooLarge
+from overlay.dht.node import DhtNode
+from overlay.dht.upkeep import NoBootstrapAnswer
+from overlay.dht.values import PutOutcome
 
 __all__ = [
     "BAD_TOKEN",
     "MAX_VALUE_BYTES",
     "Dht",
     "DhtConfig",
+    "DhtNode",
     "LookupReport",
     "NoBootstrapAnswer",
     "PutOutcome",

@@ -23,7 +23,8 @@ class DhtConfig:
     """False: a light member, which uses the DHT but holds nothing and is in nobody's routing table."""
 
     verify_ids: bool = False
-    """Contacts prove that their id belongs to their key before they are trusted with anything."""
+    """Contacts prove that their id belongs to their key before they are trusted with anything. In a network
+    with a key they always do, by their sessions; this is for a network without one."""
 
     contacts_file: Path | None = None
     """Where known contacts are kept for the next start."""

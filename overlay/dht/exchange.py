@@ -1,86 +1,163 @@
-"""Requests and their replies over the endpoint: sent again until answered, or given up.
+"""Requests and their replies: sent again until answered, or given up.
 
-Replaces rpcudp/protocol.py. What it promises, under loss, duplication, reordering and whatever peers send:
+What `Exchange` promises, under loss, duplication, reordering and whatever peers send:
 
 - A call ends exactly once: answered, or given up after the tries that the measured loss asks for.
 - A reply counts only with the request's number, from the address and the id that were asked, and with a
   proof where ids are verified. One of the right number that is malformed ends the call as an offence.
 - Requests arrive at least once, so handlers must not mind a repetition.
-- No task is started, for requests or for replies; a call that is cancelled or over leaves nothing behind.
+- A call that is cancelled or over leaves nothing behind.
+
+Upstream's rpcudp starts two tasks a datagram that nobody holds, keeps the entries of cancelled calls, takes a
+reply from any address, and makes a remote procedure of any misspelt attribute.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
-from overlay.contact import Address, Contact
-from overlay.dht.call import Call, Outcome
-from overlay.dht.id_proof import IdProofs
-from overlay.dht.letter import (
-    CHALLENGE_BYTES,
+from overlay.contact import ANYONE, Address, Contact
+from overlay.context import Context, Timer
+from overlay.dht.messages import (
     HEAD_BYTES,
     NUMBER_BYTES,
-    PROOF_BYTES,
+    TOO_LARGE,
     Letter,
-    resent,
-    unpack_letter,
+    Refused,
 )
-from overlay.dht.messages import TOO_LARGE, Refused
 from overlay.dht.round_trips import RoundTrips
+from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, IdProofs
 from overlay.errors import ClosedError, UsageError
-from overlay.transport.endpoint import Endpoint
-from overlay.transport.frame import Kind
+from overlay.metrics import Metrics
 from overlay.wire import WireError, decode, encode
+
+BESIDE_A_MESSAGE = HEAD_BYTES + max(CHALLENGE_BYTES, PROOF_BYTES)
+"""Bytes of a letter without its message."""
+
+
+class Outcome(Enum):
+    """How a call ended."""
+
+    ANSWERED = auto()
+    GIVEN_UP = auto()
+    OFFENDED = auto()
+    CANCELLED = auto()
+    CLOSED = auto()
+
+
+class Call:
+    """One request on its way, from the first sending to its end."""
+
+    __slots__ = (
+        "address",
+        "contact",
+        "due",
+        "excused",
+        "expects",
+        "from_light",
+        "letter",
+        "on_end",
+        "on_overdue",
+        "outcome",
+        "registry",
+        "reply",
+        "sent",
+        "timer",
+        "to",
+        "tries",
+    )
+
+    def __init__(self, to: Contact | Address, letter: Letter) -> None:
+        self.contact = to if isinstance(to, Contact) else None
+        """Who was asked; for a call to a bare address, who answered."""
+        self.to = self.contact or Contact(ANYONE, *to)  # type: ignore[misc]
+        self.address = self.to.address
+        self.letter = letter
+        self.registry: dict[bytes, Call] = {}
+        self.expects: tuple[type, ...] | None = None
+        self.sent: list[float] = []
+        self.due = 0.0
+        self.excused = False
+        self.tries: int | None = None
+        """How often it is sent; None: as often as the measured loss asks for."""
+        self.timer: Timer | None = None
+        self.outcome: Outcome | None = None
+        self.reply: Any = None
+        self.from_light = False
+        self.on_end: Callable[[Call], None] | None = None
+        self.on_overdue: Callable[[Call], None] | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        return self.outcome is Outcome.ANSWERED
+
+    def cancel(self) -> None:
+        self.end(Outcome.CANCELLED)
+
+    def end(self, outcome: Outcome) -> None:
+        """The first outcome counts."""
+        if self.outcome is not None:
+            return
+        self.outcome = outcome
+        if self.timer is not None:
+            self.timer.cancel()
+        self.registry.pop(self.letter.number, None)
+        if self.on_end is not None and outcome is not Outcome.CANCELLED:
+            self.on_end(self)
 
 
 @dataclass(frozen=True)
 class Exchanges:
-    """What an exchange reports to the protocol above it."""
+    """What an exchange reports to the node above it."""
 
-    answer: Callable[[Contact, bool, Any], object | None]
-    """`answer(sender, from_light, request)`: the reply to a request, or None to stay silent."""
+    answer: Callable[[Contact, Any], object | None]
+    """`answer(sender, request)`: the reply to a request, or None to stay silent."""
+
+    requested: Callable[[Contact, bool], None]
+    """`requested(sender, from_light)`: a request was answered. What is sent to its sender now follows the
+    reply, so that the sender knows who asks."""
 
     ended: Callable[[Call, Outcome], None]
-    """A call is about to end, answered, given up or in an offence; whoever waits for it learns it after."""
+    """A call is about to end, answered, given up or in an offence; the code that waits for it learns it
+    after."""
 
 
 class Exchange:
-    """The calls of one node, in both directions."""
+    """The calls of one node, in both directions. Its context carries `Letter`s, by plain datagrams."""
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        context: Context,
         above: Exchanges,
-        draw: random.Random,
+        proofs: IdProofs,
+        metrics: Metrics,
+        room: int,
         *,
         is_light: bool,
-        proofs: IdProofs,
         verifies: bool,
     ) -> None:
-        """`verifies`: ids are not taken on trust. A node proves its own to whoever asks in any case."""
-        self._endpoint = endpoint
+        """`room`: bytes of the largest message that fits into one datagram.
+
+        `verifies`: ids are not taken on trust. In any case a node proves its own id to every peer that asks.
+        """
+        self._context = context
         self._above = above
-        self._draw = draw
-        self._is_light = is_light
         self._proofs = proofs
+        self.room = room
+        self._is_light = is_light
         self._verifies = verifies
-        self._loop = asyncio.get_running_loop()
         self._calls: dict[bytes, Call] = {}
         self._numbers: list[bytes] = []
         self._closed = False
         self.round_trips = RoundTrips()
-        metrics = endpoint.metrics
         self._sent = metrics.counter("dht_requests_sent", "DHT requests sent, repetitions included")
         self._repeated = metrics.counter("dht_requests_repeated", "DHT requests sent again")
         self._served = metrics.counter("dht_requests_served", "DHT requests answered")
         self._given_up = metrics.counter("dht_requests_given_up", "DHT requests never answered")
         self._dropped = metrics.family("dht_dropped", "reason", "DHT letters not taken")
-        self.room = endpoint.max_body - HEAD_BYTES - max(CHALLENGE_BYTES, PROOF_BYTES)
-        """Bytes of the largest message that fits into one datagram."""
 
     def __len__(self) -> int:
         """Calls in flight."""
@@ -97,11 +174,9 @@ class Exchange:
     ) -> Call:
         """Send `request`; a bare address may be answered by any id.
 
-        It is sent `tries` times, or as often as the measured loss asks for.
-
-        A reply of a type that is neither in `expects` nor a refusal is an offence; None expects
-        anything. `on_overdue` is called when the first time-out passes, `on_end` when the call is over,
-        however it ends.
+        It is sent `tries` times, or as often as the measured loss asks for. A reply of a type that is neither
+        in `expects` nor a refusal is an offence; None expects anything. `on_overdue` is called when the first
+        time-out passes, `on_end` when the call is over, however it ends, unless the caller cancels it.
         """
         if self._closed:
             raise ClosedError("the DHT is closed: start a new one")
@@ -111,9 +186,8 @@ class Exchange:
                 f"{type(request).__name__} has {len(payload)} bytes, and {self.room} fit a datagram"
             )
         number = self._new_number()
-        challenge = self._challenge(to)
-        letter = Letter(False, self._is_light, 0, number, challenge, None, payload)
-        call = self._calls[number] = Call(number, to, letter.packed(), challenge)
+        letter = Letter(False, self._is_light, 0, number, self._challenge(to), None, payload)
+        call = self._calls[number] = Call(to, letter)
         call.registry = self._calls
         call.expects = expects
         call.on_overdue = on_overdue
@@ -122,23 +196,21 @@ class Exchange:
         self._send(call)
         return call
 
-    def receive(self, sender: Contact, body: bytes) -> None:
-        """Take a frame of kind DHT; whatever it holds, this does not raise."""
+    def receive(self, sender: Contact, letter: Letter) -> None:
+        """Take a letter; whatever it holds, this does not raise."""
         if self._closed:
             self._dropped.add("closed")
-            return
-        try:
-            letter = unpack_letter(body)
-        except WireError as error:
-            self._dropped.add(error.reason)
-            return
-        if letter.is_reply:
+        elif letter.is_reply:
             self._take_reply(sender, letter)
         else:
             self._take_request(sender, letter)
 
+    def count_dropped(self, reason: str) -> None:
+        """Something came that is not a letter."""
+        self._dropped.add(reason)
+
     def close(self) -> None:
-        """End every call, and answer nobody any more; those who await a call get `ClosedError`."""
+        """End every call, and answer nobody any more."""
         self._closed = True
         for call in list(self._calls.values()):
             call.end(Outcome.CLOSED)
@@ -146,7 +218,7 @@ class Exchange:
     def _new_number(self) -> bytes:
         # The system's randomness costs a call each time, so numbers are drawn in batches.
         if not self._numbers:
-            drawn = self._draw.randbytes(64 * NUMBER_BYTES)
+            drawn = self._context.random.randbytes(64 * NUMBER_BYTES)
             self._numbers = [
                 drawn[start : start + NUMBER_BYTES] for start in range(0, len(drawn), NUMBER_BYTES)
             ]
@@ -155,32 +227,33 @@ class Exchange:
     def _challenge(self, to: Contact | Address) -> bytes | None:
         if not self._verifies:
             return None
-        if isinstance(to, Contact) and self._proofs.is_verified(to, self._loop.time()):
+        if isinstance(to, Contact) and self._proofs.is_verified(to, self._context.now()):
             return None
-        return self._draw.randbytes(CHALLENGE_BYTES)
+        return self._context.random.randbytes(CHALLENGE_BYTES)
 
     def _send(self, call: Call) -> None:
         attempt = len(call.sent)
-        now = self._loop.time()
+        now = self._context.now()
         wait = self.round_trips.timeout(call.address, attempt)
         call.sent.append(now)
         call.due = now + wait
-        call.timer = self._loop.call_at(call.due, self._expired, call)
-        frame = call.frame if attempt == 0 else resent(call.frame, attempt)
-        self._endpoint.send(call.address, Kind.DHT, frame)
+        call.timer = self._context.call_later(wait, lambda: self._expired(call))
+        letter = call.letter if attempt == 0 else call.letter._replace(attempt=attempt)
+        self._context.send(call.to, letter)
         self._sent.value += 1
 
     def _expired(self, call: Call) -> None:
-        now = self._loop.time()
         wait = call.due - call.sent[-1]
-        if now - call.due > wait / 2 and not call.excused:
-            # The loop was held up, and the reply may wait in the socket: that is not the peer's fault.
+        if self._context.now() - call.due > wait / 2 and not call.excused:
+            # The process was held up, and the reply may wait in the socket: that is not the peer's fault.
             call.excused = True
-            call.timer = self._loop.call_later(wait / 2, self._expired, call)
+            call.timer = self._context.call_later(wait / 2, lambda: self._expired(call))
             return
         attempt = len(call.sent)
         if attempt == 1 and call.on_overdue is not None:
             call.on_overdue(call)
+        if call.outcome is not None:
+            return
         if attempt < (call.tries or self.round_trips.tries):
             self._repeated.value += 1
             self._send(call)
@@ -201,13 +274,12 @@ class Exchange:
         if sender != asked and (asked is not None or sender.address != call.address):
             self._dropped.add("reply_from_another")
             return
-        now = self._loop.time()
+        now = self._context.now()
+        challenge = call.letter.challenge
         if letter.attempt >= len(call.sent):
             self._offend(call, sender, "malformed_reply")
             return
-        if call.challenge is not None and not self._proofs.check(
-            sender, call.challenge, letter.proof, now
-        ):
+        if challenge is not None and not self._proofs.check(sender, challenge, letter.proof, now):
             self._offend(call, sender, "unproven_reply")
             return
         try:
@@ -235,9 +307,12 @@ class Exchange:
         except WireError as error:
             self._dropped.add(error.reason)
             return
-        reply = self._above.answer(sender, letter.from_light, request)
-        if reply is None:
-            return
+        reply = self._above.answer(sender, request)
+        if reply is not None:
+            self._reply(sender, letter, reply)
+        self._above.requested(sender, letter.from_light)
+
+    def _reply(self, sender: Contact, letter: Letter, reply: object) -> None:
         payload = encode(reply)
         if len(payload) > self.room:
             self._dropped.add("reply_too_large")
@@ -246,5 +321,5 @@ class Exchange:
         if letter.challenge is not None:
             proof = self._proofs.prove(letter.challenge, sender.id)
         answer = Letter(True, self._is_light, letter.attempt, letter.number, None, proof, payload)
-        self._endpoint.send(sender.address, Kind.DHT, answer.packed())
+        self._context.send(sender, answer)
         self._served.value += 1

@@ -1,35 +1,30 @@
-"""Lookups: the k nodes closest to an id, and the value under a key.
+"""Lookups: the nodes closest to a place, and the questions that they are asked on the way.
 
-Upstream's crawlers ask in rounds, and one silent peer holds up each of them (crawling.py:37-63); every
-round is a deeper recursion, as many as peers like to cause (crawling.py:106, 150); and what a peer
-replies is used unseen (crawling.py:115, 183). Here the `Shortlist` says whom to ask, replies come
-checked from the exchange, and a lookup is over within its budget of requests and its deadline, whatever
-happens.
+The `Shortlist` says whom to ask, replies come checked from the exchange, and a lookup is over within its
+budget of requests and its deadline, whatever happens. Upstream's crawlers ask in rounds, and one silent
+peer holds up each of them (crawling.py:37-63); every round is a deeper recursion, as many as peers like to
+cause (106, 150); and what a peer replies is used unseen (115, 183).
 """
 
 from __future__ import annotations
 
-import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from kademlia.crawling import NodeSpiderCrawl, SpiderCrawl, ValueSpiderCrawl
-
-from overlay.contact import PeerId
-from overlay.dht.call import Call, Outcome
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
 from overlay.dht.config import DhtConfig
-from overlay.dht.contact_list import contact_of, split_entries
-from overlay.dht.messages import FindNode, FindValue, Found, FoundValue, Record
-from overlay.dht.peer import Peer, Target, peer_of
-from overlay.dht.protocol import DhtProtocol
+from overlay.dht.exchange import Call, Exchange, Outcome
+from overlay.dht.messages import FindNode, Found, contact_of, split_entries
+from overlay.dht.routing import Contacts
 from overlay.dht.shortlist import Shortlist
-from overlay.errors import ClosedError
+from overlay.dht.upstream import Peer, Target, peer_of
+from overlay.steps import AtOnce
 from overlay.wire import WireError
 
-Ended: TypeAlias = Callable[[Call], None]
-Request: TypeAlias = Callable[[Peer, Any, Ended, Ended], Call]
-"""`request(peer, question, on_end, on_overdue)` asks one peer."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,51 +38,63 @@ class LookupReport:
     """Peers that were asked in all."""
 
 
-class Lookup(SpiderCrawl):  # type: ignore[misc]
-    """What both kinds share. `find` stays upstream's: it runs `_find` with the request to make."""
+@dataclass(frozen=True)
+class Surroundings:
+    """The parts of its node that a lookup works with."""
 
-    protocol: DhtProtocol
-    node: Target
+    context: Context
+    config: DhtConfig
+    contacts: Contacts
+    exchange: Exchange
+    at_once: AtOnce
+    ended: Callable[[LookupReport], None]
+    """Told what each lookup cost that came to its end."""
+
+
+class Lookup(ABC, Generic[T]):
+    """What all kinds of lookup share; `done` is called once with the result, unless it is cancelled."""
 
     def __init__(
         self,
-        protocol: DhtProtocol,
+        parts: Surroundings,
         target: Target,
         count: int,
-        config: DhtConfig,
+        done: Callable[[T], None],
         reach: int = 0,
     ) -> None:
         """`reach`: contacts that every peer is asked for at least."""
-        super().__init__(protocol, target, [], count, config.alpha)
-        self._deadline = config.lookup_deadline
-        self._loop = asyncio.get_running_loop()
+        config = parts.config
+        self._parts = parts
+        self._target = target
+        self._done = done
         self._calls: dict[PeerId, Call] = {}
-        self._over: asyncio.Future[None] = self._loop.create_future()
-        budget = config.lookup_budget * max(count, config.k)
-        alpha = min(config.alpha, count)
-        self.shortlist = Shortlist(target.long_id, count, alpha, budget, reach)
-        if config.serve:
-            self.shortlist.add_self(protocol.source_node)
-        self.shortlist.add(protocol.router.find_neighbors(target, config.k))
+        self._timer: Timer | None = None
+        self.is_over = False
+        self.shortlist = Shortlist(
+            target.long_id,
+            count,
+            min(config.alpha, count),
+            config.lookup_budget * max(count, config.k),
+            reach,
+        )
 
-    def report(self) -> LookupReport:
-        return LookupReport(self.shortlist.hops, self.shortlist.asked)
+    def start(self) -> None:
+        """Begin as soon as there is room among the lookups in flight."""
+        self._parts.at_once.enter(self._begin)
 
-    async def _find(self, rpcmethod: Request) -> Any:
-        """Replaces crawling.py:37-63. When cancelled, nothing of the lookup is left."""
-        self._request = rpcmethod
-        timer = self._loop.call_later(self._deadline, self._stop)
-        try:
-            self._proceed()
-            await self._over
-        finally:
-            timer.cancel()
-            for call in list(self._calls.values()):
-                call.cancel()
-        return self._result()
+    def cancel(self) -> None:
+        """Stop; nothing of the lookup is left, and `done` is not called."""
+        if not self.is_over:
+            self.is_over = True
+            if not self._parts.at_once.give_up(self._begin):
+                self._leave()
 
-    def _result(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _question(self, count: int) -> tuple[object, tuple[type, ...]]:
+        """What a peer is asked, with the number of contacts that it should name, and what it may reply."""
+
+    @abstractmethod
+    def _result(self) -> T: ...
 
     def _read(self, peer: Peer, reply: object) -> bytes | None:
         """Take what the reply is good for; the list of contacts it names, or None if it is a refusal."""
@@ -96,28 +103,49 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
     def _is_finished(self) -> bool:
         return self.shortlist.is_finished
 
+    def _begin(self) -> None:
+        parts = self._parts
+        self._timer = parts.context.call_later(parts.config.lookup_deadline, self._stop)
+        if parts.config.serve:
+            self.shortlist.add_self(parts.contacts.own)
+        self.shortlist.add(parts.contacts.closest(self._target))
+        self._proceed()
+
     def _proceed(self) -> None:
         if self._is_finished():
             self._stop()
             return
         for peer, count in self.shortlist.next_to_ask():
-            question = self._question(self.node.id, count)
-            self._calls[peer.id] = self._request(peer, question, self._ended, self._overdue)
+            question, expects = self._question(count)
+            self._calls[peer.id] = self._parts.exchange.call(
+                peer.contact, question, expects, self._ended, self._overdue
+            )
 
     def _stop(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
+        if not self.is_over:
+            self.is_over = True
+            self._leave()
+            self._parts.ended(LookupReport(self.shortlist.hops, self.shortlist.asked))
+            self._done(self._result())
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for call in list(self._calls.values()):
+            call.cancel()
+        self._calls.clear()
+        self._parts.at_once.leave()
 
     def _ended(self, call: Call) -> None:
         contact = call.contact
-        if self._over.done() or contact is None:
+        if self.is_over or contact is None:
             return
         if call.outcome is Outcome.CLOSED:
-            self._over.set_exception(ClosedError("the DHT was closed during a lookup"))
+            self.cancel()
             return
         del self._calls[contact.id]
         peer = peer_of(contact)
-        named = self._read(peer, call.reply) if call.outcome is Outcome.ANSWERED else None
+        named = self._read(peer, call.reply) if call.is_answered else None
         if named is None:
             self.shortlist.failed(peer)
         else:
@@ -125,96 +153,55 @@ class Lookup(SpiderCrawl):  # type: ignore[misc]
         self._proceed()
 
     def _overdue(self, call: Call) -> None:
-        if call.contact is not None and not self._over.done():
+        if call.contact is not None and not self.is_over:
             self.shortlist.overdue(peer_of(call.contact))
             self._proceed()
 
     def _take_contacts(self, introducer: Peer, named: bytes) -> None:
         """Take new candidates from the list of contacts that `introducer` replied with."""
+        known = self._parts.contacts
         try:
             fresh = self.shortlist.unknown(split_entries(named), introducer)
             contacts = [contact_of(entry) for entry in fresh]
         except WireError:
-            self.protocol.punish(introducer)
+            known.punish(introducer)
             self.shortlist.failed(introducer)
             return
         self.shortlist.answered(introducer)
         if not contacts:
             return
-        own = self.protocol.source_node.id
-        peers = [peer_of(contact) for contact in contacts if contact.id != own]
+        peers = [peer_of(contact) for contact in contacts if contact.id != known.own.id]
         possible = [peer for peer in peers if peer.can_exist]
-        sound = self.protocol.sound(possible)
+        sound = known.sound(possible)
         if len(sound) < len(possible):
             dead = [peer for peer in possible if peer not in sound]
             self.shortlist.rule_out(dead, introducer)
         self.shortlist.add(sound, introduced_by=introducer)
 
 
-class NodeLookup(Lookup, NodeSpiderCrawl):  # type: ignore[misc]
-    """Replaces crawling.py:135-150. `find` gives the closest live nodes, nearest first, this one among them
-    where it serves and is close."""
+class NodeLookup(Lookup[list[Contact]]):
+    """The `exact` closest live nodes, nearest first, this one among them where it serves and is close.
 
-    _question = FindNode
-
-    def _result(self) -> list[Peer]:
-        return self.shortlist.result()
-
-
-class ValueLookup(Lookup, ValueSpiderCrawl):  # type: ignore[misc]
-    """Replaces crawling.py:83-125, which take the first value that comes, or the most frequent one.
-
-    `find` gives the newest record, or None. It is over when `read_quorum` peers have sent a record, or the k
-    closest nodes have been asked. The newest is then stored at those who sent an older one, and at
-    those who have none although they are closer to the key than somebody who has; and nowhere else, for
-    copies off the k closest nodes would grow stale unseen.
+    After them, up to `wide` in all, others that were named by those who were asked, and were not asked.
     """
 
-    _question = FindValue
+    def __init__(
+        self,
+        parts: Surroundings,
+        target: Target,
+        exact: int,
+        wide: int,
+        done: Callable[[list[Contact]], None],
+    ) -> None:
+        super().__init__(parts, target, exact, done, wide if wide > exact else 0)
+        self._exact = exact
+        self._wide = wide
 
-    def __init__(self, protocol: DhtProtocol, key: Target, config: DhtConfig) -> None:
-        super().__init__(protocol, key, config.k, config)
-        self._quorum = config.read_quorum
-        self._records: dict[Peer, tuple[Record, float] | None] = {}
-        self._holders = 0
+    def _question(self, count: int) -> tuple[object, tuple[type, ...]]:
+        return FindNode(self._target.id, count), (Found,)
 
-    def _read(self, peer: Peer, reply: object) -> bytes | None:
-        if isinstance(reply, FoundValue):
-            self._holders += self._records.get(peer) is None
-            self._records[peer] = (reply.record, self._loop.time())
-            return reply.contacts
-        if isinstance(reply, Found):
-            self._records[peer] = None
-        return super()._read(peer, reply)
-
-    def _is_finished(self) -> bool:
-        return self._holders >= self._quorum or self.shortlist.is_finished
-
-    def _result(self) -> Record | None:
-        now = self._loop.time()
-        own = self.protocol.storage.get(self.node.id)
-        held = [own] if own is not None else []
-        held += [aged for found in self._records.values() if (aged := _aged(found, now))]
-        if not held:
-            return None
-        newest = max(held, key=lambda record: record.rank)
-        self._repair(newest)
-        return newest
-
-    def _repair(self, newest: Record) -> None:
-        holders = [peer for peer, found in self._records.items() if found is not None]
-        farthest = max((peer.distance_to(self.node) for peer in holders), default=0)
-        for peer, found in self._records.items():
-            lacks_it = found is None and peer.distance_to(self.node) < farthest
-            is_behind = found is not None and found[0].rank < newest.rank
-            if lacks_it or is_behind:
-                self.protocol.call_store(peer, self.node.id, newest)
-
-
-def _aged(found: tuple[Record, float] | None, now: float) -> Record | None:
-    """The record with what is left of its life, or None."""
-    if found is None:
-        return None
-    record, arrived = found
-    left = record.time_to_live - (now - arrived)
-    return replace(record, time_to_live=left) if left > 0 else None
+    def _result(self) -> list[Contact]:
+        found = self.shortlist.result()
+        if self._wide > self._exact:
+            found = list(dict.fromkeys([*found, *self.shortlist.near(self._wide)]))[: self._wide]
+        return [peer.contact for peer in found]

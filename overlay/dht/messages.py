@@ -1,4 +1,4 @@
-"""The DHT's own requests and replies, codes 0x00 to 0x0f.
+"""The DHT's own requests and replies, codes 0x00 to 0x0f, and how they travel.
 
     Ping       -> Pong
     FindNode   -> Found
@@ -6,20 +6,34 @@
     Store      -> Stored
     any        -> Refused
 
-`Pong`, `Found` and `FoundValue` carry a token (see `address_tokens`) which a later `Store`, or a request of
+`Pong`, `Found` and `FoundValue` carry a token (see `trust`) which a later `Store`, or a request of
 another layer that leaves something behind, must present. A message checks itself when it is made, and
 so also when it is decoded: one that breaks a limit below does not decode.
+
+Each message travels in a *letter*, whose head pairs a reply with its request:
+
+    flags (1 byte), attempt (1), number (8), challenge (16, if flagged), proof (96, if flagged), message
+
+A request's number is random, and its reply repeats it: who cannot see the request cannot forge the reply. The
+attempt counts how often the request was sent; the reply repeats that too, so that a round trip is measured
+from the right sending, and one that was lost is told from one that was late.
+
+Nearly every reply is a list of contacts that were packed before, and most of whom the asker knows already. So
+a list is one string of bytes, an entry for each contact (its length, 1 byte, and its packed form): lists are
+joined from entries, are cut up again, and only the unknown entries are unpacked.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from overlay.contact import PeerId
-from overlay.dht.errors import ValueTooLarge
+from overlay.contact import Contact, PeerId
+from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES
 from overlay.errors import UsageError
-from overlay.wire import message
+from overlay.wire import WireError, message
 
 MAX_VALUE_BYTES = 1024
 """Bytes of one value: with key, token and a proof of identity it fits into a datagram of 1,400 bytes."""
@@ -33,6 +47,10 @@ LARGEST_ENTRY = 39
 MAX_VERSION = 2**63 - 1
 MAX_TOKEN_BYTES = 16
 MAX_REASON_CHARS = 32
+
+
+class ValueTooLarge(UsageError):
+    """The value does not fit into one datagram beside what travels with it."""
 
 
 def _check_token(token: bytes) -> None:
@@ -90,7 +108,7 @@ class Found:
 
     token: bytes
     contacts: bytes
-    """Packed by `contact_list`."""
+    """Packed by `join_contacts`."""
 
     def __post_init__(self) -> None:
         _check_token(self.token)
@@ -143,7 +161,7 @@ class FoundValue:
     token: bytes
     record: Record
     contacts: bytes
-    """Packed by `contact_list`."""
+    """Packed by `join_contacts`."""
 
     def __post_init__(self) -> None:
         _check_token(self.token)
@@ -194,3 +212,105 @@ NOT_SERVED = Refused("not_served")
 
 TOO_LARGE = Refused("too_large")
 """The answer does not fit into a datagram."""
+
+
+# Lists of contacts.
+
+
+def entry_of(contact: Contact) -> bytes:
+    """One contact of a list: 27 bytes for IPv4 and 39 for IPv6."""
+    packed = contact.packed()
+    return bytes((len(packed),)) + packed
+
+
+def join_contacts(contacts: Iterable[Contact]) -> bytes:
+    return b"".join(map(entry_of, contacts))
+
+
+def split_entries(data: bytes) -> list[bytes]:
+    """The entries of a list, in their order; `WireError` if they do not fill it."""
+    entries: list[bytes] = []
+    start, end = 0, len(data)
+    while start < end:
+        following = start + 1 + data[start]
+        entries.append(data[start:following])
+        start = following
+    if start != end:
+        raise WireError("truncated")
+    return entries
+
+
+def contact_of(entry: bytes) -> Contact:
+    """The contact of an entry; `WireError` if it holds none."""
+    try:
+        return Contact.unpack(entry[1:])
+    except UsageError:
+        raise WireError("wrong_fields") from None
+
+
+# Letters.
+
+NUMBER_BYTES = 8
+HEAD_BYTES = 2 + NUMBER_BYTES
+
+_REPLY = 1
+_LIGHT = 2
+_CHALLENGE = 4
+_PROOF = 8
+_KNOWN_FLAGS = _REPLY | _LIGHT | _CHALLENGE | _PROOF
+
+
+class Letter(NamedTuple):
+    """One request or reply between two nodes of the DHT."""
+
+    is_reply: bool
+    from_light: bool
+    """The sender uses the DHT without serving it: not to be entered in a routing table."""
+    attempt: int
+    number: bytes
+    challenge: bytes | None
+    """A request's: prove your id by signing this. See `trust.IdProofs`."""
+    proof: bytes | None
+    """A reply's: the sender's answer to the challenge."""
+    payload: bytes
+
+    def packed(self) -> bytes:
+        flags = (
+            (_REPLY if self.is_reply else 0)
+            | (_LIGHT if self.from_light else 0)
+            | (_CHALLENGE if self.challenge is not None else 0)
+            | (_PROOF if self.proof is not None else 0)
+        )
+        parts = (
+            bytes((flags, self.attempt)),
+            self.number,
+            self.challenge or b"",
+            self.proof or b"",
+        )
+        return b"".join(parts) + self.payload
+
+
+def unpack_letter(body: bytes) -> Letter:
+    """The letter that `packed()` gave; `WireError` for what is none. The payload is not looked at."""
+    if len(body) < HEAD_BYTES:
+        raise WireError("truncated")
+    flags = body[0]
+    if flags & ~_KNOWN_FLAGS:
+        raise WireError("unknown_flags")
+    start = HEAD_BYTES
+    challenge = proof = None
+    if flags & _CHALLENGE:
+        challenge, start = body[start : start + CHALLENGE_BYTES], start + CHALLENGE_BYTES
+    if flags & _PROOF:
+        proof, start = body[start : start + PROOF_BYTES], start + PROOF_BYTES
+    if start > len(body):
+        raise WireError("truncated")
+    return Letter(
+        bool(flags & _REPLY),
+        bool(flags & _LIGHT),
+        body[1],
+        body[2:HEAD_BYTES],
+        challenge,
+        proof,
+        body[start:],
+    )

@@ -92,8 +92,8 @@ class RoundTrips:
     def timeout(self, address: Address, attempt: int = 0) -> float:
         """Seconds to wait for the reply to the given sending, counted from 0.
 
-        1, 1, 1.25, 1.5, ... 2, 2, ... times the peer's time-out: backing off, but not so far that one
-        lost datagram holds a lookup up.
+        1, 1, 1.25, 1.5, ... 2, 2, ... times the peer's time-out: the wait grows, but not enough for one lost
+        datagram to hold a lookup up.
         """
         return self._first_timeout(address) * min(1 + 0.25 * max(attempt - 1, 0), 2)
 

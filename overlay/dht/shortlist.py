@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from overlay.contact import PeerId
-from overlay.dht.peer import Peer
+from overlay.dht.upstream import Peer
 
 ADDRESSES_AN_ID = 4
 
@@ -110,7 +110,7 @@ class Shortlist:
         """Requests so far."""
 
     def unknown(self, entries: Sequence[bytes], introduced_by: Peer) -> list[bytes]:
-        """Those of a reply's entries that are no candidates yet; for the others the peer vouches as well."""
+        """Those of a reply's entries that are not candidates yet; for the others the peer vouches as well."""
         voucher = self._by_id[introduced_by.id]
         fresh: list[bytes] = []
         for entry in entries[: voucher.reach]:

@@ -1,9 +1,17 @@
 """Who is in a topic, a uniform sample of it, its size: a tree of shards over the DHT."""
 
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.directory import Directory
-from overlay.directory.peers import Peers
+from overlay.directory.reading import Peers
 from overlay.directory.server import DirectoryServer
-from overlay.directory.topic_size import TopicSize
+from overlay.directory.service import DirectoryService, Replication, serve_directory
+from overlay.directory.survey import TopicSize
 
-__all__ = ["Directory", "DirectoryConfig", "DirectoryServer", "Peers", "TopicSize"]
+__all__ = [
+    "DirectoryConfig",
+    "DirectoryServer",
+    "DirectoryService",
+    "Peers",
+    "Replication",
+    "TopicSize",
+    "serve_directory",
+]

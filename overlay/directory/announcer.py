@@ -1,33 +1,33 @@
 """Keep this process known as a member of its topics, and follow the tree as it splits and merges.
 
 Every period a member announces itself to the replicas of its leaf, and leaves a trace at one ancestor of it
-(see `held_shard`). Replicas answer with advice. A member told that its leaf has become interior
+(see `holding`). Replicas answer with advice. A member told that its leaf has become interior
 moves one level down, and only then turns its record above into a trace; one told by an
 ancestor that it is a leaf again moves up there, and only then withdraws below. So a
-member that moves is never missing, and readers see it once (see `path`).
+member that moves is never missing, and readers see it once (see `reading`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.explorer import Explorer
-from overlay.directory.locations import Locations
-from overlay.directory.messages import BAD_TOKEN, Announce, AnnounceReply, Withdraw
-from overlay.directory.path import Visit
-from overlay.directory.peers import Peers
+from overlay.directory.messages import BAD_TOKEN, HELD_ELSEWHERE, Announce, AnnounceReply, Withdraw
+from overlay.directory.reading import Locations, Peers, Visit
+from overlay.directory.survey import Explorer
 from overlay.directory.tree import MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
+from overlay.steps import answer_to, together
 
 _JUST_NOW = 1.0
 """Seconds: a lookup that recent is not repeated."""
 
 _HASTE = 8
 """How much sooner a member comes again that was heard by fewer replicas than there should be: the network has
-just begun, or is hard to reach."""
+just begun, or is hard to reach, or the member has come back at another address."""
 
 _MOST_SILENT = 256
 """Nodes of which is remembered that they did not answer."""
@@ -48,8 +48,8 @@ class Stay:
     topic: PeerId
     number: int
     depth: int
-    told: dict[int, float] = field(default_factory=dict)
-    """When the replicas of which depth were told last."""
+    told: dict[int, dict[Contact, float]] = field(default_factory=dict)
+    """Which nodes were told of the stay at which depth, and when."""
 
 
 class Announcer:
@@ -80,29 +80,27 @@ class Announcer:
         stay = self._stays.get(topic)
         if stay is None:
             stay = self._stays[topic] = Stay(
-                topic, self._peers.random.getrandbits(32), await self._home(topic)
+                topic, self._peers.context.random.getrandbits(32), await self._home(topic)
             )
         replies = await self._settle(stay)
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
         await self._leave_traces(stay, replies)
-        pause = self._config.period * self._peers.random.uniform(0.8, 1.0)
-        return pause if len(replies) >= self._config.replicas else pause / _HASTE
+        pause = self._peers.context.random.uniform(*self._config.pause)
+        heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
+        return pause if heard >= self._config.replicas else pause / _HASTE
 
     async def withdraw(self, topic: PeerId) -> None:
         """Leave a topic; every replica that answers has forgotten this process when it returns."""
         stay = self._stays.pop(topic, None)
-        if stay is None:
-            return
-        now = self._peers.now()
-        depths = [d for d, when in stay.told.items() if now - when <= self._config.record_life]
-        await self._peers.together(
-            [self._withdraw_at(stay, depth, stay.number) for depth in depths]
-        )
+        if stay is not None:
+            await together(
+                [self._withdraw_at(stay, depth, stay.number) for depth in list(stay.told)]
+            )
 
     async def _home(self, topic: PeerId) -> int:
-        visit = Visit(topic, self._peers.random.getrandbits(32), 0, thorough=False)
-        point = point_of(topic, self._peers.contact.id)
+        visit = Visit(topic, self._peers.context.random.getrandbits(32), 0, thorough=False)
+        point = point_of(topic, self._peers.context.contact.id)
         await self._explorer.introduce(visit, point)
         path = await self._explorer.path(visit, point)
         return path.home if path is not None else self._explorer.outline(topic).likely_depth()
@@ -143,51 +141,63 @@ class Announcer:
 
     async def _move_up(self, stay: Stay, depth: int) -> None:
         former, number = stay.depth, stay.number
-        stay.depth, stay.number = depth, self._peers.random.getrandbits(32)
+        stay.depth, stay.number = depth, self._peers.context.random.getrandbits(32)
         self._moves.add("up")
         await self._announce_at(stay, depth, depth)
         await self._withdraw_at(stay, former, number)
-        stay.told.pop(former, None)
 
     def _some_ancestor(self, depth: int) -> int:
         """k levels up with probability 2**-k; negative for none."""
         depth -= 1
-        while depth >= 0 and self._peers.random.random() < 0.5:
+        while depth >= 0 and self._peers.context.random.random() < 0.5:
             depth -= 1
         return depth
 
     async def _announce_at(self, stay: Stay, depth: int, leaf_depth: int) -> list[AnnounceReply]:
-        stay.told[depth] = self._peers.now()
         shard = self._shard(stay, depth)
+        told = stay.told.setdefault(depth, {})
         wide = depth == 0 and leaf_depth >= _LARGE_DEPTH
         return await self._tell(
             shard,
             lambda token: Announce(stay.topic, depth, leaf_depth, stay.number, token),
             self._config.root_replicas if wide else self._config.replicas,
+            told,
         )
 
     async def _withdraw_at(self, stay: Stay, depth: int, number: int) -> None:
-        await self._tell(
-            self._shard(stay, depth),
-            lambda token: Withdraw(stay.topic, depth, number, token),
-            self._config.replicas if depth else self._config.root_replicas,
-        )
+        """Tell all who were told of the stay there and may remember it, and those who may have copied it."""
+        shard = self._shard(stay, depth)
+        now = self._peers.context.now()
+        told = stay.told.pop(depth, {})
+        holders = [c for c, when in told.items() if now - when <= self._config.record_life]
+        replies: dict[Contact, AnnounceReply] = {}
 
-    async def _tell(self, shard: Shard, request: _WithToken, count: int) -> list[AnnounceReply]:
+        def request(token: bytes) -> Withdraw:
+            return Withdraw(stay.topic, depth, number, token)
+
+        await self._tell_those(holders, request, replies, {})
+        await self._tell_those(self._nearest(shard, holders, replies), request, replies, {})
+
+    async def _tell(
+        self, shard: Shard, request: _WithToken, count: int, told: dict[Contact, float]
+    ) -> list[AnnounceReply]:
         """Tell all replicas, and nearer ones that they name; where some are silent, look for them anew."""
         replies: dict[Contact, AnnounceReply] = {}
         replicas = (await self._locations.of(shard, self._config.location_life, count))[:count]
-        await self._tell_those(replicas, request, replies)
+        await self._tell_those(replicas, request, replies, told)
         if len(replies) < len(replicas):
             replicas = (await self._locations.of(shard, _JUST_NOW, count))[:count]
-            await self._tell_those(replicas, request, replies)
-        if count == self._config.replicas and len(replicas) == count:
+            await self._tell_those(replicas, request, replies, told)
+        if count == self._config.replicas:
             nearest = self._nearest(shard, replicas, replies)
             if nearest != replicas:
-                await self._tell_those(nearest, request, replies)
+                await self._tell_those(nearest, request, replies, told)
                 held_by = [replica for replica in nearest if replica in replies]
                 if len(held_by) == count:
                     self._locations.correct(shard, tuple(held_by))
+        now = self._peers.context.now()
+        for node in [c for c, when in told.items() if now - when > self._config.record_life]:
+            del told[node]
         return list(replies.values())
 
     async def _tell_those(
@@ -195,17 +205,19 @@ class Announcer:
         replicas: Sequence[Contact],
         request: _WithToken,
         replies: dict[Contact, AnnounceReply],
+        told: dict[Contact, float],
     ) -> None:
-        """Tell those that have not replied yet."""
+        """Tell those that have not replied yet; `told` keeps whom, for a reply may be lost."""
         untold = [replica for replica in replicas if replica not in replies]
-        answers = await self._peers.together([self._tell_one(r, request) for r in untold])
+        told |= dict.fromkeys(untold, self._peers.context.now())
+        answers = await together([self._tell_one(r, request) for r in untold])
         for replica, reply in zip(untold, answers, strict=True):
             if reply is not None:
                 replies[replica] = reply
                 self._silent.pop(replica, None)
             else:
                 self._silent.pop(replica, None)
-                self._silent[replica] = self._peers.now()
+                self._silent[replica] = self._peers.context.now()
                 if len(self._silent) > _MOST_SILENT:
                     del self._silent[next(iter(self._silent))]
 
@@ -213,7 +225,7 @@ class Announcer:
         self, shard: Shard, replicas: Sequence[Contact], replies: dict[Contact, AnnounceReply]
     ) -> tuple[Contact, ...]:
         """The closest to the shard's key of the replicas and those that they named, but for the silent."""
-        now, goal = self._peers.now(), int.from_bytes(shard.key, "big")
+        now, goal = self._peers.context.now(), int.from_bytes(shard.key, "big")
         named = dict.fromkeys(replicas)
         for reply in replies.values():
             named |= dict.fromkeys(reply.near[: self._config.replicas])
@@ -228,7 +240,7 @@ class Announcer:
         token = self._peers.token(replica)
         for _ in range(2):
             self._sent.add()
-            reply = await self._peers.ask(replica, request(token))
+            reply = await answer_to(partial(self._peers.ask, replica, request(token)))
             if not isinstance(reply, AnnounceReply):
                 return None
             if reply.refused != BAD_TOKEN:
@@ -237,7 +249,7 @@ class Announcer:
         return None
 
     def _shard(self, stay: Stay, depth: int) -> Shard:
-        return shard_at(stay.topic, depth, point_of(stay.topic, self._peers.contact.id))
+        return shard_at(stay.topic, depth, point_of(stay.topic, self._peers.context.contact.id))
 
 
 def _members(replies: Sequence[AnnounceReply]) -> int:

@@ -60,13 +60,25 @@ class DirectoryConfig:
 
     @property
     def period(self) -> float:
-        """Seconds between two announcements of a member: a quarter of the ttl."""
-        return self.ttl / 4
+        """Seconds between two announcements of a member: half of the ttl."""
+        return self.ttl / 2
 
     @property
     def record_life(self) -> float:
-        """Seconds that a record outlives its announcement: three periods, so two may be lost."""
-        return 3 * self.period
+        """Seconds that a record outlives its announcement: one and a half periods.
+
+        An announcement is repeated until it is answered, so it is lost only with a replica that is."""
+        return 1.5 * self.period
+
+    @property
+    def pause(self) -> tuple[float, float]:
+        """Least and most seconds from one announcement of a member to its next; chosen by chance."""
+        return 0.8 * self.period, self.period
+
+    @property
+    def announcements_a_life(self) -> float:
+        """How often a member announces itself, on average, in the life of one of its records."""
+        return self.record_life / (sum(self.pause) / 2)
 
     @property
     def size_life(self) -> float:

@@ -14,11 +14,18 @@ from overlay.wire import message
 BAD_TOKEN = "token"
 """Why an announcement is refused whose sender has not shown that it can be reached at its address."""
 
+HELD_ELSEWHERE = "held_elsewhere"
+"""Why an announcement is refused whose sender has its id held at another address. Whoever is there is asked
+now; if nobody answers, the next announcement is taken."""
+
 
 @message(0x10)
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Who is in this shard? `want` contacts are sent along, from rank `skip` on in the order of `salt`."""
+    """Who is in this shard? `want` contacts are sent along, from rank `skip` on in the order of `salt`.
+
+    `near`: the sender does not know for sure who holds the shard, and wants to be told of this many nodes.
+    """
 
     topic: PeerId
     depth: int
@@ -26,6 +33,7 @@ class Query:
     salt: int
     skip: int
     want: int
+    near: int
 
 
 @message(0x11)
@@ -47,6 +55,8 @@ class ShardReply:
     fingerprints: bytes
     contacts: tuple[Contact, ...]
     seasoned: bool
+    near: tuple[Contact, ...]
+    """The nodes closest to the shard's key that the replica knows, if they were asked for."""
 
 
 @message(0x12)
@@ -108,3 +118,30 @@ class Report:
 @dataclass(frozen=True, slots=True)
 class Noted:
     """The answer to a report."""
+
+
+@message(0x17)
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """All that you hold of this shard, from the record `skip` on: the sender has just begun to hold it."""
+
+    topic: PeerId
+    depth: int
+    prefix: int
+    skip: int
+
+
+@message(0x18)
+@dataclass(frozen=True, slots=True)
+class Records:
+    """As many records as a datagram has room for, of `total` in all; `age`: milliseconds for which every
+    announcement has come here, 0 if some go elsewhere. That nothing is held means nothing while `age` is low.
+
+    `numbers` has nine bytes for each contact: the depth at which the member lives, the number of its stay,
+    and the milliseconds that the record has left to live.
+    """
+
+    total: int
+    age: int
+    contacts: tuple[Contact, ...]
+    numbers: bytes

@@ -17,18 +17,16 @@ from math import ceil
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.explorer import Explorer
-from overlay.directory.path import Part, Path, Visit
-from overlay.directory.peers import Peers
-from overlay.directory.reader import ShardReader
-from overlay.directory.shard_view import ShardView
-from overlay.directory.topic_outline import TopicOutline
+from overlay.directory.reading import Part, Path, Peers, ShardReader, ShardView, Visit
+from overlay.directory.survey import Explorer, TopicOutline
 from overlay.directory.tree import POINT_BITS, Shard, by_rank, fingerprint, shard_at
 from overlay.metrics import Metrics
 
 HEADROOM = 1.6
 CEILING = 4.0
-_FIRST_SURVEY = 8
+_FIRST_POINTS = 4
+"""Points of the first draws at least: they also tell the size of the topic."""
+
 _BATCH = 32
 _NEARLY_ALL = 0.999
 
@@ -54,14 +52,14 @@ class Sampler:
 
     async def sample(self, topic: PeerId, count: int) -> list[Contact]:
         """`count` distinct members in random order; all of them where there are fewer."""
-        visit = Visit(topic, self._peers.random.getrandbits(32), count)
+        visit = self._explorer.take_kept(topic)
+        if visit is None:
+            visit = Visit(topic, self._peers.context.random.getrandbits(32), count)
         await self._explorer.introduce(visit, self._point())
         outline = self._explorer.outline(topic)
-        if outline.share() < 0.5:
-            await self._explorer.survey(visit, _FIRST_SURVEY, self._config.ttl)
         size = outline.size()
         visit.want = min(count, 2 + ceil(2 * count * self._config.split / max(size, 1.0)))
-        drawn = _Drawn(fingerprint(topic, self._peers.contact))
+        drawn = _Drawn(fingerprint(topic, self._peers.context.contact))
         if size <= 2 * count:
             await self._take_from_all(visit, drawn, count)
         else:
@@ -75,6 +73,7 @@ class Sampler:
         while len(drawn.chosen) < count and tries < 16 * count + 64:
             likely = max(outline.size(), 1.0) / max(self._bound(outline), 1.0)
             missing = ceil((count - len(drawn.chosen)) / likely)
+            missing = missing if tries else max(missing, _FIRST_POINTS)
             points = [self._point() for _ in range(min(_BATCH, missing))]
             tries += len(points)
             paths = await self._explorer.paths(visit, points)
@@ -87,7 +86,7 @@ class Sampler:
                 outcome = "unreadable"
             elif len(drawn.chosen) == count:
                 outcome = "spare"
-            elif path.weight <= self._peers.random.random() * bound:
+            elif path.weight <= self._peers.context.random.random() * bound:
                 outcome = "rejected"
             else:
                 outcome = "accepted" if self._take(path, drawn) else "repeated"
@@ -101,14 +100,14 @@ class Sampler:
         """
         part = self._part(path)
         left = [member for member in part.order if member not in drawn.taken]
-        if self._peers.random.randrange(0, len(part.members)) >= len(left):
+        if self._peers.context.random.randrange(0, len(part.members)) >= len(left):
             return False
         drawn.taken[left[0]] = None
         drawn.chosen[left[0]] = part
         return True
 
     def _part(self, path: Path) -> Part:
-        spot = self._peers.random.random() * path.weight
+        spot = self._peers.context.random.random() * path.weight
         for part in path.parts:
             spot -= part.weight
             if spot < 0:
@@ -156,7 +155,7 @@ class Sampler:
         return min(heaviest, CEILING * size)
 
     def _point(self) -> int:
-        return self._peers.random.getrandbits(POINT_BITS)
+        return self._peers.context.random.getrandbits(POINT_BITS)
 
 
 class _Drawn:

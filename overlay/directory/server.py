@@ -5,23 +5,25 @@ Whatever a peer sends, nothing raises and memory stays bounded; each refusal is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from struct import Struct
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import Address, Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.held_shard import HeldShard
+from overlay.directory.holding import Copy, HeldShard, ShardStore
 from overlay.directory.messages import (
     BAD_TOKEN,
+    HELD_ELSEWHERE,
     Announce,
     AnnounceReply,
+    Fetch,
     Noted,
     Query,
+    Records,
     Report,
     ShardReply,
     Withdraw,
 )
-from overlay.directory.rate_limit import RateLimit
-from overlay.directory.store import ShardStore
 from overlay.directory.tree import FINGERPRINT_BYTES, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.errors import UsageError
 from overlay.metrics import Metrics
@@ -35,9 +37,13 @@ REPORTS_AT_ONCE = 64
 AskAlive = Callable[[Contact, Callable[[bool], None]], None]
 """`ask_alive(contact, answered)` asks a process for a sign of life, and calls `answered` once."""
 
+RECORD_NUMBERS = Struct(">BII")
+"""What `Records` tells of each record beside its contact."""
+
 _BESIDE_MEMBERS = 32
 _BESIDE_CONTACT = 2
 _LARGEST_CONTACT = 40
+_LARGEST_RECORD = _LARGEST_CONTACT + RECORD_NUMBERS.size
 _SMALLEST_CONTACT = 26
 
 
@@ -55,17 +61,23 @@ class DirectoryServer:
         give_token: Callable[[Contact], bytes] = lambda sender: b"",
         neighbours: Callable[[PeerId], tuple[Contact, ...]] = lambda key: (),
         ask_alive: AskAlive = lambda contact, answered: None,
+        began: Callable[[Shard], None] = lambda shard: None,
+        own: Contact | None = None,
     ) -> None:
         """`accepts_token(sender, token)` says whether this node gave the token to that sender lately.
 
         `neighbours(key)`: the nodes closest to a key that this node knows. `ask_alive` asks a member that
-        was reported as silent.
+        was reported as silent. `began(shard)` is told when this node begins to hold a shard. `own`: this
+        node, as `neighbours` names it.
         """
+        self._own = own
+        self._began = began
         self._give_token = give_token
         self._neighbours = neighbours
         self._ask_alive = ask_alive
         self._asking: set[tuple[Shard, Contact]] = set()
         needed = _BESIDE_MEMBERS + FINGERPRINT_BYTES * config.capacity + _LARGEST_CONTACT
+        needed += config.replicas * _LARGEST_CONTACT
         if reply_bytes < needed:
             raise UsageError(
                 f"replies of {reply_bytes} bytes cannot list a shard of capacity={config.capacity}: "
@@ -101,6 +113,8 @@ class DirectoryServer:
             return self._change(sender, request)
         if isinstance(request, Report):
             return self._report(request)
+        if isinstance(request, Fetch):
+            return self._fetch(request)
         self._refused.add("not_a_request")
         return None
 
@@ -111,19 +125,54 @@ class DirectoryServer:
         self._served.add()
         now = self._now()
         seasoned = now - self._since >= self._config.round_time
-        held = self._store.get(Shard(query.topic, query.depth, query.prefix), now)
+        shard = Shard(query.topic, query.depth, query.prefix)
+        closest = self._neighbours(shard.key)
+        near = closest[: query.near]
+        held = self._store.get(shard, now)
         if held is None:
-            return ShardReply(False, False, 0, query.depth, b"", (), seasoned)
+            return ShardReply(False, False, 0, query.depth, b"", (), seasoned, near)
         fingerprints = held.fingerprints()
+        room = self._room - _BESIDE_MEMBERS - len(fingerprints) - len(near) * _LARGEST_CONTACT
+        settled = held.settled(now) and self._is_near(closest)
         return ShardReply(
-            held.settled(now),
+            settled,
             held.advise(),
             len(held.traces),
             held.hint(),
             fingerprints,
-            _fitting(held, query, self._room - _BESIDE_MEMBERS - len(fingerprints)),
-            seasoned,
+            _fitting(held, query, room),
+            seasoned or settled,
+            near,
         )
+
+    def _is_near(self, closest: tuple[Contact, ...]) -> bool:
+        """Members announce themselves to the closest nodes only: one that was among them misses newcomers."""
+        return self._own is None or self._own in closest
+
+    def _fetch(self, fetch: Fetch) -> Records | None:
+        shard = Shard(fetch.topic, fetch.depth, fetch.prefix)
+        if not _sound_shard(shard) or fetch.skip < 0:
+            self._refused.add("bad_query")
+            return None
+        self._served.add()
+        now = self._now()
+        held = self._store.get(shard, now)
+        if held is None:
+            return Records(0, int(1000 * (now - self._since)), (), b"")
+        records = [*held.members.values(), *held.traces.values()]
+        some = records[fetch.skip : fetch.skip + (self._room - _BESIDE_MEMBERS) // _LARGEST_RECORD]
+        numbers = [
+            RECORD_NUMBERS.pack(r.leaf_depth, r.stay & 0xFFFFFFFF, int(1000 * (r.expires - now)))
+            for r in some
+        ]
+        age = int(1000 * (now - held.since)) if self._is_near(self._neighbours(shard.key)) else 0
+        return Records(len(records), age, tuple(r.contact for r in some), b"".join(numbers))
+
+    def adopt(self, shard: Shard, copies: Sequence[Copy], age: float) -> None:
+        """Take what other replicas hold, since `age` seconds, of a shard that this node has begun to hold."""
+        sound = [c for c in copies if shard.holds(point_of(shard.topic, c.contact.id))]
+        deep = [c for c in sound if shard.depth <= c.leaf_depth <= MAX_DEPTH]
+        self._store.adopt(shard, deep, age, self._now())
 
     def _change(self, sender: Contact, request: Announce | Withdraw) -> AnnounceReply | None:
         now = self._now()
@@ -138,13 +187,19 @@ class DirectoryServer:
         elif not self._rate.allows(sender.address, now):
             refusal = "flood"
         elif isinstance(request, Announce):
+            is_new = self._store.get(shard, now) is None
             refusal = self._store.put(shard, sender, request.leaf_depth, request.stay, now)
+            if is_new and not refusal:
+                self._began(shard)
         else:
             self._store.remove(shard, sender, request.stay, now)
         if refusal:
             self._refused.add(refusal)
         else:
             self._served.add()
+        if refusal == HELD_ELSEWHERE:
+            # It may have crashed and come back at another address, or somebody takes its name.
+            self._doubt(shard, sender.id)
         return self._outcome(sender, shard, refusal, now)
 
     def _outcome(self, sender: Contact, shard: Shard, refusal: str, now: float) -> AnnounceReply:
@@ -157,15 +212,21 @@ class DirectoryServer:
 
     def _report(self, report: Report) -> Noted:
         """Ask a member that somebody found silent, and forget it if it is silent here as well."""
-        shard = Shard(report.topic, report.depth, report.prefix)
-        case = (shard, report.member)
-        if case not in self._asking and len(self._asking) < REPORTS_AT_ONCE:
-            held = self._store.get(shard, self._now())
-            record = held.get(report.member.id) if held is not None else None
-            if record is not None and record.contact == report.member:
-                self._asking.add(case)
-                self._ask_alive(report.member, lambda alive: self._asked(case, alive))
+        self._doubt(
+            Shard(report.topic, report.depth, report.prefix), report.member.id, report.member
+        )
         return Noted()
+
+    def _doubt(self, shard: Shard, member: PeerId, at: Contact | None = None) -> None:
+        """Ask a member that is held, `at` this very address if that is given; forget it if it is silent."""
+        held = self._store.get(shard, self._now())
+        record = held.get(member) if held is not None else None
+        if record is None or (at is not None and record.contact != at):
+            return
+        case = (shard, record.contact)
+        if case not in self._asking and len(self._asking) < REPORTS_AT_ONCE:
+            self._asking.add(case)
+            self._ask_alive(record.contact, lambda alive: self._asked(case, alive))
 
     def _asked(self, case: tuple[Shard, Contact], alive: bool) -> None:
         self._asking.discard(case)
@@ -174,13 +235,30 @@ class DirectoryServer:
             self._buried.add()
 
 
+def read_records(reply: object) -> list[Copy] | None:
+    """The records of a reply; None for what is not such a reply."""
+    if not isinstance(reply, Records):
+        return None
+    if len(reply.numbers) != RECORD_NUMBERS.size * len(reply.contacts):
+        return None
+    numbers = RECORD_NUMBERS.iter_unpack(reply.numbers)
+    return [
+        Copy(contact, depth, stay, milliseconds / 1000)
+        for contact, (depth, stay, milliseconds) in zip(reply.contacts, numbers, strict=True)
+    ]
+
+
+def _sound_shard(shard: Shard) -> bool:
+    return 0 <= shard.depth <= MAX_DEPTH and 0 <= shard.prefix < 1 << shard.depth
+
+
 def _sound_query(query: Query) -> bool:
     return (
-        0 <= query.depth <= MAX_DEPTH
-        and 0 <= query.prefix < 1 << query.depth
+        _sound_shard(Shard(query.topic, query.depth, query.prefix))
         and 0 <= query.salt < 1 << 32
         and query.skip >= 0
         and query.want >= 0
+        and query.near >= 0
     )
 
 
@@ -195,3 +273,27 @@ def _fitting(held: HeldShard, query: Query, room: int) -> tuple[Contact, ...]:
                 break
             contacts.append(contact)
     return tuple(contacts)
+
+
+class RateLimit:
+    """At most `rate` requests a second from one address, after a burst; remembers a bounded number of
+    addresses.
+
+    An address that is forgotten starts anew with a full burst: a flooder cannot lock others out.
+    """
+
+    MAX_ADDRESSES = 4_096
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._budgets: dict[Address, tuple[float, float]] = {}
+
+    def allows(self, address: Address, now: float) -> bool:
+        left, since = self._budgets.pop(address, (self._burst, now))
+        left = min(self._burst, left + self._rate * (now - since))
+        allowed = left >= 1
+        self._budgets[address] = (left - 1 if allowed else left, now)
+        if len(self._budgets) > self.MAX_ADDRESSES:
+            del self._budgets[next(iter(self._budgets))]
+        return allowed

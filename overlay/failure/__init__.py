@@ -1,10 +1,10 @@
 """The failure detector: hints that a peer has crashed or is cut off, and that it is back.
 
-`accrual` is how strongly one peer is suspected, `detector` the whole as a pure object, and
-`failure_detector` runs it over the channels.
+`detector` is the whole as a pure object, `probes` asks peers without a channel, and `driver` runs both over a
+node's channels and socket.
 """
 
-from overlay.failure.config import FailureConfig
-from overlay.failure.failure_detector import FailureDetector
+from overlay.failure.detector import FailureConfig
+from overlay.failure.driver import FailureDetector
 
 __all__ = ["FailureConfig", "FailureDetector"]

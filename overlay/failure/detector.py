@@ -3,6 +3,19 @@
 The channel failure detector of DACE section 5.2: hints, not facts. A crashed peer is eventually suspected,
 and a suspected peer that is heard again is restored. It monitors only the peers that it was asked to watch,
 and asks nothing of those that are heard from anyway.
+
+How strongly a silent peer is suspected is learned from how long it took to answer before. A peer that
+does not answer is asked again every r seconds. If question or answer is lost with chance q, the
+time to answer is a constant part (the way there and back) and a rest that exceeds t with chance about
+q^(t/r); its mean is m = r q / (1 - q), and so q^(t/r) = exp(-t/s) with s = r / ln(1 + r/m). The *suspicion
+level* after a silence is minus log10 of that chance: it accrues, and the caller sets the threshold. (The
+accrual detector of Hayashibara et al., SRDS 2004, with the tail that repeated questions have, in place of a
+normal one.)
+
+Peers that are only listed somewhere (a topic table) are watched *in turn*: one question every few seconds,
+however many they are. So a crash is seen late by nodes that only list the peer; a node that sends it
+something sees it as soon as any other. To tell all who list a peer of its crash within seconds would take a
+rumour to every member of its community: at a given rate of crashes a member its cost to each grows with N.
 """
 
 from __future__ import annotations
@@ -13,8 +26,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
-from overlay.failure.accrual import AnswerTime
-from overlay.failure.config import FailureConfig
+from overlay.errors import UsageError
+
+PRIOR = 8
+"""Answers for which the expectation counts until there are answers."""
+
+MEMORY = 32
+"""Answers over which the mean is taken, the newer weighing more."""
+
+FALL = 1 / 8
+RISE = 1 / 64
+"""How fast the constant part follows faster and slower answers: it stays near the fastest usual ones."""
+
+LEAST_REST = 0.001
+"""Seconds: the least mean of the rest."""
 
 EXPECTED_ANSWER = 0.2
 """Seconds: how long a peer is thought to take until it has answered."""
@@ -23,11 +48,111 @@ SECOND_TO_ASK = 1.1
 """How much longer the smaller id of a pair waits before it asks, so that only one of the two does."""
 
 
+@dataclass(frozen=True)
+class FailureConfig:
+    """Times are seconds. A crash is noticed within 1.1 x interval + time-out, by default 4.2 s; that of a
+    peer which is watched `in_turn`, and to which nothing is sent, within turn x peers + time-out."""
+
+    interval: float = 1.5
+    """A watched peer that was silent for this many seconds is asked for a sign of life; any traffic is one.
+    Of two that watch each other, the one with the smaller id waits a tenth longer, and so is asked and needs
+    not ask."""
+
+    turn: float = 4.0
+    """Of the peers that are watched `in_turn`, one is asked every `turn` seconds, however many there are:
+    the one that has been silent for longest."""
+
+    turn_retry: float = 0.5
+    """A peer that is watched `in_turn`, and to which nothing is sent, is asked again every `turn_retry`
+    seconds."""
+
+    helpers: int = 3
+    """When such a peer did not answer the first question, this many others that are watched are asked to ask
+    it as well (the indirect probes of SWIM): what cuts off two nodes only is not taken for a crash."""
+
+    least_retry: float = 0.1
+    """It is asked again every max(least_retry, 1.25 x the shortest usual answer) until it answers."""
+
+    threshold: float = 6.0
+    """The suspicion level at which a peer is suspected: minus log10 of the chance that a live peer would take
+    that long to answer, given how long it took before."""
+
+    least_timeout: float = 2.5
+    """No peer is suspected until this many seconds after it was first asked: a process may stand still for
+    that long."""
+
+    most_timeout: float = 30.0
+    """Every peer that has not answered for this many seconds is suspected, however slow it was before."""
+
+    probe_interval: float = 2.0
+    """A suspected peer is asked again every `probe_interval` seconds."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "interval",
+            "turn",
+            "turn_retry",
+            "least_retry",
+            "threshold",
+            "least_timeout",
+            "probe_interval",
+        ):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0")
+        if self.helpers < 0:
+            raise UsageError(f"helpers={self.helpers} must be 0 or more")
+        if self.most_timeout < self.least_timeout:
+            raise UsageError(
+                f"most_timeout={self.most_timeout} is less than least_timeout={self.least_timeout}"
+            )
+
+
+class AnswerTime:
+    """What is known of how long one peer takes to answer."""
+
+    __slots__ = ("_mean", "_weight", "shortest")
+
+    def __init__(self, expected: float) -> None:
+        """`expected`: seconds, assumed until there are answers."""
+        self.shortest = expected / 2
+        self._mean = expected
+        self._weight = PRIOR
+
+    def sample(self, seconds: float) -> None:
+        self._weight = min(self._weight + 1, MEMORY)
+        self._mean += (seconds - self._mean) / self._weight
+        gap = seconds - self.shortest
+        self.shortest += gap * (FALL if gap < 0 else RISE)
+
+    def _scale(self, retry: float) -> float:
+        rest = max(self._mean - self.shortest, LEAST_REST)
+        return retry / math.log1p(retry / rest)
+
+    def level(self, silence: float, retry: float) -> float:
+        """The suspicion level after `silence` seconds of questions, `retry` seconds apart, without an
+        answer."""
+        return max(0.0, silence - self.shortest) / (self._scale(retry) * math.log(10))
+
+    def timeout(self, threshold: float, retry: float) -> float:
+        """The silence at which the level reaches `threshold`."""
+        return self.shortest + threshold * math.log(10) * self._scale(retry)
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """The peer is to be asked for a sign of life."""
 
     peer: Contact
+    in_turn: bool = False
+    """Nothing was sent to it and it is only listed: it needs no channel for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskOthers:
+    """The peer did not answer at once: these are to ask it as well."""
+
+    peer: Contact
+    helpers: tuple[Contact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +171,7 @@ class Restore:
     peer: Contact
 
 
-Action = Ask | Suspect | Restore
+Action = Ask | AskOthers | Suspect | Restore
 
 
 class _Watch:
@@ -58,6 +183,7 @@ class _Watch:
         "count_in_turn",
         "due",
         "heard_at",
+        "is_expected",
         "is_untold",
         "suspected",
     )
@@ -70,6 +196,8 @@ class _Watch:
         self.heard_at = now
         self.asked_at: float | None = None
         """When the peer was first asked and did not answer since."""
+        self.is_expected = False
+        """What was sent to it over its channel is not acknowledged."""
         self.suspected = False
         self.is_untold = False
         """It was suspected already when somebody began to watch it."""
@@ -79,6 +207,14 @@ class _Watch:
     def is_in_turn(self) -> bool:
         """Whether nobody asks for more than that the peer is looked at in turn."""
         return self.count <= 0 < self.count_in_turn
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is watched in turn, and nothing that was sent to it is not acknowledged."""
+        return self.is_in_turn and not self.is_expected
+
+    def question(self) -> Ask:
+        return Ask(self.contact, self.is_idle)
 
 
 class Detector:
@@ -160,6 +296,7 @@ class Detector:
             watch = self._watches[contact.id] = _Watch(contact, now)
         if watch.asked_at is None and not watch.count:
             watch.asked_at = now
+            watch.is_expected = True
             # That it was heard, or began to be watched, at this very moment is not the answer.
             watch.heard_at = min(watch.heard_at, math.nextafter(now, -math.inf))
             self._schedule(watch, now + max(self._retry(watch), EXPECTED_ANSWER))
@@ -218,6 +355,7 @@ class Detector:
             if not watch.count and self._owes(watch.contact.id):
                 # It was heard, but what was sent since then is not acknowledged.
                 watch.asked_at = now
+                watch.is_expected = True
                 self._schedule(watch, now + max(self._retry(watch), EXPECTED_ANSWER))
                 return
             if self._forget_unwatched(watch):
@@ -228,13 +366,14 @@ class Detector:
             if watch.is_untold:
                 watch.is_untold = False
                 actions.append(Suspect(watch.contact, again=True))
-            actions.append(Ask(watch.contact))
+            actions.append(watch.question())
             self._schedule(watch, now + self._config.probe_interval)
         else:
             self._insist(watch, watch.asked_at, now, actions)
 
     def _answered(self, watch: _Watch, seconds: float, actions: list[Action]) -> None:
         watch.asked_at = None
+        watch.is_expected = False
         if watch.suspected:
             watch.suspected = watch.is_untold = False
             actions.append(Restore(watch.contact))
@@ -251,7 +390,7 @@ class Detector:
             self._schedule(watch, quiet_until)
             return
         watch.asked_at = now
-        actions.append(Ask(watch.contact))
+        actions.append(watch.question())
         self._schedule(watch, now + self._retry(watch))
 
     def _insist(self, watch: _Watch, asked_at: float, now: float, actions: list[Action]) -> None:
@@ -262,8 +401,20 @@ class Detector:
             if not self._forget_unwatched(watch):
                 self._schedule(watch, now + self._config.probe_interval)
         else:
-            actions.append(Ask(watch.contact))
+            actions.append(watch.question())
+            if watch.is_idle and now < asked_at + 2 * self._retry(watch):
+                actions.append(AskOthers(watch.contact, self._helpers(watch)))
             self._schedule(watch, min(now + self._retry(watch), give_up_at))
+
+    def _helpers(self, silent: _Watch) -> tuple[Contact, ...]:
+        """Others that answered the last question: those that were heard last."""
+        others = [
+            watch
+            for watch in self._watches.values()
+            if watch.asked_at is None or watch.heard_at >= watch.asked_at
+        ]
+        others.sort(key=lambda watch: watch.heard_at, reverse=True)
+        return tuple([watch.contact for watch in others[: self._config.helpers]])
 
     def _timeout(self, watch: _Watch) -> float:
         config = self._config
@@ -271,7 +422,8 @@ class Detector:
         return min(max(timeout, config.least_timeout), config.most_timeout)
 
     def _retry(self, watch: _Watch) -> float:
-        return max(self._config.least_retry, 1.25 * watch.answers.shortest)
+        least = self._config.turn_retry if watch.is_idle else self._config.least_retry
+        return max(least, 1.25 * watch.answers.shortest)
 
     def _schedule(self, watch: _Watch, due: float) -> None:
         watch.due = due

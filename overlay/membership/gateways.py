@@ -55,7 +55,7 @@ class Gateways:
         """Nothing to do: a gateway that is down may come back."""
 
     def size(self, topic: str, found: Callable[[float], None]) -> None:
-        """At least this process and the gateways."""
+        """Give `found` a lower bound of the size: this process and the gateways."""
         others = [a for a in self._gateways.get(topic, ()) if a != self._context.contact.address]
         found(1.0 + len(others))
 

@@ -21,14 +21,14 @@ for crashed. Two members that disagree about being neighbours agree again within
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.errors import UsageError
-from overlay.membership.interface import FOUND_NOBODY, MembershipListener, TopicDirectory
+from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.member import Member
 from overlay.membership.scamp.census import Census
 from overlay.metrics import Metrics
 from overlay.wire import message
@@ -38,6 +38,9 @@ MOST_NEIGHBOURS = 64
 
 CONTACTS = 3
 """How many contacts are asked of the directory at a time."""
+
+TRIES = 2
+"""How often a newcomer asks one member that does not answer, since a question may be lost."""
 
 LONGEST_RETRY_SECONDS = 60.0
 """A process without a neighbour goes back to the directory at doubling intervals, up to this."""
@@ -186,7 +189,8 @@ class Keep:
 @message(0xA6)
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """Some members that I know, on a walk; whoever it ends at sends `origin` some of its own."""
+    """Some members that I know, on a walk; the member at which the walk ends sends `origin` some of its
+    own."""
 
     topic: str
     origin: Contact
@@ -203,7 +207,7 @@ class ShuffleAnswer:
     members: tuple[Contact, ...]
 
 
-class HyParViewMembership:
+class HyParViewMembership(Member):
     """One process's membership of one community, by HyParView."""
 
     def __init__(
@@ -218,17 +222,8 @@ class HyParViewMembership:
         balance: bool = True,
     ) -> None:
         """`balance=False`: no visits to the directory while there are neighbours."""
-        self._topic = topic
-        self._context = context
-        self._directory = directory
-        self._listener = listener
+        super().__init__(topic, context, directory, listener, metrics or Metrics(), balance)
         self._config = config or HyParViewConfig()
-        self._balance = balance
-        metrics = metrics or Metrics()
-        self._alone = metrics.counter("membership_alone", FOUND_NOBODY)
-        self._dropped = metrics.family(
-            "membership_dropped", "reason", "Membership messages that were not acted upon"
-        )
         self._active: dict[PeerId, Contact] = {}
         """In the order of their turns to be asked for a sign of life."""
         self._passive: dict[PeerId, Contact] = {}
@@ -239,16 +234,16 @@ class HyParViewMembership:
         """Who was asked to be a neighbour, and until when the answer is waited for."""
         self._offered: tuple[Contact, ...] = ()
         """What the last shuffle offered: the first to go when the passive view is full."""
-        self._is_running = False
-        self._has_joined = False
         self._timer: Timer | None = None
         self._settling: Timer | None = None
+        self._tries: dict[PeerId, int] = {}
+        """How often members that the directory named were asked to take this newcomer in."""
         self._shuffle_at = 0.0
         self._visit_at = 0.0
         self._retry_seconds = self._config.answer_seconds
         self._search = 0
         """Counts searches in the directory: only the answer to the last one counts."""
-        self._reactions: dict[type, Callable[[Contact, Any], None]] = {
+        self._reactions = {
             Join: self._on_join,
             ForwardJoin: self._on_forward_join,
             Neighbour: self._on_neighbour,
@@ -258,10 +253,6 @@ class HyParViewMembership:
             Shuffle: self._on_shuffle,
             ShuffleAnswer: self._on_shuffle_answer,
         }
-
-    @property
-    def topic(self) -> str:
-        return self._topic
 
     @property
     def table(self) -> tuple[Contact, ...]:
@@ -275,10 +266,6 @@ class HyParViewMembership:
     @property
     def size(self) -> float:
         return max(self._census.size(self._context.now()), len(self._active) + 1.0)
-
-    @property
-    def message_types(self) -> tuple[type, ...]:
-        return tuple(self._reactions)
 
     def start(self) -> None:
         self._is_running = True
@@ -308,15 +295,6 @@ class HyParViewMembership:
         self._config = replace(self._config, c=c)
         if self._is_running:
             self._fill()
-
-    def receive(self, sender: Contact, message: object) -> None:
-        reaction = self._reactions.get(type(message))
-        if reaction is None or not self._is_running:
-            self._dropped.add("unknown_message" if self._is_running else "not_a_member")
-        elif sender.id == self._context.contact.id:
-            self._dropped.add("from_itself")
-        else:
-            reaction(sender, message)
 
     def suspect(self, peer: PeerId) -> None:
         self._passive.pop(peer, None)
@@ -396,6 +374,8 @@ class HyParViewMembership:
         if self._active:
             wait = config.visit_seconds(self.size) * self._context.random.uniform(0.5, 1.0)
             self._retry_seconds = config.answer_seconds
+        elif not self._has_joined:
+            wait = config.answer_seconds  # the next one may be there
         else:
             wait = self._retry_seconds
             self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
@@ -411,8 +391,13 @@ class HyParViewMembership:
             return
         me = self._context.contact.id
         others = [c for c in contacts if c.id != me and c.id not in self._active]
+        if not self._has_joined:
+            # The directory may name members that have crashed: after asking all of them, go on alone.
+            others = [c for c in others if self._tries.get(c.id, 0) < TRIES]
         if others:
             chosen = self._context.random.choice(others)
+            if not self._has_joined:
+                self._tries[chosen.id] = self._tries.get(chosen.id, 0) + 1
             if isinstance(request, Neighbour):
                 now = self._context.now()
                 self._asked[chosen.id] = (chosen, now + self._config.answer_seconds)
@@ -427,6 +412,7 @@ class HyParViewMembership:
         if self._settling is not None:
             self._settling.cancel()
             self._settling = None
+        self._tries.clear()
         if not self._has_joined:
             self._has_joined = True
             self._directory.announce(self._topic)

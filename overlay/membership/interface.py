@@ -1,8 +1,8 @@
 """What CAMCAST needs of a membership service, and what a membership service needs of a directory.
 
 A *topic table* is the partial view that a process keeps of its community: about ln N + c other members.
-Three services keep one (unstructured, semi-structured, structured); whoever uses this interface
-does not know which one runs.
+Three services keep one (unstructured, semi-structured, structured); the code that uses this interface does
+not know which one runs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from overlay.contact import Contact, PeerId
 
 Found = Callable[[tuple[Contact, ...]], None]
 """Called exactly once with the contacts that were found; with none when there are none."""
-
-FOUND_NOBODY = "Times that nobody else was found in a community."
-"""What `membership_alone` counts: right for its first member, and else the sign of contacts that are gone."""
 
 
 class TopicDirectory(Protocol):

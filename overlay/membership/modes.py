@@ -14,9 +14,9 @@ from typing import Literal
 from overlay.context import Context
 from overlay.membership.hyparview import HyParViewConfig, HyParViewMembership
 from overlay.membership.interface import Membership, MembershipListener, TopicDirectory
-from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.service import ScampMembership
-from overlay.membership.structured.config import StructuredConfig
+from overlay.membership.structured.drawing import StructuredConfig
 from overlay.membership.structured.service import StructuredMembership
 from overlay.metrics import Metrics
 
@@ -29,13 +29,13 @@ class MembershipConfig:
     """The parameters of whichever service runs."""
 
     scamp: ScampConfig = field(default_factory=ScampConfig)
-    """Of the unstructured and the semi-structured mode."""
+    """Settings of the unstructured and the semi-structured mode."""
 
     structured: StructuredConfig = field(default_factory=StructuredConfig)
-    """Of the structured mode."""
+    """Settings of the structured mode."""
 
     hyparview: HyParViewConfig = field(default_factory=HyParViewConfig)
-    """Of the mode HyParView."""
+    """Settings of the mode HyParView."""
 
     balance: bool = True
     """True: members see to it that enough others hold them, newcomers are taken into tables at once, and

@@ -38,6 +38,21 @@ def sender_contact(sender: bytes, source: tuple[Any, ...]) -> Contact | None:
     return Contact(PeerId(sender), host, port) if _is_a_peers(host, port) else None
 
 
+@lru_cache(maxsize=16_384)
+def block_of(host: str) -> str:
+    """The addresses that one owner usually has all of: a /24 of IPv4, a /64 of IPv6.
+
+    On loopback, where everybody is one owner, each address is a block.
+    """
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if ip.is_loopback:
+        return host
+    return str(ipaddress.ip_network((ip, 24 if ip.version == 4 else 64), strict=False))
+
+
 def _is_a_peers(host: str, port: int) -> bool:
     try:
         ip = ipaddress.ip_address(host)

@@ -5,22 +5,26 @@ address that are sent within one turn of the event loop leave together, in one d
 
 Nothing is promised about arrival: a datagram may be lost, repeated (unless sealed) or overtaken. What is
 promised: whatever arrives from outside, `Endpoint` neither raises nor stops, and its work in a turn of the
-loop is bounded; what it drops it counts.
+loop is bounded; what it drops it counts. In a network with a key, frames travel in sessions: the sender's id
+is proven, and a frame for a peer is not sent to another one at the same address (see `overlay.session`).
 
     dropped_in    unknown_version, unknown_flags, truncated, oversized, empty: not a datagram of this protocol
                   too_many_frames: more than any node puts into a datagram
                   sealed, unsealed: the sender has a key and this node does not, or the other way round
-                  not_authentic: wrong key, forged sender or altered bytes;  replayed, old_boot: seen before
+                  not_authentic: wrong key or altered bytes;  replayed: seen before
+                  unknown_session: of a session that ended, or of another node;  crossed: both opened at once
+                  too_many_openings: the sender's block of addresses opens more sessions than its share
                   from_self: this node's own id;  bad_source: an address that cannot be answered
                   unknown_kind, no_handler: a frame that nobody here takes
     dropped_out   queue_full, bad_address (not numeric, port 0, multicast, other family), closed
+                  no_session: nobody answered, or too much waited;  another_peer: not the one that was meant
+                  too_many_openings: sessions with too many addresses are being opened
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,10 +35,16 @@ from overlay.entropy import entropy
 from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.address import sender_contact, socket_address
+from overlay.session.config import SessionConfig
+from overlay.session.network_key import check_keys
+from overlay.session.sessions import Sessions
+from overlay.transport.address import socket_address
 from overlay.transport.frame import (
     FRAME_HEAD_BYTES,
     MAX_DATAGRAM,
+    Batch,
+    Buffer,
+    Destination,
     Dropped,
     Envelope,
     Kind,
@@ -43,11 +53,11 @@ from overlay.transport.frame import (
     split_frames,
     split_train,
 )
-from overlay.transport.seal import SealedEnvelope, check_keys
 from overlay.transport.udp import open_udp
 from overlay.turn import Turn
 
 Handler = Callable[[Contact, bytes], None]
+ViewHandler = Callable[[Contact, Buffer], None]
 Receive = Callable[[bytes, tuple[Any, ...]], None]
 
 SENDS_A_TURN = 32
@@ -56,7 +66,17 @@ SENDS_A_TURN = 32
 WORK_A_TURN = 1024
 """Datagrams and frames that are handled before other callbacks and tasks get a turn."""
 
+HANDSHAKE_WORK = 32
+"""What a message of a handshake counts for in `WORK_A_TURN`."""
+
 SMALLEST_DATAGRAM = 512
+
+WITHOUT_A_KEY = (
+    "secrecy: anybody on the path can read everything",
+    "authenticity: anybody who reaches the port can forge, alter and repeat datagrams",
+    "identity: a sender's id is what the sender says",
+)
+"""What a network without a key lacks."""
 
 
 _log = logging.getLogger(__name__)
@@ -112,7 +132,7 @@ class EndpointConfig:
     """`host:port` or `[v6]:port`, a numeric IP; port 0 takes any free port."""
 
     keys: tuple[bytes, ...] = field(default=(), repr=False)
-    """The ring of network keys, 32 bytes each: the first seals, all open. None: nothing is sealed."""
+    """The ring of network keys, 32 bytes each: the first opens sessions, all answer. None: no sessions."""
 
     insecure: bool = False
     """Allow an address other than loopback without a key."""
@@ -132,6 +152,9 @@ class EndpointConfig:
 
     offload: bool = True
     """Hand the kernel several datagrams at once where it can cut them apart (Linux)."""
+
+    session: SessionConfig = field(default_factory=SessionConfig)
+    """Sessions of a network with a key."""
 
     def __post_init__(self) -> None:
         check_keys(self.keys)
@@ -189,22 +212,25 @@ class Endpoint:
         self.config = config
         self.identity = identity
         self.metrics = metrics
-        self._envelope: Envelope = (
-            SealedEnvelope(config.keys, identity.id, boot_number())
+        self.turn = Turn()
+        """Where all layers of the node gather what leaves in one turn of the loop."""
+        self.sessions: Sessions | None = (
+            Sessions(config.keys, identity, config.session, self, entropy(), metrics)
             if config.keys
-            else PlainEnvelope(identity.id)
+            else None
         )
+        """None in a network without a key."""
+        self._envelope: Envelope = self.sessions or PlainEnvelope(identity.id)
         room = config.datagram_size - self._envelope.overhead
         self.max_body: int = room - FRAME_HEAD_BYTES
         """Bytes: the largest body that fits one datagram."""
         self._outbox = Outbox(room, config.outgoing_limit)
         self._half_full = config.outgoing_limit // 2
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, ViewHandler] = {}
         self._waiting: deque[tuple[bytes, tuple[Any, ...]]] = deque()
         """Datagrams that arrived when the work of a turn was done."""
         self._work_left = WORK_A_TURN
-        self.turn = Turn()
-        """Where all layers of the node gather what leaves in one turn of the loop."""
+        self._sends_left = SENDS_A_TURN
         self.turn.then(self._flush)
         self._closed = False
         self._has_space = asyncio.Event()
@@ -265,18 +291,25 @@ class Endpoint:
 
     def on(self, kind: Kind, handler: Handler) -> None:
         """Hand frames of this kind to `handler(sender, body)`: the sender's id and source address."""
+        self.on_views(kind, lambda sender, body: handler(sender, bytes(body)))
+
+    def on_views(self, kind: Kind, handler: ViewHandler) -> None:
+        """The same for a handler that takes bodies as views of their datagram, which are not copied."""
         if kind in self._handlers:
             raise UsageError(f"frames of kind {kind.name} have a handler already")
         self._handlers[kind] = handler
 
     def rekey(self, keys: tuple[bytes, ...]) -> None:
         """Replace the ring of network keys of an endpoint that was opened with one."""
-        if not isinstance(self._envelope, SealedEnvelope):
+        if self.sessions is None:
             raise UsageError("this endpoint was opened without a key and cannot be given one later")
-        self._envelope.rekey(keys)
+        self.sessions.rekey(keys)
 
-    def send(self, to: Address, kind: Kind, body: bytes) -> None:
+    def send(self, to: Destination, kind: Kind, body: bytes) -> None:
         """Queue a frame; it leaves within this turn of the loop, unless too much waits already.
+
+        In a network with a key, a frame for a contact is read by the contact's id alone, and waits for the
+        first round trip with it; a frame for an address is read by the peer that is there.
 
         Never blocks, and never raises for reasons of the network; a body over `max_body` is the
         caller's error.
@@ -285,10 +318,8 @@ class Endpoint:
             raise UsageError(f"a body of {len(body)} bytes exceeds max_body, {self.max_body}")
         self.send_all(to, kind, ((body,),))
 
-    def send_all(
-        self, to: Address, kind: Kind, bodies: Sequence[Sequence[bytes | memoryview]]
-    ) -> None:
-        """As `send`, for frames to one address whose bodies are in pieces, each at most `max_body` in all."""
+    def send_all(self, to: Destination, kind: Kind, bodies: Sequence[Sequence[Buffer]]) -> None:
+        """As `send`, for frames whose bodies are in pieces, each body at most `max_body` in all."""
         if self._closed:
             self._dropped_out.add("closed", len(bodies))
             return
@@ -304,27 +335,34 @@ class Endpoint:
             self._has_space.clear()
             await self._has_space.wait()
 
+    def send_waiting(self) -> None:
+        """Send what waits now, and not at the end of the turn, as far as the turn's share allows."""
+        outbox = self._outbox
+        while outbox and self._sends_left and self.transport.can_send:
+            self._sends_left -= 1
+            self._send_next()
+
     def _flush(self) -> bool:
         """Send the next few datagrams; whether there are more. Or wait until the transport can send again."""
         outbox = self._outbox
-        for _ in range(SENDS_A_TURN):
-            if not outbox:
-                break
-            if not self.transport.can_send:
-                return False
-            self._send_next()
-        if outbox.size <= self._half_full:
+        if outbox:
+            self.send_waiting()
+        self._sends_left = SENDS_A_TURN
+        if outbox.size <= self._half_full and not self._has_space.is_set():
             self._has_space.set()
-        return bool(outbox)
+        return bool(outbox) and self.transport.can_send
 
     def _send_next(self) -> None:
         to, batches = self._outbox.take(self.transport.train)
         frames = sum(batch.frames for batch in batches)
-        destination = socket_address(to, self._is_ipv6)
+        destination = socket_address(to.address if isinstance(to, Contact) else to, self._is_ipv6)
         if destination is None:
             self._dropped_out.add("bad_address", frames)
             return
-        wrap = self._envelope.wrap
+        wrap = self._envelope.towards(to)
+        if wrap is None:
+            self._envelope.hold(to, batches)
+            return
         datagrams = len(batches)
         if datagrams == 1:
             data = wrap(batches[0].parts)
@@ -338,13 +376,37 @@ class Endpoint:
         self._frames_out.value += frames
         self._coalesced.value += frames - datagrams
 
+    # What sessions need.
+
+    def now(self) -> float:
+        return self.turn.now()
+
+    def call_at(self, when: float, action: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.turn.call_at(when, action)
+
+    def transmit(self, datagram: bytes, to: Address) -> None:
+        """Send a datagram as it is, ahead of what waits; lost when the transport cannot send."""
+        destination = socket_address(to, self._is_ipv6)
+        if destination is not None and self.transport.can_send:
+            self._datagrams_out.value += 1
+            self._bytes_out.value += len(datagram)
+            self.transport.send(datagram, destination)
+
+    def release(self, to: Destination, batches: list[Batch]) -> None:
+        self._outbox.give_back(to, batches)
+        self.turn.schedule()
+
+    def drop(self, reason: str, frames: int) -> None:
+        self._dropped_out.add(reason, frames)
+
+    # Receiving.
+
     def receive(self, data: bytes, source: tuple[Any, ...]) -> None:
         """Take a datagram, or a train, from the address `source`; whatever it is, this does not raise."""
         datagrams = split_train(data)
         if len(datagrams) > 1:
             self._offloaded_in.value += len(datagrams)
-        if self._work_left == WORK_A_TURN:
-            self.turn.before_flush(self._next_turn)
+        is_first = self._work_left == WORK_A_TURN
         for datagram in datagrams:
             if self._work_left > 0 and not self._waiting:
                 self._take(datagram, source)
@@ -352,6 +414,9 @@ class Endpoint:
                 self._waiting.append((datagram, source))
             else:
                 self._overflows.value += 1
+        if is_first:
+            # After all handlers: who waits for what has come runs before the end of the turn.
+            self.turn.before_flush(self._next_turn)
 
     def _next_turn(self) -> None:
         """Go on with what waits, at the end of a turn in which something arrived."""
@@ -367,9 +432,12 @@ class Endpoint:
         self._bytes_in.value += len(datagram)
         self._work_left -= 1
         try:
-            sender, buffer, start = self._envelope.unwrap(datagram)
-            frames = split_frames(buffer, start)
-            contact = self._sender(sender, source)
+            opened = self._envelope.unwrap(datagram, source)
+            if opened is None:
+                self._work_left -= HANDSHAKE_WORK
+                return
+            contact, buffer, start = opened
+            frames = split_frames(memoryview(buffer), start)
         except Dropped as drop:
             self._dropped_in.add(drop.reason)
             return
@@ -385,14 +453,6 @@ class Endpoint:
                 self._handler_failed(kind)
         self._frames_in.value += len(frames)
 
-    def _sender(self, sender: bytes, source: tuple[Any, ...]) -> Contact:
-        if sender == self.identity.id:
-            raise Dropped("from_self")
-        contact = sender_contact(sender, source)
-        if contact is None:
-            raise Dropped("bad_source")
-        return contact
-
     def _handler_failed(self, kind: int) -> None:
         """Count an exception of a handler; log it at the 1st, 2nd, 4th, 8th... time of its kind."""
         name = _KINDS[kind]
@@ -401,6 +461,16 @@ class Endpoint:
         if count & (count - 1) == 0:
             _log.exception("the handler of %s frames failed, %d times so far", name, count)
 
+    def protection(self) -> dict[str, Any]:
+        """What protects this node's traffic, as a JSON object: its sessions, or what it lacks."""
+        sessions = self.sessions
+        return {
+            "sealed": sessions is not None,
+            "public_key": self.identity.public_key.hex(),
+            "sessions": [] if sessions is None else sorted(map(str, sessions.peers)),
+            "lacks": [] if sessions is not None else list(WITHOUT_A_KEY),
+        }
+
     async def close(self) -> None:
         """Send what waits as far as the transport takes it, and let go of everything; twice is fine too."""
         if not self._closed:
@@ -408,17 +478,9 @@ class Endpoint:
             while self._outbox and self.transport.can_send:
                 self._send_next()
             self._has_space.set()
+            self._envelope.close()
         self._waiting.clear()
         await self.transport.close()
-
-
-def boot_number() -> int:
-    """Greater than the boot numbers that this node drew before, as long as its clock does not go back.
-
-    Milliseconds in the high 44 bits, chance in the low 20. A node whose clock was put back is not heard by
-    those who remember it until its clock has caught up.
-    """
-    return int(time.time() * 1000) << 20 | entropy().getrandbits(20)
 
 
 _KINDS = {int(kind): kind.name for kind in Kind}

@@ -1,7 +1,7 @@
 """The form of a datagram, and the datagrams that are being filled.
 
-    header   version (1 byte), flags (1), length of the whole datagram (2), sender's id (20)
-             and in a sealed datagram, see `overlay.transport.seal`: boot number (8), counter (8)
+    header   version (1 byte), flags (1), length of the whole datagram (2), sender's id (20);
+             in a sealed datagram, the session's index and a counter in place of the id: `overlay.session`
     frames   kind (1), length of the body (2), body; one after the other to the end
 
 A *train* is a run of datagrams in one buffer, as a kernel hands over those that arrived in a row. What
@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
-from overlay.contact import ID_BYTES, Address, PeerId
+from overlay.contact import ID_BYTES, Address, Contact, PeerId
+from overlay.transport.address import sender_contact
 
-VERSION = 2
-PLAIN = 0
-SEALED = 1
+VERSION = 3
+PLAIN, SEALED, OPENING, ANSWER, COOKIE, LOST = range(6)
+"""The flags of a datagram: frames as they are, frames of a session, and what sessions say outside of them."""
 
 MAX_DATAGRAM = 65_507
 """Bytes: the most that UDP over IPv4 carries in one datagram, or in one train."""
@@ -35,12 +36,17 @@ HEADER_BYTES = 4 + ID_BYTES
 FRAME_HEAD_BYTES = 3
 
 
+Buffer = bytes | memoryview
+"""Bytes, or a part of the bytes of a datagram that was not copied."""
+
+
 class Kind(IntEnum):
     """Which layer a frame is for."""
 
     DHT = 1
     DATAGRAM = 2
     CHANNEL = 3
+    PROBE = 4
 
 
 class Dropped(Exception):
@@ -51,18 +57,35 @@ class Dropped(Exception):
         self.reason = reason
 
 
+Wrap = Callable[[Sequence[Buffer]], bytes]
+"""Makes a datagram of frames."""
+
+Destination = Contact | Address
+"""A peer at an address, or any peer that is at an address."""
+
+
 class Envelope(Protocol):
     """How frames are wrapped into datagrams of one sender, and unwrapped from anyone's."""
 
     overhead: int
     """Bytes that wrapping adds."""
 
-    def wrap(self, frames: Sequence[bytes | memoryview]) -> bytes:
-        """The datagram that carries `frames`."""
+    def towards(self, to: Destination) -> Wrap | None:
+        """How to wrap frames that go there; None when they have to wait (`hold`)."""
         ...
 
-    def unwrap(self, datagram: bytes) -> tuple[bytes, bytes, int]:
-        """The sender's id, and a buffer with the offset at which its frames begin, or `Dropped`."""
+    def hold(self, to: Destination, batches: list[Batch]) -> None:
+        """Keep frames that go there until they can be wrapped."""
+        ...
+
+    def unwrap(self, datagram: bytes, source: tuple[Any, ...]) -> tuple[Contact, bytes, int] | None:
+        """The sender, and a buffer with the offset at which its frames begin, or `Dropped`.
+
+        None for a datagram that has no frames and is dealt with."""
+        ...
+
+    def close(self) -> None:
+        """Stop; what is held is dropped."""
         ...
 
 
@@ -73,13 +96,27 @@ class PlainEnvelope:
         self.overhead = HEADER_BYTES
         self._sender = bytes(sender)
 
-    def wrap(self, frames: Sequence[bytes | memoryview]) -> bytes:
+    def towards(self, to: Destination) -> Wrap | None:
+        return self.wrap
+
+    def hold(self, to: Destination, batches: list[Batch]) -> None:
+        raise NotImplementedError("plain frames never wait")
+
+    def wrap(self, frames: Sequence[Buffer]) -> bytes:
         length = HEADER_BYTES + sum(map(len, frames))
         return b"".join((header(PLAIN, length, self._sender), *frames))
 
-    def unwrap(self, datagram: bytes) -> tuple[bytes, bytes, int]:
-        check_header(datagram, PLAIN)
-        return datagram[4:HEADER_BYTES], datagram, HEADER_BYTES
+    def unwrap(self, datagram: bytes, source: tuple[Any, ...]) -> tuple[Contact, bytes, int] | None:
+        check_plain_header(datagram)
+        sender = datagram[4:HEADER_BYTES]
+        if sender == self._sender:
+            raise Dropped("from_self")
+        contact = sender_contact(sender, source)
+        if contact is None:
+            raise Dropped("bad_source")
+        return contact, datagram, HEADER_BYTES
+
+    def close(self) -> None: ...
 
 
 _HEADER = struct.Struct(f">BBH{ID_BYTES}s").pack
@@ -90,25 +127,21 @@ def header(flags: int, length: int, sender: bytes) -> bytes:
     return _HEADER(VERSION, flags, length, sender)
 
 
-_PREAMBLES = {flags: bytes((VERSION, flags)) for flags in (PLAIN, SEALED)}
+_PREAMBLE = bytes((VERSION, PLAIN))
 
 
-def check_header(datagram: bytes, flags: int) -> None:
-    """Raise `Dropped` unless the datagram has our version, these flags and the length that it says."""
+def check_plain_header(datagram: bytes) -> None:
+    """Raise `Dropped` unless the datagram has our version, is plain and has the length that it says."""
     size = len(datagram)
-    if datagram[:2] == _PREAMBLES[flags]:
+    if datagram[:2] == _PREAMBLE:
         if size < HEADER_BYTES or datagram[2] << 8 | datagram[3] != size:
             raise Dropped("truncated" if size <= MAX_DATAGRAM else "oversized")
     elif size < 2:
         raise Dropped("truncated")
     elif datagram[0] != VERSION:
         raise Dropped("unknown_version")
-    elif datagram[1] == PLAIN:
-        raise Dropped("unsealed")
-    elif datagram[1] == SEALED:
-        raise Dropped("sealed")
     else:
-        raise Dropped("unknown_flags")
+        raise Dropped("sealed" if datagram[1] <= LOST else "unknown_flags")
 
 
 def split_train(train: bytes) -> Sequence[bytes]:
@@ -132,15 +165,17 @@ frame_head = struct.Struct(">BH").pack
 """`frame_head(kind, length)`: the bytes in front of a frame's body."""
 
 
-def split_frames(buffer: bytes, start: int) -> list[tuple[int, bytes]]:
-    """The kind and body of every frame from `start` on; all of them, or `Dropped`."""
+def split_frames(buffer: Buffer, start: int) -> list[tuple[int, Buffer]]:
+    """The kind and body of every frame from `start` on; all of them, or `Dropped`.
+
+    The bodies are slices of the buffer: of a memoryview, they are not copied."""
     end = len(buffer)
     if start == end:
         raise Dropped("empty")
     body = start + FRAME_HEAD_BYTES
     if body <= end and buffer[start + 1] << 8 | buffer[start + 2] == end - body:
         return [(buffer[start], buffer[body:])]
-    frames: list[tuple[int, bytes]] = []
+    frames: list[tuple[int, Buffer]] = []
     while start < end:
         body = start + FRAME_HEAD_BYTES
         if body > end:
@@ -161,15 +196,15 @@ class Batch:
     __slots__ = ("frames", "parts", "size")
 
     def __init__(self) -> None:
-        self.parts: list[bytes | memoryview] = []
+        self.parts: list[Buffer] = []
         self.size = 0
         self.frames = 0
 
 
 class Outbox:
-    """Frames that wait to leave, within a bound, gathered into datagrams by address.
+    """Frames that wait to leave, within a bound, gathered into datagrams by destination.
 
-    Frames to one address keep their order; addresses take turns.
+    Frames to one destination keep their order; destinations take turns.
     """
 
     def __init__(self, room: int, limit: int) -> None:
@@ -177,12 +212,12 @@ class Outbox:
         self.size = 0
         self._room = room
         self._limit = limit
-        self._by_address: dict[Address, deque[Batch]] = {}
+        self._by_destination: dict[Destination, deque[Batch]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._by_address)
+        return bool(self._by_destination)
 
-    def put(self, to: Address, kind: int, body: Sequence[bytes | memoryview]) -> bool:
+    def put(self, to: Destination, kind: int, body: Sequence[Buffer]) -> bool:
         """Queue a frame, whose body is in pieces and fits a datagram.
 
         False, and nothing queued, when there is no space.
@@ -191,9 +226,9 @@ class Outbox:
         size = FRAME_HEAD_BYTES + length
         if self.size + size > self._limit:
             return False
-        batches = self._by_address.get(to)
+        batches = self._by_destination.get(to)
         if batches is None:
-            batches = self._by_address[to] = deque((Batch(),))
+            batches = self._by_destination[to] = deque((Batch(),))
         batch = batches[-1]
         if batch.size + size > self._room or batch.frames >= MAX_FRAMES:
             batch = Batch()
@@ -206,15 +241,21 @@ class Outbox:
         self.size += size
         return True
 
-    def take(self, most: int) -> tuple[Address, list[Batch]]:
-        """The next address, and its next datagrams: at most `most`, and all but the last of them full."""
-        to = next(iter(self._by_address))
-        batches = self._by_address.pop(to)
+    def give_back(self, to: Destination, batches: Sequence[Batch]) -> None:
+        """Put what was taken for a destination in front of what waits for it; the limit does not apply."""
+        waiting = self._by_destination.setdefault(to, deque())
+        waiting.extendleft(reversed(batches))
+        self.size += sum(batch.size for batch in batches)
+
+    def take(self, most: int) -> tuple[Destination, list[Batch]]:
+        """The next destination, and its next datagrams: at most `most`, and all but the last of them full."""
+        to = next(iter(self._by_destination))
+        batches = self._by_destination.pop(to)
         train = [batches.popleft()]
         while batches and len(train) < most and train[-1].size == self._room:
             train.append(batches.popleft())
         for batch in train:
             self.size -= batch.size
         if batches:
-            self._by_address[to] = batches
+            self._by_destination[to] = batches
         return to, train

@@ -22,12 +22,10 @@ loop and chance from `overlay.entropy`, `random` or `os.urandom`; the same seed 
 long as they never walk a set of strings, bytes or plain objects.
 """
 
-from overlay.virtual.deadlock import Deadlock
-from overlay.virtual.host import HostCrashed, nth_host
-from overlay.virtual.latency import Latency
+from overlay.virtual.hosts import HostCrashed, HostStats, Loss, Stats, nth_host
+from overlay.virtual.links import DROP, PASS, Latency, Packet, Rule, Verdict
+from overlay.virtual.loop import Deadlock
 from overlay.virtual.network import Network
-from overlay.virtual.rules import DROP, PASS, Packet, Rule, Verdict
-from overlay.virtual.stats import HostStats, Loss, Stats
 
 __all__ = [
     "DROP",

@@ -15,8 +15,8 @@ from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from overlay.virtual.handles import VirtualTask
-from overlay.virtual.host import HostCrashed, Incarnation
+from overlay.virtual.hosts import HostCrashed, Incarnation
+from overlay.virtual.loop import VirtualTask
 
 if TYPE_CHECKING:
     from overlay.virtual.loop import VirtualLoop

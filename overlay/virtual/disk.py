@@ -76,7 +76,7 @@ class VirtualDisk:
 
     def __init__(self, seed: int = 0, sync_seconds: float = 0.0) -> None:
         self.sync_seconds = sync_seconds
-        """What a sync is to take on the virtual clock; whoever syncs waits it out."""
+        """What a sync takes on the virtual clock; the program that syncs waits for that long."""
         self.operations = 0
         """Appends, cuts, syncs, openings and removals so far."""
         self.syncs = 0
@@ -212,7 +212,7 @@ class VirtualFile:
         self._write(data)
 
     def read(self, offset: int, size: int) -> bytes:
-        """As many bytes as there are from `offset` on, at most `size`."""
+        """The bytes from `offset` on, at most `size` of them."""
         self._check()
         return bytes(self._inode.cached[offset : offset + size])
 

@@ -2,27 +2,140 @@
 
 Nothing is waited for: when no callback is ready, the clock jumps to the next event. An event is a timer, or
 an action on its way through the network, which the loop runs without knowing what it is. Equal times run
-in the order in which they were scheduled, so the run is a function of the program and the seed.
+in the order in which they were scheduled, so the run is a function of the program and the seed. A run that
+cannot go on is reported as a `Deadlock`, with the tasks that wait and where they wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from heapq import heapify, heappop, heappush
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
-from overlay.virtual.deadlock import Deadlock, describe_waiting
-from overlay.virtual.garbage import Collector
-from overlay.virtual.handles import Soon, Timer, VirtualTask
-from overlay.virtual.host import RUNNING_ON, Incarnation
+from overlay.errors import CamcastError
+from overlay.virtual.hosts import RUNNING_ON, Incarnation
+from overlay.virtual.world import Collector
 
 if TYPE_CHECKING:
     from overlay.virtual.medium import Medium
     from overlay.virtual.transport import VirtualTransport
+
+
+_MOST_TASKS = 20
+
+
+class Deadlock(CamcastError):
+    """The run cannot come to its end: the text names the tasks that wait and where they wait."""
+
+
+def describe_waiting(tasks: Sequence[asyncio.Task[Any]]) -> str:
+    """One clause for each of the first tasks, and how many more there are."""
+    if not tasks:
+        return "no task is left"
+    lines = [_describe(task) for task in tasks[:_MOST_TASKS]]
+    if len(tasks) > _MOST_TASKS:
+        lines.append(f"and {len(tasks) - _MOST_TASKS} more")
+    return f"{len(tasks)} task(s) wait\n  " + "\n  ".join(lines)
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    incarnation = getattr(task, "incarnation", None)
+    place = "" if incarnation is None else f" on {incarnation.host.address}"
+    return f"{task.get_name()}{place}: {' > '.join(_frames(task.get_coro()))}"
+
+
+def _frames(awaited: Any) -> list[str]:
+    """Where a coroutine is suspended, from its own line to the innermost that it awaits."""
+    frames: list[str] = []
+    while awaited is not None:
+        frame = _first(awaited, "cr_frame", "gi_frame", "ag_frame")
+        if frame is not None:
+            code = frame.f_code
+            frames.append(f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})")
+        awaited = _first(awaited, "cr_await", "gi_yieldfrom", "ag_await")
+    return frames or ["not started"]
+
+
+def _first(holder: object, *names: str) -> Any:
+    for name in names:
+        if hasattr(holder, name):
+            return getattr(holder, name)
+    return None
+
+
+class Soon(asyncio.Handle):
+    """A callback of this turn of the loop; made by `VirtualLoop.call_soon` alone, attribute by
+    attribute, because the base class's constructor would be a third of a turn's cost."""
+
+    __slots__ = ()
+    _callback: Callable[..., object] | None
+    _args: tuple[Any, ...]
+    _cancelled: bool
+    _context: Context
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = None
+        self._args = ()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def __repr__(self) -> str:
+        return f"<Soon {'cancelled' if self._cancelled else self._callback}>"
+
+
+class Timer(asyncio.TimerHandle):
+    """A callback of a later time; `when` is in the clock of the host that set it."""
+
+    __slots__ = ()
+    _callback: Callable[..., object] | None
+    _args: tuple[Any, ...]
+    _cancelled: bool
+    _context: Context
+    _loop: VirtualLoop
+    _scheduled: bool
+    _when: float
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = None
+            self._args = ()
+            if self._scheduled:
+                self._loop.timer_cancelled()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        return self._when
+
+    def __repr__(self) -> str:
+        return f"<Timer at {self._when} {'cancelled' if self._cancelled else self._callback}>"
+
+
+class VirtualTask(asyncio.Task[Any]):
+    """A task that knows its host, and whose hash is its number and not its place in memory, so that a
+    set of tasks (in `asyncio.TaskGroup`, for one) is walked in the same order in every process."""
+
+    number: int
+    incarnation: Incarnation | None
+
+    def __init__(
+        self, coro: Any, loop: VirtualLoop, name: str | None, context: Context | None, number: int
+    ) -> None:
+        self.number = number
+        super().__init__(coro, loop=loop, name=name, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -210,10 +323,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         while not self._stopping:
             for _ in range(len(soon)):
                 handle = soon.popleft()
-                if not handle._cancelled:
-                    self._run(handle)
-                    if self._stopping:
-                        return
+                if handle._cancelled or (self.mortal and self._is_dead(handle)):
+                    continue
+                try:  # as `_run` does, without a call: most of all callbacks come this way
+                    handle._context.run(handle._callback, *handle._args)  # type: ignore[arg-type]
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as failure:
+                    self.report(failure, f"Exception in callback {handle}")
+                if self._stopping:
+                    return
             if events and (not soon or events[0][0] <= self.now):
                 event = heappop(events)
                 if event[0] > self.now:
@@ -258,17 +377,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
             self._run(timer)
 
     def _run(self, handle: Soon | Timer) -> None:
-        context = handle._context
-        if self.mortal:
-            incarnation = context.get(RUNNING_ON)
-            if incarnation is not None and not incarnation.alive:
-                return
+        if self.mortal and self._is_dead(handle):
+            return
         try:
-            context.run(handle._callback, *handle._args)  # type: ignore[arg-type]
+            handle._context.run(handle._callback, *handle._args)  # type: ignore[arg-type]
         except (SystemExit, KeyboardInterrupt):
             raise
         except BaseException as failure:
             self.report(failure, f"Exception in callback {handle}")
+
+    def _is_dead(self, handle: Soon | Timer) -> bool:
+        """Whether the host on which it was to run has crashed."""
+        incarnation = handle._context.get(RUNNING_ON)
+        return incarnation is not None and not incarnation.alive
 
     # -- exceptions that nobody caught --
 

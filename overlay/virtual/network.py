@@ -9,18 +9,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from overlay.errors import UsageError
-from overlay.virtual import crash, replay
-from overlay.virtual.deadlock import Deadlock, describe_waiting
-from overlay.virtual.fake_socket import DEFAULT_RECEIVE_BUFFER
-from overlay.virtual.garbage import no_automatic_collection
-from overlay.virtual.latency import Latency
-from overlay.virtual.links import Links, Quality, require_probability
-from overlay.virtual.loop import VirtualLoop
+from overlay.virtual import crash
+from overlay.virtual.hosts import SocketTable, Stats
+from overlay.virtual.links import Latency, Links, Packet, Quality, Rule, require_probability
+from overlay.virtual.loop import Deadlock, VirtualLoop, describe_waiting
 from overlay.virtual.medium import Medium
-from overlay.virtual.rules import Packet, Rule
-from overlay.virtual.sockets import SocketTable
-from overlay.virtual.stats import Stats
-from overlay.virtual.world import seeded_world, stream
+from overlay.virtual.transport import DEFAULT_RECEIVE_BUFFER
+from overlay.virtual.world import choose_seed, no_automatic_collection, seeded_world, stream
 
 T = TypeVar("T")
 
@@ -56,7 +51,7 @@ class Network:
         """
         require_probability("duplicate", duplicate)
         require_probability("corrupt", corrupt)
-        self.seed = replay.choose(seed)
+        self.seed = choose_seed(seed)
         self._loop = VirtualLoop()
         chance = stream(self.seed, "network")
         self._links = Links(Quality(latency or Latency.constant(0.001), loss), chance)
@@ -119,7 +114,7 @@ class Network:
         self, host: str, coroutine: Coroutine[Any, Any, T], *, name: str | None = None
     ) -> asyncio.Task[T]:
         """Run a coroutine on a host: with the host's clock and speed, bound to its address, and dead with its
-        crash. Whoever awaits the task then gets `HostCrashed`."""
+        crash. Code that awaits the task then gets `HostCrashed`."""
         incarnation = self._sockets.host(host).incarnation
         if not incarnation.alive:
             coroutine.close()
@@ -155,7 +150,7 @@ class Network:
         self._loop.slowed = True
 
     def limit(self, host: str, bandwidth: float | None) -> None:
-        """Give a host's link so many bytes a second in each direction; None for no limit."""
+        """Let a host's link carry `bandwidth` bytes a second in each direction; None for no limit."""
         self._sockets.host(host).limit(_checked_bandwidth(bandwidth))
 
     def skew(self, host: str, *, offset: float = 0.0, rate: float = 1.0) -> None:
@@ -206,7 +201,7 @@ class Network:
 
     @contextmanager
     def rule(self, rule: Rule) -> Iterator[None]:
-        """Ask `rule` about every datagram for as long as the block lasts (see `overlay.virtual.rules`).
+        """Ask `rule` about every datagram for as long as the block lasts (see `overlay.virtual.links`).
 
         An exception of a rule ends the run.
         """

@@ -1,20 +1,77 @@
-"""The datagram transport of the virtual network: behaves as asyncio's own on UDP over IPv4."""
+"""The datagram transport of the virtual network and its socket: both behave as asyncio's own on UDP, IPv4."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from overlay.virtual.fake_socket import VirtualSocket
-from overlay.virtual.host import Incarnation
+from overlay.virtual.hosts import Incarnation
 
 if TYPE_CHECKING:
+    from overlay.virtual.hosts import Place
     from overlay.virtual.loop import VirtualLoop
     from overlay.virtual.medium import Medium
-    from overlay.virtual.place import Place
+
+
+DEFAULT_RECEIVE_BUFFER = 212_992
+"""Bytes: the most that Linux grants a socket unless told otherwise."""
+
+UDP_SEGMENT = 103
+"""Linux' option that has a kernel cut what is sent into datagrams of a size."""
+
+
+class VirtualSocket:
+    """Answers for a datagram socket; it cannot be read or written, as a transport's socket should not be."""
+
+    family = socket.AF_INET
+    type = socket.SOCK_DGRAM
+    proto = socket.IPPROTO_UDP
+
+    def __init__(
+        self, name: tuple[str, int], peer: tuple[str, int] | None, buffer_limit: int
+    ) -> None:
+        self._name = name
+        self._peer = peer
+        self._options: dict[tuple[int, int], int] = {}
+        self._buffer_limit = buffer_limit
+        self.receive_buffer = buffer_limit
+        self.segment = 0
+        """Bytes of a datagram into which more is cut; 0: nothing is."""
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._name
+
+    def getpeername(self) -> tuple[str, int]:
+        if self._peer is None:
+            raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
+        return self._peer
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """Remembers any option. SO_RCVBUF sets the buffer as Linux does: up to the limit, and doubled.
+        UDP_SEGMENT has what is sent cut into datagrams, as Linux does."""
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVBUF):
+            self.receive_buffer = 2 * min(value, self._buffer_limit)
+        else:
+            self._options[level, option] = value
+            if (level, option) == (socket.IPPROTO_UDP, UDP_SEGMENT):
+                self.segment = value
+
+    def getsockopt(self, level: int, option: int) -> int:
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVBUF):
+            return self.receive_buffer
+        return self._options.get((level, option), 0)
+
+    def fileno(self) -> int:
+        """No descriptor of the operating system stands behind it."""
+        return -1
+
+    def gettimeout(self) -> float:
+        return 0.0
+
 
 MAX_PAYLOAD = 65_507
 """Bytes that fit in one UDP datagram over IPv4."""
@@ -85,7 +142,9 @@ class VirtualTransport(asyncio.DatagramTransport):
                 raise ValueError(f"Invalid address: must be None or {self.peer.address}")
             return self.peer
         if not isinstance(addr, tuple) or not 0 <= addr[1] <= 65_535:
-            self._break(OverflowError(f"sendto(): {addr} is no address with a port of 0 to 65535"))
+            self._break(
+                OverflowError(f"sendto(): {addr} is not an address with a port of 0 to 65535")
+            )
             return None
         if addr[1] == 0:
             self.error(errno.EINVAL)
@@ -98,7 +157,7 @@ class VirtualTransport(asyncio.DatagramTransport):
             self.context.run(self.protocol.error_received, OSError(code, os.strerror(code)))
 
     def _break(self, failure: Exception) -> None:
-        """As asyncio does on an exception that is no OSError: the transport closes."""
+        """As asyncio does on an exception that is not an OSError: the transport closes."""
         self._loop.report(failure, "Fatal write error on datagram transport")
         self._close(failure)
 

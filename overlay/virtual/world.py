@@ -1,21 +1,83 @@
-"""The sources of chance and time that code reaches without asking the loop.
+"""What makes a run a function of its seed: chance, clocks and the collection of garbage.
 
 Third-party code draws from the `random` module and from `os.urandom`, and reads `time.time()` and
 `time.monotonic()`. During a run these give what the seed and the virtual clock say; afterwards they are as
 they were before. `time.perf_counter` and `time.process_time` stay real, to measure the run itself. Chance
 that is drawn in C (keys made by a cryptography library, for one) cannot be reached from here.
+
+Objects in cycles are finalized when the collector finds them, and some finalizers act: a stream that closes
+its socket, a task that nobody waits for. When the interpreter collects depends on all that it has ever
+done, so during a run it does not; the loop collects after a fixed number of events.
+
+The seeds of the latest networks are kept, and one may be forced upon all networks: so a failure is replayed.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from overlay import entropy
+
+_MOST_SEEDS = 8
+
+recent_seeds: deque[int] = deque(maxlen=_MOST_SEEDS)
+"""The seeds of the networks made last, the latest at the end."""
+_forced_seed: int | None = None
+
+
+def force_seed(seed: int | None) -> None:
+    """Give every network of this process this seed, whatever it asks for; None ends it."""
+    global _forced_seed
+    _forced_seed = seed
+
+
+def choose_seed(seed: int) -> int:
+    """The seed that a network which asks for `seed` gets."""
+    chosen = seed if _forced_seed is None else _forced_seed
+    recent_seeds.append(chosen)
+    return chosen
+
+
+COLLECT_EVERY = 20_000
+"""Events between two collections of what is young."""
+
+
+@contextmanager
+def no_automatic_collection() -> Iterator[None]:
+    """Leave it to a `Collector` for as long as the block lasts."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Collector:
+    """Collects young garbage after every `COLLECT_EVERY` events, and all garbage whenever the number of
+    events has doubled."""
+
+    def __init__(self) -> None:
+        self.due_at = COLLECT_EVERY
+        """The number of events at which to call `collect`."""
+        self._everything_at = 4 * COLLECT_EVERY
+
+    def collect(self) -> None:
+        if self.due_at >= self._everything_at:
+            self._everything_at *= 2
+            gc.collect()
+        else:
+            gc.collect(1)
+        self.due_at += COLLECT_EVERY
+
 
 EPOCH = 1_700_000_000.0
 """What `time.time()` shows at virtual time 0; any fixed moment would do."""

@@ -27,13 +27,19 @@ from overlay.entropy import entropy
 from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.topic_name import check_topic_name
-from pubsub.archive.acceptance import Acceptance
+from pubsub.archive.client import archives_of
 from pubsub.archive.commits import Commits, Reads
-from pubsub.archive.departures import WITHIN, Departures
-from pubsub.archive.directory_names import archives_of
 from pubsub.archive.errors import ArchiveError, DurableUsageError
-from pubsub.archive.hand_over_desk import HandOverDesk, operator_ids
-from pubsub.archive.hand_over_messages import REFUSED, HandedOver, HandOver
+from pubsub.archive.hand_over import (
+    REFUSED,
+    WITHIN,
+    Acceptance,
+    Departures,
+    HandedOver,
+    HandOver,
+    HandOverDesk,
+    operator_ids,
+)
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.finder import MOST_ASKED
 from pubsub.archive.protocol.managed_topic import ManagedTopic
@@ -49,9 +55,9 @@ from pubsub.archive.protocol.messages import (
     ReplicaSummary,
     StoredEvents,
 )
+from pubsub.archive.protocol.reading import AskEvents, AskStreams
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.replay_policy import ReplayPolicy
-from pubsub.archive.status import describe
 from pubsub.archive.store import (
     ForgetTopic,
     GroupCommit,
@@ -269,7 +275,7 @@ class Archive:
         """Stop managing a topic for good, once another replica has everything; what is here is deleted.
 
         `ArchiveError`, and the topic is managed as before, when no other one is there and ready, or none has
-        everything within so many seconds."""
+        everything within `within` seconds."""
         core = self._managed(topic)
         await self._departures.leave(core, within)
         self.topics.pop(core.topic, None)
@@ -284,7 +290,9 @@ class Archive:
         core = self._managed(topic)
         known = {peer.id.hex(): peer.id for peer in core.replication.table.peers.values()}
         if replica not in known:
-            raise DurableUsageError(f"{replica!r} is no replica of {core.topic} that was ever met")
+            raise DurableUsageError(
+                f"{replica!r} is not a replica of {core.topic} that was ever met"
+            )
         core.replication.forget_replica(known[replica])
 
     async def hand_over(
@@ -293,7 +301,7 @@ class Archive:
         """Hand a topic's management to the archive at this address, while publishers and subscribers go on.
 
         `ArchiveError`, and the topic is managed as before, when that one does not answer, does not accept
-        the topic, or has not everything within so many seconds."""
+        the topic, or has not everything within `within` seconds."""
         core = self._managed(topic)
         deadline = asyncio.get_running_loop().time() + within
         await self._departures.have_managed(core, Address.of(to), within)
@@ -350,6 +358,8 @@ class Archive:
             ReplicaSummary: lambda topic: topic.replication.receive_summary,
             ReplicaParts: lambda topic: topic.replication.receive_parts,
             EntityUpdates: lambda topic: topic.exchange.receive,
+            AskStreams: lambda topic: topic.reading.receive_streams,
+            AskEvents: lambda topic: topic.reading.receive_events,
         }
 
     def _serve(self) -> None:
@@ -469,3 +479,30 @@ def _settle(future: asyncio.Future[T], result: T) -> None:
 def _wall_clock() -> Callable[[], float]:
     """Seconds since 1970; on a virtual network the seed's."""
     return lambda: time.time()
+
+
+def describe(store: Store, topic: ManagedTopic) -> dict[str, Any]:
+    """Events, bytes, load, the other replicas, and how far durable subscribers are."""
+    name, table = topic.topic, topic.replication.table
+    live = {peer.id for peer in table.live()}
+    return {
+        "failure": "",
+        "events": store.count(name),
+        "bytes": store.size(name),
+        "first": store.first_sequence(name),
+        "last": store.last_sequence(name),
+        "load": topic.load,
+        "ready": topic.replication.is_ready,
+        "replicas": {
+            peer.id.hex(): {"address": str(peer.contact), "here": peer.id in live}
+            for peer in table.peers.values()
+        },
+        "subscribers": {
+            entity.name: {
+                "sync": entity.sync,
+                "done": entity.done,
+                "here": entity.session is not None,
+            }
+            for entity in topic.entities.all.values()
+        },
+    }

@@ -1,5 +1,8 @@
-"""A node's use of archives: finds them, and hands their messages to its durable publishers and
-subscribers."""
+"""A node's use of archives: finds them, and hands their messages to its durable publishers and subscribers.
+
+A subscription also watches whether its topic has got a nearer archive than the one in use (`NearerWatch`);
+publishers go on to a nearer one by themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 
 from overlay.contact import Contact, PeerId
+from overlay.context import Timer
 from overlay.errors import ClosedError
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
-from pubsub.archive.directory_names import archives_of, managed_topics
 from pubsub.archive.errors import NoArchiveFound
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.finder import MOST_ASKED, Finder, Found
@@ -20,12 +23,23 @@ from pubsub.archive.protocol.publisher import Publisher
 from pubsub.archive.protocol.subscriber import Subscriber
 from pubsub.topic import Topic
 
+
+def archives_of(topic: str) -> str:
+    """The archives that manage exactly this topic; no topic has such a name."""
+    return f"archive:{topic}"
+
+
+def managed_topics(topic: Topic) -> tuple[str, ...]:
+    """The topics of which an archive may manage this one: itself and its super-topics, the nearest first."""
+    return (topic.name, *(above.name for above in topic.ancestors()))
+
+
 NEARER_SECONDS = 10.0
-"""How often whoever uses an archive of a super-topic looks for a nearer one."""
+"""A client of a super-topic's archive looks for a nearer archive every this many seconds."""
 
 
 class DurableClient:
-    """One for each node that publishes or subscribes durably."""
+    """A node's use of archives; each node that publishes or subscribes durably has one."""
 
     def __init__(
         self,
@@ -72,6 +86,8 @@ class DurableClient:
         publisher: bytes,
         found: Callable[[Found], None],
         avoid: PeerId | None = None,
+        *,
+        lowest: bool = False,
     ) -> Finder:
         """Look for an archive until there is one, or the search is stopped."""
 
@@ -87,6 +103,7 @@ class DurableClient:
             self.config,
             done,
             avoid,
+            lowest=lowest,
         )
         self._finders[finder] = None
         finder.start()
@@ -96,15 +113,18 @@ class DurableClient:
         finder.stop()
         self._finders.pop(finder, None)
 
-    async def find(self, topic: Topic, publisher: bytes, within: float) -> Found:
-        """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` after so long."""
+    async def find(
+        self, topic: Topic, publisher: bytes, within: float, *, lowest: bool = False
+    ) -> Found:
+        """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` after `within`
+        seconds."""
         result: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
 
         def found(one: Found) -> None:
             if not result.done():
                 result.set_result(one)
 
-        finder = self.search(managed_topics(topic), publisher, found)
+        finder = self.search(managed_topics(topic), publisher, found, lowest=lowest)
         try:
             async with asyncio.timeout(within):
                 return await result
@@ -174,7 +194,8 @@ class DurableClient:
         again only where no other one answers."""
         self._stop_search_for(core)
         avoid = self._last_used.get(core)
-        self._searches[core] = self.search((topic,), publisher, use, avoid)
+        lowest = isinstance(core, Subscriber) and core.shared
+        self._searches[core] = self.search((topic,), publisher, use, avoid, lowest=lowest)
 
     def _stop_search_for(self, core: Publisher | Subscriber) -> None:
         finder = self._searches.pop(core, None)
@@ -224,3 +245,38 @@ class DurableClient:
         subscriber = self._subscribers.get((notice.topic, notice.entity))
         if subscriber is not None:
             subscriber.receive_notice(sender, notice)
+
+
+class NearerWatch:
+    """Looks every few seconds until there is one, and tells once."""
+
+    def __init__(
+        self, client: DurableClient, topic: Topic, managed: str, found: Callable[[Found], None]
+    ) -> None:
+        """`managed`: the topic whose archive is in use for `topic`."""
+        self._client = client
+        self._topic = topic
+        self._managed = managed
+        self._found = found
+        self._context = client.runtime.context("channel")
+        self._timer: Timer | None = None
+        self._stopped = managed == topic.name
+        self._wait()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        if not self._stopped:
+            self._timer = self._context.call_later(NEARER_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._client.look_nearer(self._topic, self._managed, b"", self._there)
+        self._wait()
+
+    def _there(self, found: Found) -> None:
+        if not self._stopped:
+            self.stop()
+            self._found(found)

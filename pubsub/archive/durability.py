@@ -20,14 +20,14 @@ class LocalArchive(Protocol):
 
     @property
     def topics(self) -> Mapping[str, object]:
-        """What it manages."""
+        """The topics that the archive manages."""
         ...
 
     def status(self) -> dict[str, Any]: ...
 
 
 class Durability:
-    """One for each node; closed before it."""
+    """A node's durable side. Each node has one, which is closed before the node."""
 
     def __init__(self, node: Node) -> None:
         attachment = node.attachment

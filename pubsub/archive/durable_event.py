@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import read_event
@@ -15,7 +14,7 @@ from pubsub.validation import Validation
 class DurableEvent(Event):
     """An event, and what the archive says of it."""
 
-    __slots__ = ("_acknowledge", "archived", "catenation", "missed", "redelivered")
+    __slots__ = ("_held", "_numbered", "archived", "catenation", "missed", "redelivered")
 
     def __init__(
         self,
@@ -26,6 +25,7 @@ class DurableEvent(Event):
         catenation: int = 0,
         redelivered: bool = False,
         missed: int = 0,
+        numbered: Numbered | None = None,
     ) -> None:
         super().__init__(origin, data, sequence)
         self.archived = archived
@@ -33,27 +33,47 @@ class DurableEvent(Event):
         self.catenation = catenation
         """Its publisher's number for it; 0 as above."""
         self.redelivered = redelivered
-        """The application may have been given it before a crash: it was in hand when the subscriber went
-        away, or an archive that has failed since may have given it."""
+        """The application may have been given it before: it was given back (`nak`), it was in hand when the
+        subscriber went away, or an archive that has failed since may have given it."""
         self.missed = missed
         """This many sequence numbers before this event were removed by the archive's retention, unseen."""
-
-        self._acknowledge: Callable[[DurableEvent], None] | None = None
+        self._numbered = numbered
+        self._held: Held | None = None
 
     def ack(self) -> None:
         """The application is done with this event, which does not come again. Asking for the next one says
-        the same; a subscription that is closed before either gives the event back. More than once is fine."""
-        if self._acknowledge is not None:
-            self._acknowledge(self)
-            self._acknowledge = None
+        the same; a subscription that is closed before either gives the event back. More than once is fine,
+        and so is an event that was given back."""
+        if self._held is not None:
+            self._held.acknowledge(self)
 
-    def delivered_by(self, acknowledge: Callable[[DurableEvent], None]) -> Self:
-        """This event, in an application's hands; `acknowledge` is called for it by `ack`."""
-        self._acknowledge = acknowledge
+    def nak(self, delay: float = 0.0) -> None:
+        """Give this event back: it comes again after `delay` seconds, marked `redelivered`, to this
+        subscription or, should that end before, to the next one of the name. Events behind it go on, but
+        those of a subscription that crashes meanwhile come again too."""
+        if self._held is not None:
+            self._held.give_back(self, delay)
+
+    def held_by(self, held: Held) -> Self:
+        """This event, in an application's hands."""
+        self._held = held
+        return self
+
+    def again(self) -> Self:
+        """This event, to be given to the application once more."""
+        self.redelivered = True
         return self
 
     def _fields(self) -> dict[str, Any]:
-        return super()._fields() | {name: getattr(self, name) for name in self.__slots__[1:]}
+        return super()._fields() | {name: getattr(self, name) for name in self.__slots__[2:]}
+
+
+class Held(Protocol):
+    """What a subscription does with events that it has given to the application."""
+
+    def acknowledge(self, event: DurableEvent) -> None: ...
+
+    def give_back(self, event: DurableEvent, delay: float) -> None: ...
 
 
 def from_archive(
@@ -72,9 +92,10 @@ def from_archive(
         numbered.catenation,
         numbered.doubtful,
         missed,
+        numbered,
     )
 
 
-def from_gossip(event: Event, missed: int) -> DurableEvent:
+def from_gossip(event: Event, numbered: Numbered, missed: int) -> DurableEvent:
     """An event that came live."""
-    return DurableEvent(event.origin, event.data, event.sequence, missed=missed)
+    return DurableEvent(event.origin, event.data, event.sequence, missed=missed, numbered=numbered)

@@ -21,34 +21,38 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 import msgpack
 
+from overlay.context import Timer
 from overlay.errors import ClosedError
 from overlay.finish import Finish
 from overlay.wire import WireError
-from pubsub.archive.client import DurableClient
+from pubsub.archive.client import DurableClient, NearerWatch
 from pubsub.archive.durable_event import DurableEvent, from_archive, from_gossip
-from pubsub.archive.errors import ArchiveError, DurableUsageError
-from pubsub.archive.live_feed import LiveFeed
-from pubsub.archive.nearer_watch import NearerWatch
+from pubsub.archive.errors import ArchiveError, Displaced, DurableUsageError
 from pubsub.archive.profiles import Profile
-from pubsub.archive.protocol.entity_name import MOST_NAME_BYTES, is_entity_name
+from pubsub.archive.protocol.delivery import (
+    OptimisticSubscriber,
+    OrderedSubscriber,
+    SharingSubscriber,
+)
 from pubsub.archive.protocol.finder import Found
-from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.protocol.optimistic import OptimisticSubscriber
-from pubsub.archive.protocol.ordered import OrderedSubscriber
+from pubsub.archive.protocol.interest import MOST_NAME_BYTES, Interest, is_entity_name
 from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
 from pubsub.archive.protocol.world import LARGEST_NUMBER
-from pubsub.event import Event
+from pubsub.event import Batch, Event
+from pubsub.subscription import Subscription
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
     from pubsub.node import Node
+
 
 Delivery = Literal["ordered", "optimistic"]
 Begin = Literal["now", "beginning"] | int | float | datetime
@@ -68,6 +72,8 @@ class DurableOptions(TypedDict, total=False):
     delivery: Delivery
     where: str | Profile | None
     """A condition on the events' data (see `pubsub.filters`), or a profile, which the archive evaluates."""
+    share: bool
+    """Several subscribers of this name, on as many nodes, share its events: each is given to one of them."""
     resume: bytes | None
     """The `position` that the application kept."""
     within: float
@@ -87,17 +93,21 @@ class DurableSubscription:
         since: Begin = "now",
         delivery: Delivery = "ordered",
         where: str | Profile | None = None,
+        share: bool = False,
         resume: bytes | None = None,
         within: float = 30.0,
     ) -> None:
         if not is_entity_name(name):
             raise DurableUsageError(
-                f"durable={name!r} is no name: it is printable, and has 1 to {MOST_NAME_BYTES} bytes"
+                f"durable={name!r} is not a valid name: it must be printable, of 1 to {MOST_NAME_BYTES} bytes"
             )
         if delivery not in ("ordered", "optimistic"):
             raise DurableUsageError(f'delivery is "ordered" or "optimistic", not {delivery!r}')
         if resume is not None and delivery != "ordered":
             raise DurableUsageError('resume goes with delivery="ordered"')
+        if share and (resume is not None or delivery != "ordered"):
+            raise DurableUsageError("share goes without delivery and without resume")
+        self._share = share
         self.pattern = pattern
         self.name = name
         self.gaps: list[tuple[int, int]] = []
@@ -111,9 +121,11 @@ class DurableSubscription:
         self._resume = _unpack_position(resume)
         self._within = within
         self._signed = node.config.signatures
-        self._queue: deque[DurableEvent | None] = deque()
-        self._in_hand = False
-        self._current: DurableEvent | None = None
+        self._queue: deque[DurableEvent] = deque()
+        self._hand: dict[int, DurableEvent] = {}
+        """Given to the application, which is not done with them, by their identity as objects."""
+        self._given_back: dict[int, tuple[DurableEvent, Timer]] = {}
+        """Events that were given back, and come again after a while."""
         self._missed = 0
         self._live: dict[bytes, Event] = {}
         self._feed: LiveFeed | None = None
@@ -123,6 +135,7 @@ class DurableSubscription:
         self._registered: asyncio.Future[str] | None = None
         self._moved = asyncio.Event()
         self._refused = ""
+        self._is_displaced = False
         self._ended = False
         self._finish = Finish(self._end)
 
@@ -132,8 +145,14 @@ class DurableSubscription:
         """Register. From here on nothing that is archived for this name is missed."""
         if self._core is not None or self._ended:
             raise DurableUsageError("a subscription is entered once; call subscribe again")
+        found = await self._register()
+        self._watch = NearerWatch(self._client, self.pattern.topic, found.topic, self._overtaken)
+        return self
+
+    async def _register(self) -> Found:
+        """Find an archive, and register there; the archive that was found."""
         end = asyncio.get_running_loop().time() + self._within
-        found = await self._client.find(self.pattern.topic, b"", self._within)
+        found = await self._client.find(self.pattern.topic, b"", self._within, lowest=self._share)
         if self._client.has_subscriber(found.topic, self.name):
             raise DurableUsageError(
                 f"{self.name!r} is subscribed to {found.topic} on this node already"
@@ -142,7 +161,7 @@ class DurableSubscription:
         self._core = self._make_core(found.topic)
         self._client.add_subscriber(self._core)
         try:
-            if isinstance(self._core, OptimisticSubscriber):
+            if self._delivery == "optimistic" and self._feed is None:
                 profile = self._interest.profile
                 self._feed = LiveFeed(self._node, self.pattern, profile, self._heard)
                 await self._feed.__aenter__()
@@ -151,11 +170,11 @@ class DurableSubscription:
         except BaseException:
             await self._close()
             raise
-        self._watch = NearerWatch(self._client, self.pattern.topic, found.topic, self._overtaken)
-        return self
+        return found
 
     def _make_core(self, topic: str) -> Subscriber:
-        kind = OrderedSubscriber if self._delivery == "ordered" else OptimisticSubscriber
+        kinds = {"ordered": OrderedSubscriber, "optimistic": OptimisticSubscriber}
+        kind = SharingSubscriber if self._share else kinds[self._delivery]
         core: Subscriber = kind(
             self._client.runtime.context("channel"),
             Subscribing(topic, self.name, self._interest.packed(), *self._since),
@@ -164,6 +183,7 @@ class DurableSubscription:
             on_gap=self._gap,
             on_silent=lambda: self._client.search_for_subscriber(core),
             on_registered=self._answered,
+            on_displaced=self._displaced,
             on_sync=self._moved.set,
             position=self._resume,
         )
@@ -190,7 +210,7 @@ class DurableSubscription:
         traceback: TracebackType | None,
     ) -> None:
         if kind is None and not self._ended:
-            self._done()
+            self._done_with_hand()
         await self._finish()
 
     async def close(self) -> None:
@@ -217,6 +237,34 @@ class DurableSubscription:
         finally:
             await self._close()
 
+    async def seek(self, to: Begin) -> None:
+        """Have the name go on from another place, back or forward: "now", "beginning", a sequence number, or
+        a time, as with `since`. Events in hand are given back, and what is archived from the new place on
+        comes whether or not it came before.
+
+        The archive forgets the name and registers it anew. `ArchiveError` when it may not begin there, or no
+        archive answers in time; the subscription has ended then, and the name is forgotten."""
+        core, since = self._running(), _since(to)
+        self._registered = asyncio.get_running_loop().create_future()
+        core.leave()
+        try:
+            await self._until_registered(self._within)
+        except BaseException:
+            await self._close()
+            raise
+        self._client.remove_subscriber(core)
+        self._drop_all()
+        self._since, self._resume = since, ()
+        await self._register()
+
+    def _drop_all(self) -> None:
+        """Forget every event that is here."""
+        for _, timer in self._given_back.values():
+            timer.cancel()
+        self._given_back, self._hand = {}, {}
+        self._queue.clear()
+        self._missed = 0
+
     async def _say_goodbye(self) -> None:
         """Let the archive hear what the application is done with, if it is there."""
         core = self._core
@@ -225,7 +273,7 @@ class DurableSubscription:
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
                 core.tell_done()
-                while not core.is_settled and not self._queue:
+                while not (core.is_settled or self._queue or self._given_back):
                     self._moved.clear()
                     await self._moved.wait()
                 core.tell_done(leaving=True)
@@ -239,6 +287,8 @@ class DurableSubscription:
             self._watch.stop()
         if self._core is not None:
             self._client.remove_subscriber(self._core)
+        for _, timer in self._given_back.values():
+            timer.cancel()
         if self._feed is not None:
             feed, self._feed = self._feed, None
             await feed.close()
@@ -265,6 +315,12 @@ class DurableSubscription:
             self._refused = refused
             self._wake()
 
+    def _displaced(self) -> None:
+        """The name's events go to another subscriber; what is here and was not given goes there too."""
+        self._is_displaced = True
+        self._drop_all()
+        self._wake()
+
     def _gap(self, first: int, last: int) -> None:
         self.gaps.append((first, last))
         self._missed += last - first + 1
@@ -289,11 +345,10 @@ class DurableSubscription:
 
     def _deliver(self, numbered: Numbered) -> None:
         assert self._core is not None
-        event: DurableEvent | None
         missed, self._missed = self._missed, 0
         live = self._live.get(numbered.event) if self._live else None
         if live is not None:
-            event = from_gossip(live, missed)
+            event = from_gossip(live, numbered, missed)
         else:
             try:
                 event = from_archive(
@@ -308,7 +363,8 @@ class DurableSubscription:
                     "events_dropped", "reason", "Events dropped, by reason."
                 )
                 drops.add(error.reason)
-                event = None
+                self._core.done_with(numbered)
+                return
         self._queue.append(event)
         self._wake()
 
@@ -318,29 +374,51 @@ class DurableSubscription:
         return self
 
     async def __anext__(self) -> DurableEvent:
-        self._done()
-        while True:
-            while self._queue:
-                event = self._queue.popleft()
-                self._in_hand = True
-                self._current = event
-                if event is not None:
-                    return event.delivered_by(self._acknowledged)
-                self._done()
+        self._done_with_hand()
+        while not self._queue:
             if self._ended:
                 raise StopAsyncIteration
-            if self._refused:
-                raise ArchiveError(
-                    f"another archive did not register {self.name!r}: {self._refused}"
-                )
-            self._running()
-            if self._arrival is not None:
-                raise DurableUsageError("another task is waiting for this subscription's events")
-            self._arrival = asyncio.get_running_loop().create_future()
-            try:
-                await self._arrival
-            finally:
-                self._arrival = None
+            await self._news()
+        return self._next()
+
+    async def fetch(self, most: int, within: float | None = None) -> list[DurableEvent]:
+        """The next events, at least one and at most `most`; an empty list when there is none within `within`
+        seconds, or the subscription has ended.
+
+        The application is done with those that it was given before, unless it gave them back. It may
+        acknowledge each of these, in any order; asking for more says that it is done with all."""
+        if not isinstance(most, int) or most < 1:
+            raise DurableUsageError(f"fetch takes a number of events, 1 or more, not {most!r}")
+        self._done_with_hand()
+        try:
+            async with asyncio.timeout(within):
+                while not self._queue and not self._ended:
+                    await self._news()
+        except TimeoutError:
+            return []
+        return [self._next() for _ in range(min(most, len(self._queue)))]
+
+    def _next(self) -> DurableEvent:
+        event = self._queue.popleft()
+        self._hand[id(event)] = event
+        return event.held_by(self)
+
+    async def _news(self) -> None:
+        """Wait until something has come, or the subscription ends; raise what keeps more from coming."""
+        if self._is_displaced:
+            raise Displaced(
+                f"another subscriber has taken {self.name!r} over: a name has one at a time"
+            )
+        if self._refused:
+            raise ArchiveError(f"another archive did not register {self.name!r}: {self._refused}")
+        self._running()
+        if self._arrival is not None:
+            raise DurableUsageError("another task is waiting for this subscription's events")
+        self._arrival = asyncio.get_running_loop().create_future()
+        try:
+            await self._arrival
+        finally:
+            self._arrival = None
 
     def __len__(self) -> int:
         """How many events wait here; the archive has more."""
@@ -351,19 +429,39 @@ class DurableSubscription:
         """What the application is done with, the event in hand included: to be kept with its results, in
         one transaction, and passed as `resume`. It grows with the number of publishers."""
         core = self._running()
-        marks = core.position_with_next() if self._in_hand else core.done.marks()
-        packed: bytes = msgpack.packb(marks)
+        hand = [one._numbered for one in self._hand.values()]
+        packed: bytes = msgpack.packb(core.position_with(one for one in hand if one is not None))
         return packed
 
-    def _acknowledged(self, event: DurableEvent) -> None:
-        if event is self._current and not self._ended:
-            self._done()
+    def acknowledge(self, event: DurableEvent) -> None:
+        """See `DurableEvent.ack`."""
+        held = self._hand.pop(id(event), None)
+        if held is not None and not self._ended:
+            self._done(held)
 
-    def _done(self) -> None:
-        if self._in_hand:
-            self._in_hand, self._current = False, None
-            if self._core is not None:
-                self._core.done_with_next()
+    def give_back(self, event: DurableEvent, delay: float) -> None:
+        """See `DurableEvent.nak`."""
+        if not delay >= 0:
+            raise DurableUsageError(f"an event comes again after 0 seconds or more, not {delay!r}")
+        if self._hand.pop(id(event), None) is not None and not self._ended:
+            context = self._client.runtime.context("channel")
+            timer = context.call_later(delay, partial(self._give_again, id(event)))
+            self._given_back[id(event)] = (event, timer)
+
+    def _give_again(self, key: int) -> None:
+        event, _ = self._given_back.pop(key)
+        self._queue.appendleft(event.again())
+        self._wake()
+
+    def _done_with_hand(self) -> None:
+        if self._hand:
+            hand, self._hand = self._hand, {}
+            for event in hand.values():
+                self._done(event)
+
+    def _done(self, event: DurableEvent) -> None:
+        if self._core is not None and event._numbered is not None:
+            self._core.done_with(event._numbered)
 
     def _running(self) -> Subscriber:
         if self._core is None or self._ended:
@@ -403,4 +501,23 @@ def _unpack_position(resume: bytes | None) -> tuple[tuple[bytes, int], ...]:
         marks: Sequence[Any] = msgpack.unpackb(resume)
         return tuple((bytes(stream), int(mark)) for stream, mark in marks)
     except (ValueError, TypeError, msgpack.UnpackException):
-        raise DurableUsageError("resume is no position of a durable subscription") from None
+        raise DurableUsageError("resume is not a position of a durable subscription") from None
+
+
+class LiveFeed(Subscription):
+    """Hands on at once each event that the archive would select too, and keeps none."""
+
+    def __init__(
+        self, node: Node, pattern: Pattern, profile: Profile, heard: Callable[[Event], None]
+    ) -> None:
+        super().__init__(node, pattern, node._deliveries, "none", "drop_oldest", 1)
+        self._profile = profile
+        self._heard = heard
+
+    def offer(self, batch: Batch) -> None:
+        if not self.pattern.matches(batch.topic):
+            return
+        for place, event in enumerate(batch.events()):
+            if self._profile.matches(event.data):
+                self._deliveries.delivered(self.pattern, batch.part(place, place + 1))
+                self._heard(event)

@@ -18,6 +18,10 @@ class DurableUsageError(UsageError):
     """Durable delivery was asked for in a way that cannot work."""
 
 
+class Displaced(ArchiveError):
+    """Another subscriber has taken this durable name over: it gets the name's events from here on."""
+
+
 class NoArchiveFound(NetworkError):
     """No archive that manages the topic has answered."""
 

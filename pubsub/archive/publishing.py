@@ -40,7 +40,7 @@ class DurableOutcome:
         return self._publishing.core.is_safe(self.catenation, self.copies)
 
     async def wait_safe(self, within: float | None = None) -> None:
-        """Wait until it is safe; `TimeoutError` after so many seconds."""
+        """Wait until the event is safe; `TimeoutError` after `within` seconds."""
         if not self.is_safe:
             async with asyncio.timeout(within):
                 await self._publishing.safe(self.catenation, self.copies)
@@ -57,7 +57,7 @@ class DurableOutcome:
 class DurablePublishing:
     """This node's stream of events to the archives of one managed topic."""
 
-    def __init__(self, client: DurableClient, topic: str) -> None:
+    def __init__(self, client: DurableClient, topic: str, repeats: bool = False) -> None:
         self._waiting: dict[int, _Waiting] = {}
         """By the number of copies that is waited for: heaps of the numbers that events had when it was last
         looked, with the order of waiting and the number that the application knows."""
@@ -70,6 +70,7 @@ class DurablePublishing:
             client.config,
             on_progress=self._progress,
             on_silent=lambda: client.search_for_publisher(self.core),
+            repeats=repeats,
         )
 
     def add(self, body: bytes, signature: bytes, copies: int) -> DurableOutcome:
@@ -119,7 +120,7 @@ class DurablePublishing:
                 return
 
     def close(self) -> None:
-        """Whoever still waits gets `ClosedError`."""
+        """Close; callers that still wait get `ClosedError`."""
         self._closed = True
         self.core.close()
         waiting = [entry[3] for heap in self._waiting.values() for entry in heap]
@@ -138,8 +139,10 @@ class DurablePublishers:
 
     def __init__(self, client: DurableClient) -> None:
         self._client = client
+        self.repeats = False
+        """Events may have been archived before (see `Publisher`): for streams that are opened from now on."""
         self._by_topic: dict[str, DurablePublishing] = {}
-        """By the topic published to."""
+        """What is published durably, by the topic that it is published to."""
         self._managed: dict[str, DurablePublishing] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._looked_at: dict[str, float] = {}
@@ -198,7 +201,7 @@ class DurablePublishers:
         """Have the topic's events go to the archives of the topic that was found, from here on."""
         publishing = self._managed.get(found.topic)
         if publishing is None:
-            publishing = DurablePublishing(self._client, found.topic)
+            publishing = DurablePublishing(self._client, found.topic, self.repeats)
             self._client.add_publisher(publishing.core)
             self._managed[found.topic] = publishing
             self._client.use_for_publisher(publishing.core, found)

@@ -2,7 +2,7 @@
 
 A name that the archive knows goes on where it was, whatever the policy says. So does one of which it has not
 heard because another replica failed right after registering it: such a name begins some seconds back, which
-is no replay.
+does not count as a replay.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ RECENT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class ReplayRule:
-    """Lets names that match begin so far back."""
+    """Lets new durable names that match begin up to `seconds` in the past."""
 
     names: str = "*"
     """As in a shell: `*` stands for any characters, `?` for one, `[ab]` for one of these."""
     seconds: float | None = None
-    """Up to so long ago; 0: not at all; None: from the beginning."""
+    """How many seconds back at most; 0: not at all; None: from the beginning."""
     peers: tuple[PeerId, ...] = ()
     """For subscribers on these nodes only; none: on any. A member of the network can pose as another."""
 
@@ -53,7 +53,7 @@ class ReplayRule:
             return cls(names, float(seconds))
         except ValueError:
             raise DurableUsageError(
-                f"{text!r} is no rule of replay: write NAME or NAME=SECONDS"
+                f"{text!r} is not a replay rule: write NAME or NAME=SECONDS"
             ) from None
 
     def applies(self, name: str, peer: PeerId) -> bool:
@@ -76,7 +76,7 @@ class ReplayPolicy:
         return cls(tuple(ReplayRule.parse(text) for text in texts))
 
     def refusal(self, name: str, peer: PeerId, age: float) -> str:
-        """Why a new name of a subscriber there may not begin so many seconds ago; empty when it may."""
+        """Why a new name of a subscriber there may not begin `age` seconds ago; empty when it may."""
         limits = [
             math.inf if rule.seconds is None else rule.seconds
             for rule in self.rules

@@ -22,7 +22,7 @@ from overlay.context import Timer
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
-    from pubsub.broadcast.process import Process
+    from pubsub.broadcast.process import GroupProcess
 
 
 class CompositionError(UsageError):
@@ -37,21 +37,21 @@ class BadMessage(Exception):
         self.reason = reason
 
 
-class Event:
+class LayerEvent:
     """Whatever travels in a channel; any subclass may be made by anybody."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelClose(Event):
+class ChannelClose(LayerEvent):
     """Down: the channel is being closed. What a session sends before it passes this on still leaves; then the
     session gets no event of this channel any more."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimeOut(Event):
-    """To the session that asked for it with `Channel.after`, on its way up."""
+class TimeOut(LayerEvent):
+    """To the session that asked for it with `LayerChannel.after`, on its way up."""
 
     what: object = None
     """What the session wants to be reminded of."""
@@ -68,26 +68,29 @@ class Layer:
         """What this layer requires, where that depends on how it was set up."""
         return self.requires
 
-    def session(self, process: Process) -> Session:
+    def session(self, process: GroupProcess) -> LayerSession:
         raise NotImplementedError
 
 
-class Session:
+class LayerSession:
     """A protocol's state on one process; subclasses take the events they know and pass on the others."""
 
-    def __init__(self, process: Process) -> None:
+    sent: int | None = None
+    """How many broadcasts of this process the session has numbered, where it numbers them."""
+
+    def __init__(self, process: GroupProcess) -> None:
         self.process = process
 
-    def opened(self, channel: Channel) -> None:
+    def opened(self, channel: LayerChannel) -> None:
         """A channel that holds this session was opened."""
 
-    def closed(self, channel: Channel) -> None:
+    def closed(self, channel: LayerChannel) -> None:
         """A channel that held this session was closed."""
 
-    def on_up(self, channel: Channel, event: Event) -> None:
+    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
         channel.up(self, event)
 
-    def on_down(self, channel: Channel, event: Event) -> None:
+    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
         channel.down(self, event)
 
 
@@ -127,12 +130,12 @@ class Stack:
 
     def open(
         self,
-        process: Process,
-        deliver: Callable[[Event], None],
+        process: GroupProcess,
+        deliver: Callable[[LayerEvent], None],
         *,
         channel: str = "",
-        sessions: Mapping[str, Session] | None = None,
-    ) -> Channel:
+        sessions: Mapping[str, LayerSession] | None = None,
+    ) -> LayerChannel:
         """Open a channel of this stack.
 
         `deliver` gets the events that leave the stack at its top. `channel` is the name under which the
@@ -145,7 +148,7 @@ class Stack:
             if name not in names:
                 raise CompositionError(f"the stack {self.name!r} has no layer {name!r} to share")
         stacked = [shared.get(layer.name) or layer.session(process) for layer in self.layers]
-        opened = Channel(channel or self.name, process, self, stacked, deliver)
+        opened = LayerChannel(channel or self.name, process, self, stacked, deliver)
         process.add(opened)
         for session in reversed(stacked):
             session.opened(opened)
@@ -153,7 +156,7 @@ class Stack:
         return opened
 
 
-class Channel:
+class LayerChannel:
     """A stack of sessions on one process. Events enter at the top by `push`, and at the bottom by `rise`.
 
     A channel that is closed takes no event any more, and its timers do not ring."""
@@ -161,10 +164,10 @@ class Channel:
     def __init__(
         self,
         name: str,
-        process: Process,
+        process: GroupProcess,
         stack: Stack,
-        sessions: list[Session],
-        deliver: Callable[[Event], None],
+        sessions: list[LayerSession],
+        deliver: Callable[[LayerEvent], None],
     ) -> None:
         self.name = name
         self.stack = stack
@@ -176,14 +179,19 @@ class Channel:
         self._timers: dict[Timer, None] = {}
         self._is_closed = False
 
-    def session(self, layer: str) -> Session:
+    @property
+    def sent(self) -> int:
+        """The number of this process's latest broadcast, as `Deliver` tells it; 0 where no layer counts."""
+        return next((one.sent for one in self._sessions if one.sent is not None), 0)
+
+    def session(self, layer: str) -> LayerSession:
         """The session of the layer with this name, to share it with another channel or to look at it."""
         for place, one in enumerate(self.stack.layers):
             if one.name == layer:
                 return self._sessions[place]
         raise UsageError(f"the stack {self.stack.name!r} has no layer {layer!r}")
 
-    def after(self, session: Session, seconds: float, what: object = None) -> Timer:
+    def after(self, session: LayerSession, seconds: float, what: object = None) -> Timer:
         """Have `TimeOut(what)` come to the session after this time, unless the channel is closed before."""
         place = self._place[id(session)]
 
@@ -201,23 +209,23 @@ class Channel:
         Sessions that other channels share go on there."""
         self._scheduler.post(self, 0, False, ChannelClose())
 
-    def push(self, event: Event) -> None:
+    def push(self, event: LayerEvent) -> None:
         """Give an event to the top of the stack, on its way down."""
         self._scheduler.post(self, 0, False, event)
 
-    def rise(self, event: Event) -> None:
+    def rise(self, event: LayerEvent) -> None:
         """Give an event to the bottom of the stack, on its way up."""
         self._scheduler.post(self, len(self._sessions) - 1, True, event)
 
-    def up(self, session: Session, event: Event) -> None:
+    def up(self, session: LayerSession, event: LayerEvent) -> None:
         """Pass an event from a session to the one above it, or to the application."""
         self._scheduler.post(self, self._place[id(session)] - 1, True, event)
 
-    def down(self, session: Session, event: Event) -> None:
+    def down(self, session: LayerSession, event: LayerEvent) -> None:
         """Pass an event from a session to the one below it; below the last one it ends."""
         self._scheduler.post(self, self._place[id(session)] + 1, False, event)
 
-    def handle(self, place: int, upwards: bool, event: Event) -> None:
+    def handle(self, place: int, upwards: bool, event: LayerEvent) -> None:
         """Have the session at this place take an event; the concern of the scheduler alone."""
         if self._is_closed:
             return
@@ -244,11 +252,11 @@ class Scheduler:
     """The events of one process, of all its channels, one after another in the order they were passed."""
 
     def __init__(self, count: Callable[[str], None]) -> None:
-        self._queue: deque[tuple[Channel, int, bool, Event]] = deque()
+        self._queue: deque[tuple[LayerChannel, int, bool, LayerEvent]] = deque()
         self._running = False
         self._count = count
 
-    def post(self, channel: Channel, place: int, upwards: bool, event: Event) -> None:
+    def post(self, channel: LayerChannel, place: int, upwards: bool, event: LayerEvent) -> None:
         self._queue.append((channel, place, upwards, event))
         if not self._running:
             self._drain()

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from overlay.context import Timer
 from overlay.errors import UsageError
-from pubsub.broadcast.events import Broadcast, Deliver, Receive, Send
-from pubsub.broadcast.kernel import BadMessage, Channel, Event, Layer, Session
-from pubsub.broadcast.message import Message
-from pubsub.broadcast.process import Process
+from pubsub.broadcast.events import Broadcast, Deliver, LayerMessage, Receive, Send
+from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
+from pubsub.broadcast.process import GroupProcess
 from pubsub.reliable.numbers import Numbers
 
 FARTHEST = 1 << 20
@@ -55,7 +54,7 @@ class Probabilistic(Layer):
         if self.throughput is not None and not self.throughput > 0:
             raise UsageError(f"throughput={self.throughput} must be more than 0 messages a second")
 
-    def session(self, process: Process) -> Session:
+    def session(self, process: GroupProcess) -> LayerSession:
         return ProbabilisticSession(process, self)
 
 
@@ -75,13 +74,13 @@ def missing(members: int, fanout: int, rounds: int, loss: float = 0.0) -> float:
     return missed
 
 
-class ProbabilisticSession(Session):
-    def __init__(self, process: Process, layer: Probabilistic) -> None:
+class ProbabilisticSession(LayerSession):
+    def __init__(self, process: GroupProcess, layer: Probabilistic) -> None:
         super().__init__(process)
         self._layer = layer
         self._fanout = min(layer.fanout, process.size - 1)
         self._others = [rank for rank in range(process.size) if rank != process.rank]
-        self._sent = 0
+        self.sent: int = 0
         self._seen: dict[int, Numbers] = {}
         self._pacer = _Pacer(self, layer.throughput, layer.most_stored)
 
@@ -90,17 +89,17 @@ class ProbabilisticSession(Session):
         """How many numbers and waiting messages are kept."""
         return len(self._pacer.waiting) + sum(one.span_count for one in self._seen.values())
 
-    def on_down(self, channel: Channel, event: Event) -> None:
+    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
         if not isinstance(event, Broadcast):
             channel.down(self, event)
             return
-        self._sent += 1
+        self.sent += 1
         rank = self.process.rank
-        self._saw(rank, self._sent)
-        channel.up(self, Deliver(rank, event.message, self._sent))
-        self._gossip(channel, event.message, rank, self._sent, self._layer.maxrounds - 1)
+        self._saw(rank, self.sent)
+        channel.up(self, Deliver(rank, event.message, self.sent))
+        self._gossip(channel, event.message, rank, self.sent, self._layer.maxrounds - 1)
 
-    def on_up(self, channel: Channel, event: Event) -> None:
+    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
         if not isinstance(event, Receive):
             channel.up(self, event)
             return
@@ -124,7 +123,7 @@ class ProbabilisticSession(Session):
         return is_new
 
     def _gossip(
-        self, channel: Channel, inner: Message, origin: int, number: int, rounds: int
+        self, channel: LayerChannel, inner: LayerMessage, origin: int, number: int, rounds: int
     ) -> None:
         message = inner.push(origin, number, rounds)
         for rank in self.process.unreliable.random.sample(self._others, self._fanout):
@@ -132,15 +131,15 @@ class ProbabilisticSession(Session):
 
 
 class _Pacer:
-    """Lets at most so many messages a second down; with no limit, all of them at once."""
+    """Lets at most `throughput` messages a second down; with no limit, all of them at once."""
 
-    def __init__(self, session: Session, throughput: float | None, most: int) -> None:
-        self.waiting: deque[tuple[Channel, Send]] = deque(maxlen=most)
+    def __init__(self, session: LayerSession, throughput: float | None, most: int) -> None:
+        self.waiting: deque[tuple[LayerChannel, Send]] = deque(maxlen=most)
         self._session = session
         self._interval = 0.0 if throughput is None else 1 / throughput
         self._timer: Timer | None = None
 
-    def send(self, channel: Channel, send: Send) -> None:
+    def send(self, channel: LayerChannel, send: Send) -> None:
         if not self._interval:
             channel.down(self._session, send)
             return

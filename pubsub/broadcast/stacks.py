@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from overlay.errors import UsageError
-from pubsub.broadcast.best_effort import BestEffort
-from pubsub.broadcast.causal_order import CausalOrder
-from pubsub.broadcast.fifo_order import FifoOrder
-from pubsub.broadcast.indulgent import IndulgentUniform
 from pubsub.broadcast.kernel import Layer, Stack
-from pubsub.broadcast.lazy_reliable import LazyReliable
-from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
-from pubsub.broadcast.perfect_detector import PerfectDetector
+from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks, UnreliableLinks
+from pubsub.broadcast.log import StableLog
+from pubsub.broadcast.majority import IndulgentUniform, RecoverableUniform
+from pubsub.broadcast.order import CausalLayer, FifoLayer
 from pubsub.broadcast.probabilistic import Probabilistic
-from pubsub.broadcast.recoverable import RecoverableUniform
-from pubsub.broadcast.stable_log import StableLog
-from pubsub.broadcast.uniform import UniformAllAck
+from pubsub.broadcast.reliable import LazyReliable, UniformAllAck
 
 PATIENCE = 2.0
 """Seconds that an order waits for what may never come: a message that probabilistic broadcast missed, or,
@@ -46,9 +41,9 @@ def stack(name: str, order: str = "none", probabilistic: Probabilistic | None = 
     if name == "pb" and probabilistic is not None:
         layers = (probabilistic, *layers[1:])
     if order == "fifo":
-        layers = (FifoOrder(PATIENCE if name == "pb" else None), *layers)
+        layers = (FifoLayer(PATIENCE if name == "pb" else None), *layers)
     elif order == "causal":
-        layers = (CausalOrder(PATIENCE if name in ("pb", "beb") else None), *layers)
+        layers = (CausalLayer(PATIENCE if name in ("pb", "beb") else None), *layers)
     return Stack([*layers], name)
 
 

@@ -27,7 +27,7 @@ NONCES_KEPT = 8
 """To how many of the last questions an answer is still taken."""
 
 FindContacts = Callable[[str, int, Found], None]
-"""Names up to so many processes of a topic: the directory's `contacts` or `sample`."""
+"""Names at most the given number of processes of a topic: the directory's `contacts` or `sample`."""
 
 
 class SearchingCommunity(Protocol):

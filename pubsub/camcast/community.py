@@ -7,7 +7,7 @@ subtopic once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
+from pubsub.camcast.heard import MOST_GAPS, HeardEvents, read_ranges
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links, SuperTables
 from pubsub.camcast.messages import (
@@ -29,7 +30,6 @@ from pubsub.camcast.messages import (
     NewProcessesAnswer,
     Prune,
 )
-from pubsub.camcast.numbers import MOST_GAPS, HeardEvents, Numbers, read_ranges
 from pubsub.camcast.observer import EventDrops, Observer
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.upward import Upward
@@ -43,6 +43,7 @@ from pubsub.event import (
     origin_of,
     read_block,
 )
+from pubsub.reliable.numbers import Numbers
 from pubsub.topic import Topic
 from pubsub.validation import REFUSED
 
@@ -100,16 +101,18 @@ class Community:
         parameters: Parameters,
         services: Services,
         leases: Leases,
-        is_own: Callable[[str], bool],
-        deliver: Deliver,
+        communities: Mapping[str, object],
+        deliver: Deliver | None,
         heard: HeardEvents,
         hand_up: Deliver,
     ) -> None:
-        """`is_own`: is this process itself in that topic? `heard`: what it had before, if it was in this one.
-        `hand_up`: give it to own super-communities."""
+        """`communities`: those that this process is in, by topic; `heard`: what it had before, if it was in
+        this one. `hand_up`: give it to own super-communities."""
         self.topic = topic
         self.name = topic.name
         self.deliver = deliver
+        """Takes blocks with new events; None while nobody on this process wants them."""
+        self._communities = communities
         self.lost: Callable[[int], None] = lambda count: None
         """Told how many events of the community were lost: heard of, and not to be had. Less than 0: how many
         have come after all."""
@@ -121,8 +124,17 @@ class Community:
         self._context = services.control
         self._observer = services.observer
         self.heard = heard
-        self.super_tables = SuperTables(topic, is_own, self._super_table_changed)
-        self.links = Links(self, self._context, leases, self.super_tables, self._start_search)
+        self._super_processes = 0
+        """Entries of all super-topic tables."""
+        self.super_tables = SuperTables(topic, communities.__contains__, self._super_table_changed)
+        self.links = Links(
+            self,
+            self._context,
+            services.questions,
+            leases,
+            self.super_tables,
+            self._start_search,
+        )
         self.search = SuperSearch(
             self,
             self._context,
@@ -272,6 +284,7 @@ class Community:
             self._services.unwatch(contact)
 
     def _super_table_changed(self, super_topic: str, contact: Contact, entered: bool) -> None:
+        self._super_processes += 1 if entered else -1
         detail = f"{'added' if entered else 'removed'} super {super_topic}"
         self.record("table", peer=contact.id, detail=detail)
 
@@ -308,7 +321,7 @@ class Community:
 
     def _tell(self, member: Contact, announcement: Announce, is_member: bool) -> None:
         if is_member:
-            self._context.send(member, announcement)
+            self._leases.tell(member, self.name, announcement)
 
     def missing(self, source: bytes, numbers: range) -> Sequence[range]:
         return self.heard.missing(source, numbers.start, len(numbers))
@@ -317,20 +330,18 @@ class Community:
         self._drops.add(reason, self.name, source, numbers)
 
     def lose(self, source: bytes, numbers: Sequence[range], reason: str) -> None:
-        known = self._lost.pop(source, None) or Numbers()
-        self._lost[source] = (
-            known  # last again: the source of which nothing was lost for longest goes first
-        )
+        known = self._lost.pop(source, None) or Numbers(most=None)
+        # Last again: the source of which nothing was lost for longest goes first.
+        self._lost[source] = known
         if len(self._lost) > MOST_LOSSES:
             del self._lost[next(iter(self._lost))]
         for stretch in numbers:
             new = known.missing(stretch.start, stretch.stop)
             if new:  # several may have announced what nobody kept
-                known.add(stretch.start, stretch.stop)
+                known.add_span(stretch.start, stretch.stop - 1)
                 self._drops.add(reason, self.name, source, new)
                 self.lost(sum(map(len, new)))
-        while len(known) > MOST_GAPS:
-            known.close_lowest_gap()
+        known.give_up_holes(MOST_GAPS)
 
     def _came_after_all(self, source: bytes, new: Sequence[range]) -> None:
         """Count events as lost no more that were given up, and have come by another way."""
@@ -422,10 +433,12 @@ class Community:
     def _take(self, arrival: Arrival, sender: Contact | None, from_outside: bool) -> Spread:
         """Pass on and deliver a block with events that are new here; where it went."""
         gossip = Gossip(arrival.block, self.name, arrival.hops + 1)
-        upward = self._upward.send(gossip, from_outside)
+        upward = self._upward.send(gossip, from_outside) if self._super_processes else ()
         members = self._dissemination.spread(gossip, sender)
-        self.deliver(arrival)
-        self._hand_up(arrival)
+        if self.deliver is not None:
+            self.deliver(arrival)
+        if len(self._communities) > 1:
+            self._hand_up(arrival)
         return Spread(members, upward)
 
     def _start_search(self) -> None:

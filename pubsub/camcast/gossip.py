@@ -29,7 +29,7 @@ class Neighbourhood(Protocol):
 
     @property
     def context(self) -> Context:
-        """For messages other than events and their ids; they arrive."""
+        """The context for messages other than events and their ids; these messages arrive."""
         ...
 
     @property

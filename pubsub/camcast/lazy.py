@@ -1,14 +1,16 @@
 """Dissemination that sends a block of events once and only names it elsewhere.
 
-Whoever has a block for the first time passes it on to every member that eager gossip would. But a member
-that has a run's events from elsewhere is not sent them. All members of the table are told the events'
+A process that gets a block for the first time passes it on to every member that eager gossip would. But a
+member that has a run's events from elsewhere is not sent them. All members of the table are told the events'
 numbers, as ranges, and fetch what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007).
 
 At first every link carries the events of a publisher's run. A process that is sent one a second time asks
 for that link to be *pruned*: from then on it only announces. One link is never pruned, that from the
 *parent*: the publisher if it sends directly, else the process from which the run's first event came. So the
 links that carry events become a tree of first arrivals with the publisher at its root. An event that was
-announced and has not come is fetched from whoever announced it, who becomes the parent.
+announced and has not come is fetched from the member that announced it. If no other event of the run has come
+of late, the parent is taken for gone: the member that is asked goes on sending the run's events, and becomes
+the parent.
 
 What is promised is what eager gossip promises, and by the same argument: each process tells everyone it
 would have sent to, so everyone hears of an event who would have received it, and of one that was lost on the
@@ -24,21 +26,23 @@ publisher asked for it, an event is gossiped eagerly. All processes of a communi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.gossip import EagerGossip, Neighbourhood
+from pubsub.camcast.heard import Ranges, read_ranges
 from pubsub.camcast.messages import Announce, Fetch, Prune
-from pubsub.camcast.numbers import Numbers, Ranges, read_ranges
 from pubsub.camcast.observer import ONE
 from pubsub.camcast.repair import KeptBlocks, MissingEvents
 from pubsub.event import Gossip
+from pubsub.reliable.numbers import Numbers
 
 RUNS = 1024
 """Publishers' runs that are followed at a time in a community; the one silent for longest is forgotten."""
 
 PRUNE_AGAIN_SECONDS = 1.0
-"""A link that goes on sending events that are known is asked again to stop, so often."""
+"""A link that goes on sending events that are known is asked again to stop after this many seconds."""
 
 MOST_PRUNES = 1024
 """Members of whom it is remembered that they were asked; then it begins anew."""
@@ -94,12 +98,14 @@ class LazyGossip:
         self._runs: dict[bytes, _Run] = {}
         parameters = neighbourhood.parameters
         self._kept = KeptBlocks(parameters.keep_bytes, parameters.keep_seconds)
-        self._missing = MissingEvents(neighbourhood, self._is_coming)
+        self._missing = MissingEvents(neighbourhood, self._latest)
         self._news: list[tuple[bytes, _Route]] = []
         self._timer: Timer | None = None
         metrics = neighbourhood.metrics
         self._announced = metrics.counter("events_announced", "Ids of events announced.")
-        self._fetched = metrics.counter("events_fetched", "Events sent to whoever asked for them.")
+        self._fetched = metrics.counter(
+            "events_fetched", "Events sent to members that asked for them."
+        )
         self._not_kept = metrics.counter("events_not_kept", "Events asked for and kept no longer.")
         self._pruned = metrics.counter("links_pruned", "Times that a member asked only to be told.")
 
@@ -161,7 +167,7 @@ class LazyGossip:
             for numbers in ranges:
                 self._receive_announcement(sender, message.source, numbers)
         else:
-            self._receive_fetch(sender, message.source, ranges)
+            self._receive_fetch(sender, message, ranges)
 
     def reconfigure(self) -> None:
         parameters = self._neighbourhood.parameters
@@ -182,7 +188,8 @@ class LazyGossip:
         return _Run()
 
     def _came_from(self, run: _Run, gossip: Gossip, sender: Contact) -> None:
-        """Settle who is the parent: the publisher itself, else the first to send, or whoever was asked."""
+        """Settle who is the parent: the publisher itself, else the first to send, or the member that was
+        asked."""
         was_asked = False
         if self._missing.are_asked_for:
             block = gossip.block
@@ -236,23 +243,26 @@ class LazyGossip:
         if run is None or numbers.start < run.oldest or numbers.stop - 1 > run.newest:
             self._missing.announced(source, numbers, sender)
 
-    def _is_coming(self, source: bytes, number: int, since: float) -> bool:
+    def _latest(self, source: bytes) -> tuple[float, int]:
+        """When the latest event of a source came, and its number."""
         run = self._runs.get(source)
-        return run is not None and run.heard_at > since and run.newest < number
+        return (-inf, -1) if run is None else (run.heard_at, run.newest)
 
-    def _receive_fetch(self, sender: Contact, source: bytes, ranges: Sequence[range]) -> None:
+    def _receive_fetch(self, sender: Contact, fetch: Fetch, ranges: Sequence[range]) -> None:
+        source = fetch.source
         run = self._runs.get(source)
-        if run is not None and not run.wants.get(sender.id):
+        if fetch.go_on and run is not None and not run.wants.get(sender.id):
             run.wants[sender.id] = True
             run.route = None
-        asked, found = Numbers(), Numbers()
+        asked, found = Numbers(most=None), Numbers(most=None)
         for numbers in ranges:
-            asked.add(numbers.start, numbers.stop)
-        for numbers in asked:
+            asked.add_span(numbers.start, numbers.stop - 1)
+        for first, last in asked.spans():
+            numbers = range(first, last + 1)
             for gossip in self._kept.with_any_of(source, numbers):
                 stretch = gossip.block.numbers
                 if found.missing(stretch.start, stretch.stop):
-                    found.add(stretch.start, stretch.stop)
+                    found.add_span(stretch.start, stretch.stop - 1)
                     self._fetched.value += len(stretch)
                     self._neighbourhood.forward((sender,), gossip)
             for gap in found.missing(numbers.start, numbers.stop):

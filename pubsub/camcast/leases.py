@@ -2,24 +2,24 @@
 
 A *parasite event* is one that reaches a process outside the event's topic and its super-topics. What a table
 says may be out of date, and the process that left cannot tell those who still list it: it knows nobody in
-its subtopics. So a process is asked (`Check`), and its answer is a *lease*: it will be in the community
-for so many seconds. The asker counts them from its question, the other from its answer and a tenth
-more; a process that leaves or closes goes on counting as a member until its last lease has run out. For
-that it remembers one time per community, whatever the number of those who asked.
+its subtopics. So a process is asked (`Check`), and its answer is a *lease*: it will be in the community for
+the seconds that it names. The asker counts them from its question, the other from its answer and a tenth
+more; a process that leaves or closes goes on counting as a member until its last lease has run out. For that
+it remembers one time per community, whatever the number of those who asked.
 
 So no block is handed to the network for a process outside its community, whatever is lost, delayed or
-partitioned, while clocks run within a tenth of each other and a process keeps its promise. Two cases are
-left. A process that crashes and returns under the same identity forgets its promises. And a channel sends
-a block again until it is acknowledged: a process that was cut off, left meanwhile, and is reached again
-after its last lease may be sent what had left before. Both reject such an event, count it, and tell the
-sender (`Goodbye`). An event for a process without a lease waits for the answer: one round trip, once per
-lease and only where events flow.
+partitioned, while clocks run within a tenth of each other and a process keeps its promise. A channel, which
+sends a block again until it is acknowledged, is told for how long it may: a block is not sent again after
+the receiver's last known lease. One case is left: a process that crashes and returns under the same identity
+forgets its promises. It rejects the event, counts it, and tells the sender (`Goodbye`). An event for a
+process without a lease waits for the answer: one round trip, once per lease and only where events flow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from overlay.contact import Contact, PeerId
@@ -37,8 +37,14 @@ HELD_BLOCKS = 1024
 HELD_BYTES = 4 * 1024 * 1024
 """The most that waits for one answer."""
 
+MANY_LEASES = 4096
+"""When this many leases are held, those that have run out are forgotten."""
+
 LONGEST_LEASE = 3600.0
 CLOCK_MARGIN = 1.1
+
+Until = Callable[[], float]
+"""Says until when a process has promised to be a member, on the clock of `Context.now`."""
 
 Confirmed = Callable[[bool], None]
 """Called once: is the process there and in the community?"""
@@ -53,10 +59,15 @@ class Carrier(Protocol):
         """This many copies of the block are to be sent."""
         ...
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
+    def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         """Send a copy to each, or to those that keep up; how many copies have left.
 
-        Never blocks, and never raises for reasons of the network."""
+        No copy leaves for a process, not even once more, after the time that `untils` gives for it. Never
+        blocks, and never raises for reasons of the network."""
+        ...
+
+    def tell(self, to: Contact, message: object, until: Until) -> None:
+        """Send a message about events so that it should arrive, and never after the time of `until`."""
         ...
 
     def refused(self, gossip: Gossip) -> None:
@@ -94,7 +105,7 @@ class Leases:
         drops: EventDrops,
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
-        `gone` is told of whoever does not answer, or answers that it is not in the topic;
+        `gone` is told of a process that does not answer, or answers that it is not in the topic;
         `patience` gives the seconds in which a process has to answer whether it is in a topic."""
         self._control = control
         self._carrier = carrier
@@ -105,6 +116,11 @@ class Leases:
         self._until: dict[tuple[PeerId, str], float] = {}
         self._questions: dict[tuple[PeerId, str], _Question] = {}
         self._granted: dict[str, float] = {}
+        self._promised: dict[tuple[PeerId, str], float] = {}
+        """Until when those that were heard last have promised to be members. A process that is suspected gets
+        nothing new; what had left before may be sent again as long as its promise holds."""
+        self._promises: dict[str, dict[PeerId, Until]] = {}
+        """By topic, what tells the same of one process."""
         self._sure: Sequence[Contact] = ()
         """Those that events were sent to last, if none of their leases has to be renewed before the time
         below; mostly the next block goes to the same list of members."""
@@ -120,7 +136,8 @@ class Leases:
         now = self._control.now()
         topic, until, renew_before = gossip.community, self._until, self._renew_before
         if to is self._sure and topic == self._sure_topic and now < self._sure_until:
-            self._sent.value += self._carrier.send(to, gossip) * gossip.block.count
+            copies = self._carrier.send(to, gossip, self._promises[topic])
+            self._sent.value += copies * gossip.block.count
             return
         ready: list[Contact] = []
         for contact in to:
@@ -132,7 +149,8 @@ class Leases:
             else:
                 self._hold(self._ask(contact, topic), gossip)
         if ready:
-            self._sent.value += self._carrier.send(ready, gossip) * gossip.block.count
+            copies = self._carrier.send(ready, gossip, self._promises[topic])
+            self._sent.value += copies * gossip.block.count
         if len(ready) == len(to):
             self._sure, self._sure_topic = to, topic
             self._sure_until = min([renew_before[contact.id, topic] for contact in to])
@@ -145,6 +163,12 @@ class Leases:
         else:
             self.send((to,), gossip)
             self.confirm(to, gossip.community, confirmed)
+
+    def tell(self, to: Contact, topic: str, message: object) -> None:
+        """Send a message about events of the topic to a process that holds a lease."""
+        until = self._promises.get(topic, {}).get(to.id)
+        if until is not None:
+            self._carrier.tell(to, message, until)
 
     def confirm(self, contact: Contact, topic: str, then: Confirmed | None = None) -> None:
         """Ask `contact` whether it is in `topic`, even when it holds a lease: this is CHECK for one entry."""
@@ -185,6 +209,8 @@ class Leases:
             self._carrier.suspect(peer)
         for key in [k for k in self._until if k[0] == peer and topic in (None, k[1])]:
             del self._until[key], self._renew_before[key]
+        if topic is not None:
+            self._promised.pop((peer, topic), None)
         for key in [k for k in self._questions if k[0] == peer and topic in (None, k[1])]:
             self._settle(key, 0.0, "not_a_member" if topic else "suspected")
 
@@ -248,12 +274,14 @@ class Leases:
         if alive:
             self._keep(key, question.asked, lease)
             for gossip in question.held:
-                sent = self._carrier.send((question.contact,), gossip)
+                sent = self._carrier.send((question.contact,), gossip, self._promises[key[1]])
                 self._sent.value += sent * gossip.block.count
         else:
             self._sure = ()
             self._until.pop(key, None)
             self._renew_before.pop(key, None)
+            if otherwise == "not_a_member":
+                self._promised.pop(key, None)
             self._refuse(question.contact, question.held, otherwise)
             if otherwise == "no_answer":
                 self._carrier.suspect(key[0])
@@ -268,9 +296,27 @@ class Leases:
             self._carrier.refused(gossip)
 
     def _keep(self, key: tuple[PeerId, str], asked: float, lease: float) -> None:
-        if len(self._until) >= 4096:
-            now = self._control.now()
-            for old in [k for k, until in self._until.items() if until <= now]:
-                del self._until[old], self._renew_before[old]
-        self._until[key] = asked + lease
+        if len(self._promised) >= MANY_LEASES:
+            self._forget_old()
+        self._until[key] = self._promised[key] = asked + lease
         self._renew_before[key] = asked + lease / 2
+        peer, topic = key
+        promises = self._promises.setdefault(topic, {})
+        if peer not in promises:
+            promises[peer] = partial(self._promised_until, key)
+
+    def _promised_until(self, key: tuple[PeerId, str]) -> float:
+        return self._promised.get(key, 0.0)
+
+    def _forget_old(self) -> None:
+        now = self._control.now()
+        for key in [key for key, until in self._until.items() if until <= now]:
+            del self._until[key], self._renew_before[key]
+        for key in [key for key, until in self._promised.items() if until <= now]:
+            del self._promised[key]
+        for topic, promises in list(self._promises.items()):
+            kept = {peer: until for peer, until in promises.items() if until() > now}
+            if kept:
+                self._promises[topic] = kept
+            else:
+                del self._promises[topic]

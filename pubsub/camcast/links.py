@@ -208,13 +208,18 @@ class Links:
         self,
         community: LinkedCommunity,
         context: Context,
+        datagrams: Context,
         leases: Leases,
         tables: SuperTables,
         search: Callable[[], None],
     ) -> None:
-        """`search` starts to look for super-processes, unless it is looking already."""
+        """`search` starts to look for super-processes, unless it is looking already.
+
+        Over `datagrams` tables are passed on: several members get each, again and again, so that none of
+        these messages needs an acknowledgement."""
         self._community = community
         self._context = context
+        self._datagrams = datagrams
         self._leases = leases
         self.tables = tables
         self._search = search
@@ -337,7 +342,7 @@ class Links:
         if table:
             share = ShareSuper(self._community.name, topic, table.contacts)
             for member in members:
-                self._context.send(member, share)
+                self._datagrams.send(member, share)
 
     def _keep_updated(self) -> None:
         """KEEP_TABLE_UPDATED."""

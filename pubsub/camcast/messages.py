@@ -97,11 +97,12 @@ class Announce:
 @message(0x4D)
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send me these events, which you announced; and those of the source that follow."""
+    """Send me these events, which you announced; and if I say so (`go_on`), those that follow."""
 
     topic: str
     source: bytes
     ranges: tuple[int, ...]
+    go_on: bool
 
 
 @message(0x4E)

@@ -45,10 +45,10 @@ class Parameters:
     """With tau or fewer live super-processes, the live ones are asked for more; 0 <= tau <= z."""
 
     sure_links: bool = True
-    """The publisher, and whoever has an event from a sub-community, surely sends it on upward, to at least
-    one super-process (as in section 3.1), so that without faults every event goes all the way up. False
-    leaves all to chance, as in figure 8: then exp(-g (1 - (1 - a/z)^z)) of the events stop at each level,
-    3 % with these defaults."""
+    """The publisher, and a process that has an event from a sub-community, surely sends it on upward, to at
+    least one super-process (as in section 3.1), so that without faults every event goes all the way up. False
+    leaves all to chance, as in figure 8: then exp(-g (1 - (1 - a/z)^z)) of the events stop at each level, 3 %
+    with these defaults."""
 
     link_interval: float = 5.0
     """Between two looks at the super-topic tables, and two searches for a nearer super-community, each with
@@ -76,16 +76,18 @@ class Parameters:
     """The most events remembered per community, about 150 bytes each; the oldest are forgotten."""
 
     announce_delay: float = 0.1
-    """Lazy dissemination: ids of events are gathered for so long before they are announced."""
+    """Lazy dissemination: ids of events are gathered for this many seconds before they are announced."""
 
     fetch_delay: float = 0.1
-    """Lazy dissemination: an event that was announced is waited for so long before it is asked for."""
+    """Lazy dissemination: an event that was announced is waited for this many seconds before it is asked
+    for."""
 
     keep_seconds: float = 30.0
-    """Lazy dissemination: events are kept for so long, at least, for members that ask for them..."""
+    """Lazy dissemination: events are kept for this many seconds, at least, for members that ask for
+    them..."""
 
     keep_bytes: int = 32 * 1024 * 1024
-    """...within so many bytes a community, each event counted with 256 bytes more; half of it at least is
+    """...within this many bytes a community, each event counted with 256 bytes more; half of it at least is
     full when an event has to go earlier."""
 
     def __post_init__(self) -> None:

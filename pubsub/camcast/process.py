@@ -7,12 +7,14 @@ lease, the process counts as a member (see `pubsub.camcast.leases`), takes event
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
 from pubsub.camcast.community import Community, Deliver, Services
+from pubsub.camcast.heard import HeardEvents
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import (
     Announce,
@@ -27,7 +29,6 @@ from pubsub.camcast.messages import (
     ShareSuper,
     SuperFound,
 )
-from pubsub.camcast.numbers import HeardEvents
 from pubsub.camcast.observer import ONE, EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import Arrival, Copy, origin_of
@@ -60,34 +61,31 @@ class Process:
             services.metrics,
             self._drops,
         )
-        self._handlers: dict[type, Callable[[Contact, object], None]] = {
-            Copy: self.receive_copy,  # type: ignore[dict-item]
-            Check: self.leases.receive_check,  # type: ignore[dict-item]
-            CheckAnswer: self.leases.receive_answer,  # type: ignore[dict-item]
-            Goodbye: self._receive_goodbye,  # type: ignore[dict-item]
-            FindSuper: self._receive_find_super,  # type: ignore[dict-item]
-            SuperFound: self._receive_super_found,  # type: ignore[dict-item]
-            NewProcesses: self._receive_new_processes,  # type: ignore[dict-item]
-            NewProcessesAnswer: self._receive_new_processes_answer,  # type: ignore[dict-item]
-            ShareSuper: self._receive_share,  # type: ignore[dict-item]
-            Announce: self._receive_about_events,  # type: ignore[dict-item]
-            Fetch: self._receive_about_events,  # type: ignore[dict-item]
-            Prune: self._receive_about_events,  # type: ignore[dict-item]
+        self.handlers: Mapping[type, Callable[[Contact, Any], None]] = {
+            Copy: self._receive_copy,
+            Check: self.leases.receive_check,
+            CheckAnswer: self.leases.receive_answer,
+            Goodbye: self._receive_goodbye,
+            FindSuper: self._receive_find_super,
+            SuperFound: self._receive_super_found,
+            NewProcesses: self._receive_new_processes,
+            NewProcessesAnswer: self._receive_new_processes_answer,
+            ShareSuper: self._receive_share,
+            Announce: self._receive_about_events,
+            Fetch: self._receive_about_events,
+            Prune: self._receive_about_events,
         }
-
-    @property
-    def message_types(self) -> tuple[type, ...]:
-        """CAMCAST's own messages; those of the membership services go to `receive` as well."""
-        return tuple(self._handlers)
+        """What takes each of CAMCAST's own messages; those of membership services go to
+        `receive_membership`."""
 
     def is_in(self, topic: str) -> bool:
         """Whether this process counts as a member of the topic's community, the time of leaving included."""
         return topic in self.communities or self.leases.is_promised(topic)
 
     def join(
-        self, topic: Topic, deliver: Deliver, parameters: Parameters | None = None
+        self, topic: Topic, deliver: Deliver | None, parameters: Parameters | None = None
     ) -> Community:
-        """Take part in a community from now on; `deliver` is given each block with new events."""
+        """Take part in a community from now on; `deliver`, if any, is given each block with new events."""
         parameters = parameters or self.parameters
         heard = HeardEvents(parameters.duplicate_lifetime, parameters.duplicate_capacity)
         if topic.name in self._leaving:
@@ -100,7 +98,7 @@ class Process:
             parameters,
             self.services,
             self.leases,
-            self.communities.__contains__,
+            self.communities,
             deliver,
             heard,
             lambda arrival: self._hand_up(topic.name, arrival),
@@ -138,11 +136,11 @@ class Process:
         self.leases.close()
 
     def receive(self, sender: Contact, message: object) -> None:
-        """React to a message of CAMCAST's, or hand a membership service its own: those have a topic."""
-        handler = self._handlers.get(type(message))
-        if handler is not None:
-            handler(sender, message)
-            return
+        """Take any message, as if it were handed to the handler of its type."""
+        self.handlers.get(type(message), self.receive_membership)(sender, message)
+
+    def receive_membership(self, sender: Contact, message: object) -> None:
+        """Hand a message to the membership service of its topic."""
         community = self.communities.get(getattr(message, "topic", ""))
         if community is not None:
             community.membership.receive(sender, message)
@@ -173,15 +171,12 @@ class Process:
             community.gone(contact.id, topic)
 
     def _hand_up(self, topic: str, arrival: Arrival) -> None:
-        if len(self.communities) == 1:
-            return
         block = arrival.block
         for name, community in list(self.communities.items()):
             if name != topic and included(name, block.topic, block.lineage):
                 community.receive_own(arrival)
 
-    def receive_copy(self, sender: Contact, copy: Copy) -> None:
-        """A copy of a block; what `receive` does with it, without a detour."""
+    def _receive_copy(self, sender: Contact, copy: Copy) -> None:
         community = self.communities.get(copy.community)
         if community is not None:
             community.receive(sender, copy)

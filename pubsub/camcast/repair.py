@@ -1,7 +1,9 @@
 """Repair: blocks are kept for those who were only told of them, and events that do not come are fetched.
 
 An event is usually on its way already when it is announced. So it is fetched only `fetch_delay` after the
-announcement, and not while earlier events of its source keep coming: then it is in the queue behind them.
+announcement. While other events of its source keep coming it is waited for longer, five times as long: it is
+in the queue behind them, or was lost on the way and is being sent again. Behind a queue it waits for as long
+as earlier events come.
 Each of those who announced it is asked in turn, three times at most, and has five times `fetch_delay` to
 answer; then the event is given up, and counted. All of this is done for ranges of numbers at a time.
 """
@@ -16,8 +18,8 @@ from itertools import islice
 from overlay.contact import Contact
 from overlay.context import Timer
 from pubsub.camcast.gossip import Neighbourhood
+from pubsub.camcast.heard import Ranges
 from pubsub.camcast.messages import Fetch
-from pubsub.camcast.numbers import Ranges
 from pubsub.event import MOST_EVENTS, Gossip
 
 MOST_ANNOUNCEMENTS = 4096
@@ -120,14 +122,21 @@ class KeptBlocks:
 
 
 class _Announcement:
-    __slots__ = ("announcer", "due", "number", "numbers", "source")
+    __slots__ = ("announcer", "due", "number", "numbers", "since", "source")
 
     def __init__(
-        self, source: bytes, numbers: range, announcer: Contact, due: float, number: int
+        self,
+        source: bytes,
+        numbers: range,
+        announcer: Contact,
+        since: float,
+        due: float,
+        number: int,
     ) -> None:
         self.source = source
         self.numbers = numbers
         self.announcer = announcer
+        self.since = since
         self.due = due
         self.number = number
 
@@ -155,15 +164,15 @@ class _Asked:
 
 
 class MissingEvents:
-    """Those of one community on one process."""
+    """The events that were announced to one process in one community and have not come."""
 
     def __init__(
-        self, neighbourhood: Neighbourhood, is_coming: Callable[[bytes, int, float], bool]
+        self, neighbourhood: Neighbourhood, latest: Callable[[bytes], tuple[float, int]]
     ) -> None:
-        """`is_coming(source, number, since)`: earlier events have come since then, and none after it."""
+        """`latest(source)`: when the source's latest event came, and its number."""
         self._neighbourhood = neighbourhood
         self._context = neighbourhood.context
-        self._is_coming = is_coming
+        self._latest = latest
         self._waiting: list[_Announcement] = []
         """A heap: the one that is due first is first."""
         self._numbered = 0
@@ -193,15 +202,18 @@ class MissingEvents:
         if len(self._waiting) >= MOST_ANNOUNCEMENTS:
             self._neighbourhood.lose(source, (numbers,), "too_many_missing")
             return
-        self._push(source, numbers, holder, self._context.now() + seconds)
+        now = self._context.now()
+        self._push(source, numbers, holder, now, now + seconds)
         self._arm()
 
-    def _push(self, source: bytes, numbers: range, holder: Contact, due: float) -> None:
+    def _push(
+        self, source: bytes, numbers: range, holder: Contact, since: float, due: float
+    ) -> None:
         self._numbered += 1
-        heappush(self._waiting, _Announcement(source, numbers, holder, due, self._numbered))
+        heappush(self._waiting, _Announcement(source, numbers, holder, since, due, self._numbered))
 
     def came(self, source: bytes, numbers: range) -> Contact | None:
-        """Events have come; whoever was asked for any of them last, if anybody was."""
+        """Events have come; returns the member that was asked for any of them last, None if none was."""
         asked_for = self._overlapping(source, numbers)
         latest: Contact | None = None
         for asked in asked_for:
@@ -242,8 +254,10 @@ class MissingEvents:
             self._look_at(heappop(self._waiting), now, fetches)
         for (announcer, source), numbers in fetches.items():
             numbers.sort(key=lambda stretch: stretch.start)
+            go_on = not self._flows(source, now)
             for part in Ranges(numbers).parts():
-                self._context.send(announcer, Fetch(self._neighbourhood.name, source, part))
+                fetch = Fetch(self._neighbourhood.name, source, part, go_on)
+                self._context.send(announcer, fetch)
         self._arm()
 
     def _ask_again(self, now: float, fetches: _Fetches) -> None:
@@ -272,8 +286,7 @@ class MissingEvents:
             for numbers in self._not_asked_for(source, missing, announcer):
                 room = MOST_ASKED - self._asked_events
                 is_full = room <= 0 or len(self._asked) >= MOST_QUESTIONS
-                since = now - COMING_DELAYS * self._delay
-                if is_full or self._is_coming(source, numbers.start, since):
+                if is_full or self._is_coming(announcement, numbers.start, now):
                     late.append(numbers)
                     continue
                 if len(numbers) > room:
@@ -283,7 +296,19 @@ class MissingEvents:
         if late:
             # One entry, whatever the number of gaps: they are looked at anew.
             whole = range(late[0].start, late[-1].stop)
-            self._push(source, whole, announcer, now + self._delay)
+            self._push(source, whole, announcer, announcement.since, now + self._delay)
+
+    def _flows(self, source: bytes, now: float) -> bool:
+        """Whether events of the source have come of late."""
+        return self._latest(source)[0] > now - COMING_DELAYS * self._delay
+
+    def _is_coming(self, announcement: _Announcement, number: int, now: float) -> bool:
+        """Whether an event is likely on its way: in the queue behind earlier ones, or lost and being sent
+        again, which is not believed for long."""
+        if not self._flows(announcement.source, now):
+            return False
+        is_behind = number > self._latest(announcement.source)[1]
+        return is_behind or now < announcement.since + ANSWER_DELAYS * self._delay
 
     def _not_asked_for(self, source: bytes, numbers: range, announcer: Contact) -> Sequence[range]:
         """Those that nobody was asked for; `announcer` has the others too, and may be asked next."""

@@ -116,7 +116,7 @@ def draw_upward(
 
     `from_outside`: the event entered the community here, by its publisher or from a sub-community.
     `probability` is the event's own in place of p_sel. In a very small community everyone is a link and
-    chooses at least one; so does whoever brings the event in, unless the parameters forbid it.
+    chooses at least one; so does the process that brings the event in, unless the parameters forbid it.
     """
     surely = parameters.is_very_small(size) or (from_outside and parameters.sure_links)
     surely = surely and probability is None

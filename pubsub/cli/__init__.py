@@ -28,6 +28,7 @@ COMMANDS = {
     "group": "run one process of a group; each line typed is broadcast to all of them",
     "demo": "run a small hierarchy in this process and draw who received what",
     "key": "network keys",
+    "right": "rights on topics, granted by a network's authority",
 }
 """What each sub-command does; `hand-over` is in the module `hand_over`, and so on."""
 
@@ -54,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 1
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has seen enough
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:

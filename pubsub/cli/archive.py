@@ -10,12 +10,18 @@ from overlay.errors import UsageError
 from pubsub.archive.archive import Archive
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import Retention
-from pubsub.cli.file_options import add_flag, add_option, with_file
-from pubsub.cli.metrics_option import add_metrics_option, metrics_address, serve_status
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
-from pubsub.cli.output import say
-from pubsub.cli.runner import run
+from pubsub.cli.options import (
+    add_flag,
+    add_metrics_option,
+    add_node_options,
+    add_option,
+    make_node,
+    metrics_address,
+    serve_status,
+    with_file,
+)
+from pubsub.cli.terminal import run, say
 
 
 def add_command(commands: Any) -> None:
@@ -75,7 +81,9 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
     )
     add_option(parser, "--max-age", type=float, metavar="SECONDS", help="forget older events")
     add_option(parser, "--max-count", type=int, metavar="N", help="keep N events a topic")
-    add_option(parser, "--max-bytes", type=int, metavar="BYTES", help="keep so much a topic")
+    add_option(
+        parser, "--max-bytes", type=int, metavar="BYTES", help="keep this many bytes a topic"
+    )
     add_flag(
         parser,
         "--drop-unseen",
@@ -92,7 +100,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         many=True,
         default=[],
-        help="new durable names, such as 'audit-*', that may begin in the past, or so far back; no others "
+        help="new durable names, such as 'audit-*', that may begin in the past, or SECONDS back; no others "
         "may then (default: all may)",
     )
     add_flag(parser, "--no-replay", help="no new durable name may begin in the past")

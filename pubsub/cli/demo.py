@@ -10,7 +10,7 @@ from typing import Any, get_args
 from overlay.membership.modes import ModeName
 from overlay.virtual import Network
 from pubsub.cli.options import add_command as add
-from pubsub.cli.runner import call
+from pubsub.cli.terminal import call
 from pubsub.node import Node
 from pubsub.subscription import Subscription
 

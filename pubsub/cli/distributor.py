@@ -10,13 +10,20 @@ from typing import Any
 from overlay.errors import UsageError
 from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
-from pubsub.cli.file_options import add_flag, add_option, with_file
-from pubsub.cli.metrics_option import add_metrics_option, metrics_address, serve_status
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, node_config, positive
-from pubsub.cli.output import say
-from pubsub.cli.runner import run
-from pubsub.cli.useless_options import refuse
+from pubsub.cli.options import (
+    add_flag,
+    add_metrics_option,
+    add_node_options,
+    add_option,
+    metrics_address,
+    node_config,
+    positive,
+    refuse,
+    serve_status,
+    with_file,
+)
+from pubsub.cli.terminal import run, say
 from pubsub.distributors import ArchiveHistory, Distributor, DistributorConfig
 from pubsub.distributors.protocol.view import View
 

@@ -10,8 +10,7 @@ from overlay.errors import UsageError
 from pubsub.archive.durable_event import DurableEvent
 from pubsub.archive.durable_subscription import Begin, DurableSubscription
 from pubsub.archive.protocol.config import DEADLINE
-from pubsub.cli.file_options import add_option
-from pubsub.cli.options import positive
+from pubsub.cli.options import add_option, positive
 from pubsub.event import Event
 from pubsub.node import Node
 

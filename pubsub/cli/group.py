@@ -7,16 +7,14 @@ import asyncio
 import sys
 from typing import Any
 
+from pubsub.broadcast.group import Group, GroupError
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.stacks import NAMES, NEED_DETECTOR, ORDERS
-from pubsub.cli import standard_input
-from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.output import say, visible
-from pubsub.cli.runner import run
-from pubsub.cli.useless_options import refuse
+from pubsub.cli.options import add_flag, add_option, refuse, with_file
+from pubsub.cli.terminal import input_lines, run, say
 from pubsub.config_file import read_keys
-from pubsub.group import Group, GroupError
+from pubsub.text import visible
 
 START = "startpfd"
 """The line that starts the failure detector."""
@@ -93,7 +91,7 @@ async def talk(arguments: argparse.Namespace) -> int:
 
 
 async def _type(group: Group) -> None:
-    async for line in standard_input.lines():
+    async for line in input_lines():
         await _obey(group, line)
 
 

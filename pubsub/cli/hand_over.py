@@ -7,13 +7,10 @@ from typing import Any
 
 from overlay.contact import Address
 from overlay.errors import UsageError
-from pubsub.archive.departures import WITHIN
-from pubsub.archive.hand_over_request import request_hand_over
-from pubsub.cli.file_options import add_flag, add_option, with_file
+from pubsub.archive.hand_over import WITHIN, request_hand_over
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
-from pubsub.cli.output import say
-from pubsub.cli.runner import run
+from pubsub.cli.options import add_flag, add_node_options, add_option, make_node, with_file
+from pubsub.cli.terminal import run, say
 from pubsub.topic import Topic
 
 
@@ -38,7 +35,7 @@ def add_command(commands: Any) -> None:
         type=float,
         default=WITHIN,
         metavar="SECONDS",
-        help=f"give up, and leave it where it is, after so long (default: {WITHIN:g})",
+        help=f"give up, and leave it where it is, after this many seconds (default: {WITHIN:g})",
     )
     add_flag(parser, "--json", help="print JSON lines")
     add_node_options(parser)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from overlay.transport.seal import new_key
+from overlay.session import new_key
 from pubsub.cli.options import add_command as add
-from pubsub.cli.runner import call
+from pubsub.cli.terminal import call
 
 
 def add_command(commands: Any) -> None:

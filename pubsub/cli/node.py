@@ -7,12 +7,19 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
-from pubsub.cli.file_options import add_flag, add_option, with_file
-from pubsub.cli.metrics_option import add_metrics_option, metrics_address, serve_status
+from pubsub.cli.doors import add_door_options, check_doors, serve_doors
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
-from pubsub.cli.output import as_json, plain, say
-from pubsub.cli.runner import run
+from pubsub.cli.options import (
+    add_flag,
+    add_metrics_option,
+    add_node_options,
+    add_option,
+    make_node,
+    metrics_address,
+    serve_status,
+    with_file,
+)
+from pubsub.cli.terminal import as_json, plain, run, say
 from pubsub.node import Node
 from pubsub.topic import Pattern
 
@@ -35,16 +42,19 @@ def add_command(commands: Any) -> None:
     )
     add_flag(parser, "--json", help="print JSON lines")
     add_metrics_option(parser)
+    add_door_options(parser)
     parser.set_defaults(action=lambda arguments: run(run_node(with_file(arguments))))
 
 
 async def run_node(arguments: argparse.Namespace) -> int:
+    check_doors(arguments)
     patterns = [Pattern.of(topic) for topic in arguments.subscribe]
     metrics = metrics_address(arguments)
     async with AsyncExitStack() as stack:
         node = await stack.enter_async_context(make_node(arguments))
         say(arguments, f"listening on {node.address}", listening=str(node.address))
         await serve_status(arguments, node, metrics, stack)
+        await serve_doors(arguments, node, stack)
         printing = [_print(node, pattern, arguments.json) for pattern in patterns]
         await asyncio.gather(asyncio.Event().wait(), *printing)
     return 0

@@ -1,15 +1,27 @@
-"""Options that several commands share."""
+"""Options that several commands share: of the node, of the file of --config, and those that are refused.
+
+An option may also stand in the file of --config under the same name; the command line wins. An option that
+would do nothing beside what else a command was told is refused in one sentence, on the command line and in
+the file. What the file says of the node itself may be there for other commands, and is passed over where it
+means nothing; but not that events are signed.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, get_args
 
+from overlay.contact import Address
+from overlay.errors import UsageError
 from overlay.membership.modes import ModeName
 from pubsub.cli import COMMANDS
-from pubsub.config import NodeConfig, Preset
-from pubsub.config_file import SETTINGS, config_from, with_assignments
+from pubsub.cli.terminal import say
+from pubsub.config import ConfigurationError, NodeConfig, Preset, check_type
+from pubsub.config_file import SETTINGS, check_names, config_from, read_settings, with_assignments
 from pubsub.node import Node
+from pubsub.status_server import Reporting, StatusServer
 
 NODE_OPTIONS = (
     "listen",
@@ -27,6 +39,100 @@ NODE_OPTIONS = (
 )
 """Settings of a node that the command line has too."""
 
+_OF_EVENTS = ("durable", "copies", "deadline", "since", "delivery", "where", "order")
+_OF_PEERS = ("mode", "gateway", "links", "trace", "signatures")
+
+
+def add_option(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
+    """An option like argparse's own; `many=True`: a list, for which it may be repeated.
+
+    `needed=True`: the command line or the file has to have it.
+    """
+    option = parser.add_argument(*names, action=_Option, **how)
+    known = parser.get_default("options") or ()
+    nodes = parser.get_default("node_settings") or frozenset()
+    parser.set_defaults(
+        options=(*known, option), given=frozenset(), settings={}, node_settings=nodes
+    )
+
+
+def add_flag(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
+    add_option(parser, *names, nargs=0, default=False, **how)
+
+
+def with_file(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The arguments, and what the command line does not say from the file of --config.
+
+    `given` then also has the options that the file sets to something else than their default, and `settings`
+    what it says of the node itself. `UsageError` when an option is needed and neither has it.
+    """
+    result = argparse.Namespace(**vars(arguments))
+    if arguments.config is not None:
+        _read_file(arguments, result)
+    for option in arguments.options:
+        if option.needed and getattr(result, option.dest) == option.default:
+            name = max(option.option_strings, key=len)
+            raise UsageError(f"{name} is needed, here or in the file of --config: {option.help}")
+    return result
+
+
+def _read_file(arguments: argparse.Namespace, result: argparse.Namespace) -> None:
+    settings = read_settings(arguments.config)
+    options = {option.dest: option for option in arguments.options}
+    check_names(settings, arguments.node_settings | options.keys())
+    for name in options.keys() & settings.keys():
+        value = _checked(options[name], settings.pop(name))
+        if name not in arguments.given:
+            setattr(result, name, value)
+            result.given |= set() if value == options[name].default else {name}
+    result.settings = settings
+
+
+class _Option(argparse.Action):
+    """Notes in `given` that the command line has it: its value may be the default's."""
+
+    def __init__(self, *names: Any, many: bool = False, needed: bool = False, **how: Any) -> None:
+        super().__init__(*names, **how)
+        self.needed = needed
+        self.many = many
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        value: Any = True if self.nargs == 0 else values
+        if self.many:
+            before = getattr(namespace, self.dest) if self.dest in namespace.given else []
+            value = [*before, *([value] if self.nargs is None else value)]
+        namespace.given |= {self.dest}
+        setattr(namespace, self.dest, value)
+
+
+def _checked(option: _Option, value: Any) -> Any:
+    """The value of the option in a file, of the type that the command line would give it."""
+    name = option.dest
+    if option.nargs == 0:
+        check_type(name, value, "true or false", (bool,))
+    elif option.many:
+        check_type(name, value, "a list of texts", (list,))
+        for one in value:
+            check_type(name, one, "a list of texts", (str,))
+    elif option.type is not None:
+        check_type(name, value, "a number", (int, float))
+        try:
+            return option.type(str(value))  # type: ignore[operator]
+        except (ValueError, argparse.ArgumentTypeError):
+            raise ConfigurationError(f"{name} cannot be {value!r}") from None
+    else:
+        check_type(name, value, "text", (str,))
+    if option.choices is not None and value not in option.choices:
+        choices = " or ".join(f'"{choice}"' for choice in option.choices)
+        raise ConfigurationError(f"{name} is {choices}, not {value!r}")
+    return value
+
 
 def add_command(commands: Any, name: str, example: str) -> argparse.ArgumentParser:
     """A sub-command of `camcast`, whose help ends with an example."""
@@ -40,7 +146,7 @@ def add_command(commands: Any, name: str, example: str) -> argparse.ArgumentPars
 def positive(text: str) -> int:
     """The type of an option that is a whole number of 1 or more."""
     if not (text.isascii() and text.isdecimal() and 0 < len(text) <= 18 and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 
@@ -107,3 +213,59 @@ def node_config(arguments: argparse.Namespace) -> NodeConfig:
 
 def make_node(arguments: argparse.Namespace) -> Node:
     return Node.from_config(node_config(arguments))
+
+
+def check_via(arguments: argparse.Namespace) -> None:
+    """`UsageError` for an option that the way to the subscribers, `--via`, knows nothing of."""
+    if arguments.via != "distributors":
+        refuse(arguments, ("no_gap", "distributors", "group"), "goes with --via distributors")
+        return
+    why = "goes with --via overlay: distributors do not offer it"
+    refuse(arguments, (*_OF_EVENTS, *_OF_PEERS), why)
+    if arguments.distributors:
+        why = "does not go with --distributors, which says where they are"
+        refuse(arguments, ("bootstrap", "group"), why)
+
+
+def check_durable(arguments: argparse.Namespace) -> None:
+    """`UsageError` for an option that does nothing with an archive, or nothing without one."""
+    if arguments.durable is None or arguments.durable is False:
+        refuse(arguments, ("copies", "deadline"), "goes with --durable")
+        refuse(arguments, ("since", "delivery", "where"), "goes with --durable NAME")
+        return
+    refuse(arguments, ("order",), "does not go with --durable: see --delivery")
+    refuse(arguments, ("receivers",), "does not go with --durable: it ends when an archive has it")
+
+
+def refuse(arguments: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    """`UsageError` for the first of these options that was given."""
+    given = set(arguments.given)
+    given |= {name for name in NODE_OPTIONS if getattr(arguments, name, None) is not None}
+    given |= {"signatures"} if arguments.settings.get("signatures") is True else set()
+    for name in names:
+        if name in given:
+            raise UsageError(f"--{name.replace('_', '-')} {why}")
+
+
+def add_metrics_option(parser: argparse.ArgumentParser) -> None:
+    add_option(
+        parser,
+        "--metrics",
+        metavar="HOST:PORT",
+        help="serve /metrics (Prometheus) and /status (JSON)",
+    )
+
+
+def metrics_address(arguments: argparse.Namespace) -> Address | None:
+    """Where to serve them; asked before anything runs, for it may be no address."""
+    return Address.parse(arguments.metrics) if arguments.metrics is not None else None
+
+
+async def serve_status(
+    arguments: argparse.Namespace, process: Reporting, at: Address | None, stack: AsyncExitStack
+) -> None:
+    """Serve what the process says of itself until the stack ends, and say where; not at all at None."""
+    if at is not None:
+        server = await stack.enter_async_context(StatusServer(process, at))
+        url = f"http://{server.address}/status"
+        say(arguments, f"status on {url}", status=url)

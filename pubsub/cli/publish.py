@@ -8,13 +8,17 @@ import sys
 from typing import Any
 
 from overlay.errors import UsageError
-from pubsub.cli import standard_input
 from pubsub.cli.durable import add_archiving_options
-from pubsub.cli.file_options import add_flag, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node
-from pubsub.cli.runner import run
-from pubsub.cli.useless_options import check_durable, check_via
+from pubsub.cli.options import (
+    add_flag,
+    add_node_options,
+    check_durable,
+    check_via,
+    make_node,
+    with_file,
+)
+from pubsub.cli.terminal import input_lines, run
 from pubsub.cli.via_distributors import add_distributor_options, publish_messages
 from pubsub.node import Node, Wait
 from pubsub.publishing import Receipt
@@ -47,7 +51,7 @@ async def publish(arguments: argparse.Namespace) -> int:
         if arguments.data != "-":
             return await _publish_one(node, arguments, arguments.data)
         code = 0
-        async for line in standard_input.lines():
+        async for line in input_lines():
             code = max(code, await _publish_one(node, arguments, line))
         return code
 

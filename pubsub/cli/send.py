@@ -8,13 +8,18 @@ import time
 from typing import Any
 
 from pubsub.cli.durable import add_archiving_options
-from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node, positive
-from pubsub.cli.output import say
+from pubsub.cli.options import (
+    add_flag,
+    add_node_options,
+    add_option,
+    check_durable,
+    make_node,
+    positive,
+    with_file,
+)
 from pubsub.cli.progress_bar import ProgressBar, megabytes, sending
-from pubsub.cli.runner import run
-from pubsub.cli.useless_options import check_durable
+from pubsub.cli.terminal import run, say
 from pubsub.files import FileSharing, Transfer
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from overlay.contact import Address
 from overlay.errors import NetworkError
 from pubsub.cli.options import add_command as add
-from pubsub.cli.output import visible
-from pubsub.cli.runner import call
+from pubsub.cli.terminal import call
+from pubsub.text import visible
 
 
 def add_command(commands: Any) -> None:
@@ -32,7 +32,7 @@ def show_status(arguments: argparse.Namespace) -> int:
     try:
         text = _plain(status)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise NetworkError(f"what answers at {address} is no node: it has no status") from None
+        raise NetworkError(f"what answers at {address} is not a node: it has no status") from None
     print(json.dumps(status) if arguments.json else text)
     return 0
 
@@ -43,7 +43,7 @@ def _ask(address: Address) -> Any:
         with urllib.request.urlopen(f"http://{address}/status", timeout=5) as answer:
             return json.load(answer)
     except (OSError, HTTPException, ValueError, RecursionError) as error:
-        # The text may be what something that is no node has said.
+        # The text may come from something that is not a node.
         reason = visible(str(getattr(error, "reason", error)).strip())
         raise NetworkError(f"no node answers at {address}: {reason}") from None
 
@@ -71,6 +71,12 @@ def _of_distributor(status: dict[str, Any]) -> list[str]:
 
 def _of_node(status: dict[str, Any]) -> list[str]:
     lines = [f"node {status['id'][:8]} on {status['address']}, mode {status['mode']}"]
+    protection = status["protection"]
+    if protection["sealed"]:
+        lines.append(f"sealed, sessions with {len(protection['sessions'])} peers")
+        lines += [f"  {peer}" for peer in protection["sessions"]]
+    else:
+        lines += [f"not sealed, lacks {what}" for what in protection["lacks"]]
     for name, community in sorted(status["communities"].items()):
         lines.append(
             f"{name}  about {community['size']:.0f} members, {len(community['table'])} known,"

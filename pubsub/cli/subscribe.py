@@ -11,12 +11,18 @@ from pubsub.cli.durable import (
     durable_fields,
     durable_subscription,
 )
-from pubsub.cli.file_options import add_flag, add_option, with_file
 from pubsub.cli.options import add_command as add
-from pubsub.cli.options import add_node_options, make_node, positive
-from pubsub.cli.output import as_json, plain
-from pubsub.cli.runner import run
-from pubsub.cli.useless_options import check_durable, check_via
+from pubsub.cli.options import (
+    add_flag,
+    add_node_options,
+    add_option,
+    check_durable,
+    check_via,
+    make_node,
+    positive,
+    with_file,
+)
+from pubsub.cli.terminal import as_json, plain, run
 from pubsub.cli.via_distributors import add_distributor_options, print_messages
 from pubsub.event import Event
 

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pubsub.cli import standard_input
-from pubsub.cli.file_options import add_option
-from pubsub.cli.options import node_config
-from pubsub.cli.output import json_line, plain_line
-from pubsub.distributors import Gap, GapError, Message, Publisher, Subscriber
+from pubsub.cli.options import add_option, node_config
+from pubsub.cli.terminal import input_lines
+from pubsub.distributors import Gap, GapError, Publisher, ServiceMessage, Subscriber
+from pubsub.text import json_line, plain_line
 
 
 def add_distributor_options(parser: argparse.ArgumentParser) -> None:
@@ -62,10 +61,12 @@ async def publish_messages(arguments: argparse.Namespace, read: Callable[[str], 
     async with Publisher(**_client_settings(arguments)) as publisher:
         await publisher.create(service)
         if arguments.data != "-":
-            _print_number(arguments, await publisher.publish(service, read(arguments.data)))
+            receipt = await publisher.publish(service, read(arguments.data))
+            _print_number(arguments, receipt.number)
             return 0
-        async for line in standard_input.lines():
-            _print_number(arguments, await publisher.publish(service, read(line)))
+        async for line in input_lines():
+            receipt = await publisher.publish(service, read(line))
+            _print_number(arguments, receipt.number)
         return 0
 
 
@@ -94,11 +95,11 @@ def _print_number(arguments: argparse.Namespace, number: int) -> None:
     print(text, flush=True)
 
 
-def _plain(message: Message) -> str:
+def _plain(message: ServiceMessage) -> str:
     return plain_line(message.topic or message.service, message.data)
 
 
-def _json(message: Message) -> str:
+def _json(message: ServiceMessage) -> str:
     return json_line(
         {
             "service": message.service,

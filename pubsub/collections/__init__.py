@@ -20,14 +20,13 @@ from pubsub.collections.classes import (
     DAWeakSequence,
     DAWeakSet,
 )
-from pubsub.collections.config import CollectionConfig
+from pubsub.collections.config import CollectionConfig, OneOfNConfig, OrderConfig
+from pubsub.collections.content import Element
 from pubsub.collections.dac import DAC, CollectionError
-from pubsub.collections.element import Element
 from pubsub.collections.interest import Interest
-from pubsub.collections.one_of_n.config import OneOfNConfig
-from pubsub.collections.order_config import OrderConfig
-from pubsub.topic_broadcast.config import BroadcastConfig
-from pubsub.topic_membership.config import MembershipConfig
+from pubsub.reliable.receipts import MessageReceipt, NotInTime
+from pubsub.reliable.runs import Gap, GapError
+from pubsub.topics.config import BroadcastConfig, MembershipConfig
 
 __all__ = [
     "DAC",
@@ -46,8 +45,12 @@ __all__ = [
     "DAWeakSequence",
     "DAWeakSet",
     "Element",
+    "Gap",
+    "GapError",
     "Interest",
     "MembershipConfig",
+    "MessageReceipt",
+    "NotInTime",
     "OneOfNConfig",
     "OrderConfig",
 ]

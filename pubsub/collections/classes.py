@@ -16,11 +16,54 @@ Weak ones share theirs with plain subscriptions (`Node.subscribe`), and not with
 
 from __future__ import annotations
 
-from typing import ClassVar
+import asyncio
+from typing import Any, ClassVar
 
-from pubsub.collections.dac import DAC, Order
+from pubsub.collections.content import Element
+from pubsub.collections.dac import DAC, AddReceipt, Order
 from pubsub.collections.strong import StrongCollection
-from pubsub.collections.weak import WeakCollection
+from pubsub.reliable.receipts import Wait
+from pubsub.subscription import Order as SubscriptionOrder
+from pubsub.subscription import Subscription
+from pubsub.topics import Semantics
+
+
+class WeakCollection(DAC):
+    """Weak collections: best effort, on a CAMCAST subscription.
+
+    An element reaches each subscriber with the probability that the node's parameters give (see
+    `pubsub.camcast.parameters`); what is published while the network is partitioned, or a subscriber is down,
+    may never reach it. Filters are applied where elements arrive: gossip needs those who do not want an
+    element to pass it on.
+    """
+
+    is_strong: ClassVar[bool] = False
+    _most_wait: ClassVar[Wait] = "acked"
+
+    async def _open(self) -> None:
+        order: SubscriptionOrder = "fifo" if self.order == "fifo" else "none"
+        subscription = self._collections.node.subscribe(
+            self._topic, order=order, queue=max(self.queue, self.keep)
+        )
+        self._subscription = await subscription.__aenter__()
+        self._pump = self.tasks.start("events", self._take_events(subscription))
+        self._collections.opened(self)
+
+    async def _close(self) -> None:
+        self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
+        self._collections.closed(self)
+        await self._subscription.close()
+
+    async def _take_events(self, events: Subscription) -> None:
+        async for event in events:
+            self.offer(Element(event.data, event.topic, event.publisher))
+
+    def _gave_back(self) -> None:
+        """Nobody gives it again."""
+
+    async def _publish(self, data: Any, packed: bytes, semantics: Semantics) -> AddReceipt:
+        return await self._collections.node.publish(self._topic, data)
 
 
 class DABag(DAC):

@@ -1,14 +1,66 @@
-"""All times and limits of strong collections together."""
+"""The times and limits of strong collections."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
 from overlay.errors import UsageError
-from pubsub.collections.one_of_n.config import OneOfNConfig
-from pubsub.collections.order_config import OrderConfig
-from pubsub.topic_broadcast.config import BroadcastConfig
-from pubsub.topic_membership.config import MembershipConfig
+from pubsub.topics.config import BroadcastConfig, MembershipConfig
+
+
+@dataclass(frozen=True)
+class OrderConfig:
+    """How soon members tell each other their clocks."""
+
+    delay: float = 0.01
+    """Seconds from an addition to the announcement that it causes; additions in between share it."""
+
+    repeat: float = 1.0
+    """Seconds after which announcements are made again while something waits for the others."""
+
+    patience: float = 30.0
+    """Seconds that what another member has may take to come; then the order goes on without it."""
+
+    def __post_init__(self) -> None:
+        for name in ("delay", "repeat", "patience"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+
+
+@dataclass(frozen=True)
+class OneOfNConfig:
+    in_hand: int = 8
+    """Elements of one assigner that a taker may have in hand."""
+
+    most_waiting: int = 10_000
+    """Elements at an assigner that are not taken yet; its publisher waits before it adds more."""
+
+    most_attempts: int = 8
+    """How often an element may be given back."""
+
+    try_again: float = 2.0
+    """Seconds after which an element that all takers gave back is offered to them again."""
+
+    gone_after: float = 5.0
+    """Seconds out of the view after which a participant that has not left counts as gone: what it had in
+    hand goes to others, and what it had to give is given by others. When participants enter, those who are
+    there may be out of a view for a moment."""
+
+    spares: int = 3
+    """Takers that get a spare copy of each element, if there are as many."""
+
+    most_remembered: int = 65_536
+    """Elements taken, and spare copies, that a participant remembers."""
+
+    def __post_init__(self) -> None:
+        for name in ("in_hand", "most_waiting", "most_attempts", "most_remembered"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name}={getattr(self, name)} must be 1 or more")
+        for name in ("try_again", "gone_after"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        if self.spares < 0:
+            raise UsageError(f"spares={self.spares} must be 0 or more")
 
 
 @dataclass(frozen=True)
@@ -23,10 +75,10 @@ class CollectionConfig:
     """How views are agreed upon."""
 
     order: OrderConfig = field(default_factory=OrderConfig)
-    """Of the total order."""
+    """Settings of the total order."""
 
     one_of_n: OneOfNConfig = field(default_factory=OneOfNConfig)
-    """Of `remove`."""
+    """Settings of `remove`."""
 
     def __post_init__(self) -> None:
         for part in fields(self):

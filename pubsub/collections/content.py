@@ -1,21 +1,55 @@
-"""The local content of a collection: the latest elements that came to this node.
-
-It holds `keep` elements; when one more comes, the one that has been there longest leaves. A set takes no
-element that is equal to one of the last `MOST_REMEMBERED` that came; a bag takes every one.
+"""An element of a collection, what makes two of them equal, and the local content: the latest elements that
+came to this node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
-from pubsub.collections.element import digest
+import msgpack
+
+from overlay.contact import PeerId
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element as it is notified."""
+
+    data: Any
+    """None, bool, int, float, str, bytes, list or dict, as it was added."""
+    topic: str
+    """The collection that it was added to: the topic subscribed to, or a subtopic."""
+    publisher: PeerId
+    """Who added it."""
+
+
+def digest(data: Any) -> bytes:
+    """Equal for equal data, whatever the order of the entries in its maps; tuples count as lists."""
+    packed = msgpack.packb(_in_order(data), use_bin_type=True)
+    return blake2b(packed, digest_size=16).digest()
+
+
+def _in_order(data: Any) -> Any:
+    if isinstance(data, list | tuple):
+        return [_in_order(item) for item in data]
+    if isinstance(data, dict):
+        entries = [(msgpack.packb(key), key, _in_order(item)) for key, item in data.items()]
+        return {key: item for _, key, item in sorted(entries, key=lambda entry: entry[0])}
+    return data
+
 
 MOST_REMEMBERED = 65_536
 """Elements by which a set knows that one came before."""
 
 
-class Content:
+class LocalContent:
+    """Holds `keep` elements; when one more comes, the one that has been there longest leaves. A set takes no
+    element that is equal to one of the last `MOST_REMEMBERED` that came; a bag takes every one.
+    """
+
     def __init__(self, keep: int, unique: bool) -> None:
         self._keep = keep
         self._unique = unique
@@ -39,7 +73,7 @@ class Content:
         return True
 
     def forget(self, topic: str, data: Any) -> None:
-        """It was not delivered after all."""
+        """Forget an element that was not delivered after all."""
         if self._unique:
             self._known.pop((topic, digest(data)), None)
 
@@ -58,6 +92,15 @@ class Content:
         if not self._elements:
             return default
         return self._leave(next(iter(self._elements)))
+
+    def remove(self, data: Any) -> bool:
+        """Take out an element that is equal to this data, the one that has been there longest; whether there
+        was one."""
+        if data not in self:
+            return False
+        key = digest(data)
+        self._leave(next(number for number, (one, _) in self._elements.items() if one == key))
+        return True
 
     def clear(self) -> None:
         """Hold nothing, and know nothing of what came before."""

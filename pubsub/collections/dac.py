@@ -3,12 +3,13 @@
 A collection stands for a topic. To add an element is to publish it; to ask for elements is to subscribe
 to those that will be added:
 
-    await collection.add(data)             publish
+    await collection.add(data)             publish; add_all(several)
     collection.contains(...)               each element that is added from now on
     collection.contains_all(...)           those of the subtopics too
     collection.remove(...)                 elements that nobody else who removes gets: one-of-n
     collection.clear(interest)             unsubscribe
-    collection.get(), `data in collection`, iteration, `len()`     pull from the local content
+    collection.get(), `data in collection`, iteration, `len()`, truth     pull from the local content
+    collection.remove(data)                take an element out of the local content
     collection.clear()                     forget the local content
 
 Each node has its own local content (see `pubsub.collections.content`): what came to it while the
@@ -19,23 +20,29 @@ differ in what they promise.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
 from overlay.errors import ClosedError, UsageError
-from pubsub.collections.content import Content
-from pubsub.collections.element import Element
-from pubsub.collections.interest import Interest, Notify, Predicate
+from pubsub.collections.content import Element, LocalContent
+from pubsub.collections.interest import Finishing, Interest, Notify, Predicate
 from pubsub.event import pack_data, unpack_data
 from pubsub.filters import Filter
+from pubsub.publishing import Receipt
+from pubsub.reliable.receipts import MessageReceipt, Wait, budget, check_wait
+from pubsub.reliable.runs import Gaps
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
+from pubsub.topics import Semantics
 
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
 
 Order = Literal["none", "fifo", "total"]
+
+AddReceipt = Receipt | MessageReceipt
+"""Of an element: a strong collection's `MessageReceipt`, or what `Node.publish` gives for a weak one."""
 
 DEFAULT_KEEP = 1000
 DEFAULT_QUEUE = 1000
@@ -53,6 +60,8 @@ class DAC(abc.ABC):
     is_unique: ClassVar[bool]
     """A set: an element that is equal to one that came before is not delivered again."""
     order: ClassVar[Order]
+    _most_wait: ClassVar[Wait] = "safe"
+    """How far `add` can wait for an element."""
 
     def __init__(
         self,
@@ -82,7 +91,7 @@ class DAC(abc.ABC):
         """How many elements may wait in each interest."""
         self.interests: list[Interest] = []
         self._collections = collections
-        self._content = Content(keep, self.is_unique)
+        self._content = LocalContent(keep, self.is_unique)
         self.tasks = Tasks(f"collection {topic.name}", collections.node.metrics)
         """What runs for this collection; its calls raise when one of them has died."""
         self._next_remover = 0
@@ -128,33 +137,110 @@ class DAC(abc.ABC):
 
     # Publishing.
 
-    async def add(self, data: Any) -> None:
-        """Publish an element: None, bool, int, float, str, bytes, list or dict, to 1 MiB as msgpack."""
+    async def add(
+        self,
+        data: Any,
+        *,
+        wait: Wait = "sent",
+        deadline: float | None = None,
+        semantics: Semantics = "reliable",
+    ) -> AddReceipt:
+        """Publish an element: None, bool, int, float, str, bytes, list or dict, to 1 MiB as msgpack.
+
+        `wait`: return when the element is "sent", when another node has it ("acked"), or, with a strong
+        collection, when every participant that wants it has it ("safe"). `NotInTime` when that, and whatever
+        else `add` has to wait for, takes more than `deadline` seconds; the element may be added all the same.
+        `semantics`: "stubborn" and "best-effort" elements of a strong collection cost less, are promised less
+        (see `pubsub.topics.aside`) and have no receipt that tells more than "sent"."""
         self._check_open()
+        self._check_add(wait, deadline, semantics)
         packed = pack_data(data)
-        await self._publish(unpack_data(packed), packed)
+        async with budget(deadline, f"adding to {self.topic}"):
+            receipt = await self._publish(unpack_data(packed), packed, semantics)
+            await self._until(receipt, wait)
+        return receipt
+
+    async def add_all(
+        self,
+        data: Iterable[Any],
+        *,
+        wait: Wait = "sent",
+        deadline: float | None = None,
+        semantics: Semantics = "reliable",
+    ) -> list[AddReceipt]:
+        """Add several elements, in their order; the receipts of all. `wait` and `deadline` are for all."""
+        self._check_add(wait, deadline, semantics)
+        receipts: list[AddReceipt] = []
+        async with budget(deadline, f"adding to {self.topic}"):
+            for one in data:
+                receipts.append(await self.add(one, semantics=semantics))
+            for receipt in receipts:
+                await self._until(receipt, wait)
+        return receipts
+
+    async def _until(self, receipt: AddReceipt, wait: Wait) -> None:
+        if isinstance(receipt, MessageReceipt):
+            await receipt.wait(wait)
+        elif wait == "acked":
+            await receipt.wait_settled()
+        else:
+            await receipt.wait_sent()
+
+    def _check_add(self, wait: str, deadline: float | None, semantics: str) -> None:
+        if semantics not in get_args(Semantics):
+            words = ", ".join(f'"{word}"' for word in get_args(Semantics))
+            raise CollectionError(f"semantics is one of {words}, not {semantics!r}")
+        if semantics != "reliable" and not (self.is_strong and self.order == "none"):
+            raise CollectionError(
+                f"{type(self).__name__} has one semantics: choose others with DAStrongSet or DAStrongBag"
+            )
+        check_wait(wait, deadline, most=self._most_wait if semantics == "reliable" else "sent")
 
     # Subscribing.
 
     def contains(
-        self, notify: Notify | None = None, *, filter: str | Filter | Predicate | None = None
+        self,
+        notify: Notify | None = None,
+        *,
+        filter: str | Filter | Predicate | None = None,
+        gaps: Gaps = "skip",
     ) -> Interest:
         """An interest in every element that is added from now on.
 
         One that begins before the collection is entered misses nothing, not even what a log gives again.
+        `gaps`: what happens where elements of a strong collection will never come: they are left out ("skip",
+        and `on_gap` of the collection tells), or a `Gap` comes in their place ("give"), or the iteration
+        raises `GapError`, and goes on after it ("raise").
         """
-        return Interest(self, notify, filter)
+        return Interest(self, notify, filter, gaps=gaps)
 
     def contains_all(
-        self, notify: Notify | None = None, *, filter: str | Filter | Predicate | None = None
+        self,
+        notify: Notify | None = None,
+        *,
+        filter: str | Filter | Predicate | None = None,
+        gaps: Gaps = "skip",
     ) -> Interest:
         """The same, in the elements of all subtopics, present and future, too."""
-        return Interest(self, notify, filter, below=True)
+        return Interest(self, notify, filter, below=True, gaps=gaps)
 
+    @overload
     def remove(
         self, notify: Notify | None = None, *, filter: str | Filter | None = None
-    ) -> Interest:
-        """An interest in elements that nobody else who removes gets; strong collections only."""
+    ) -> Interest: ...
+
+    @overload
+    def remove(
+        self, notify: Element | str | bytes | float | list[Any] | dict[Any, Any]
+    ) -> bool: ...
+
+    def remove(self, notify: Any = None, *, filter: str | Filter | None = None) -> Interest | bool:
+        """An interest in elements that nobody else who removes gets; strong collections only.
+
+        With an element, or the data of one, in place of a callback: take it out of this node's local content,
+        and say whether it was there."""
+        if notify is not None and not callable(notify):
+            return self._content.remove(notify.data if isinstance(notify, Element) else notify)
         if not self.is_strong:
             raise CollectionError(
                 f"{type(self).__name__} cannot tell who gets an element: use a strong collection"
@@ -184,14 +270,16 @@ class DAC(abc.ABC):
     def __len__(self) -> int:
         return len(self._content)
 
-    def __bool__(self) -> bool:
-        """A collection is something, even when its content is empty."""
-        return True
+    @property
+    def is_empty(self) -> bool:
+        """Whether the local content holds nothing; then the collection is false, as others of Python are."""
+        return not len(self)
 
     # What comes from the topic.
 
-    def offer(self, element: Element) -> None:
-        """An element has come, in the order that this collection promises."""
+    def offer(self, element: Element, finishing: Finishing | None = None) -> None:
+        """An element has come, in the order that this collection promises; `finishing` is told of each
+        interest that gets it."""
         if not self._is_open or (self.filter is not None and not self.filter.matches(element.data)):
             return
         if not self._content.is_new(element.topic, element.data):
@@ -200,7 +288,7 @@ class DAC(abc.ABC):
             self._content.add(element.data)
         for interest in self.interests:
             if not interest.takes and interest.matches(element):
-                interest.offer(element)
+                interest.offer(element, finishing.one_more() if finishing is not None else None)
 
     # What the classes do differently.
 
@@ -211,7 +299,11 @@ class DAC(abc.ABC):
     async def _close(self) -> None: ...
 
     @abc.abstractmethod
-    async def _publish(self, data: Any, packed: bytes) -> None: ...
+    async def _publish(self, data: Any, packed: bytes, semantics: Semantics) -> AddReceipt: ...
+
+    @abc.abstractmethod
+    def _gave_back(self) -> None:
+        """The application was not done with an element when its interest ended."""
 
     async def _begin_interest(self, interest: Interest) -> None:
         if self._is_closed:
@@ -226,6 +318,10 @@ class DAC(abc.ABC):
         if not self._is_open:
             raise ClosedError(f"the collection {self.topic} is not open: use it in `async with`")
         self.tasks.check()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     def _count_drop(self, reason: str) -> None:
         self._collections.drops.add(reason)

@@ -21,19 +21,46 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from overlay.errors import ClosedError, UsageError
-from pubsub.collections.element import Element
+from pubsub.collections.content import Element
 from pubsub.filters import Filter
+from pubsub.reliable.runs import Gap, GapError, Gaps
 
 if TYPE_CHECKING:
     from pubsub.collections.dac import DAC
 
 Predicate = Callable[[Any], bool]
-Notify = Callable[[Element], Awaitable[None] | None]
+Notify = Callable[[Any], Awaitable[None] | None]
+"""Called with each `Element`, and with `gaps="give"` with each `Gap`."""
 Finish = Callable[[bool], None]
 """Called once with whether the application is done with an element; otherwise it is given back."""
+
+
+class Finishing:
+    """Calls `finish` when all interests that got an element are done with it, and it was `offered` to all;
+    not if one was not done with it."""
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        self._finish = finish
+        self._left = 1
+        self._is_given_back = False
+
+    def one_more(self) -> Finish:
+        self._left += 1
+        return self._done
+
+    def offered(self) -> None:
+        """No further interest gets it."""
+        self._done(True)
+
+    def _done(self, is_done: bool) -> None:
+        self._left -= 1
+        self._is_given_back = self._is_given_back or not is_done
+        if not self._left and not self._is_given_back:
+            self._finish()
+
 
 CALLS_A_TURN = 16
 """Elements that a plain callback may be called for before others on the loop get a turn."""
@@ -52,7 +79,16 @@ class Interest:
         *,
         below: bool = False,
         takes: bool = False,
+        gaps: Gaps = "skip",
     ) -> None:
+        if gaps not in get_args(Gaps):
+            raise UsageError(f'gaps is "skip", "give" or "raise", not {gaps!r}')
+        if gaps == "raise" and notify is not None:
+            raise UsageError(
+                'gaps="raise" is for iteration: a callback is given its gaps with "give"'
+            )
+        self.gaps: Gaps = gaps
+        """What happens where elements will never come."""
         self.below = below
         """Subtopics' elements are wanted too."""
         self.takes = takes
@@ -73,7 +109,7 @@ class Interest:
             )
         self._collection = collection
         self._notify = notify
-        self._queue: deque[tuple[Element, Finish | None]] = deque()
+        self._queue: deque[tuple[Element | Gap, Finish | None]] = deque()
         self._finish: Finish | None = None
         self._is_busy = False
         self._arrival: asyncio.Event = asyncio.Event()
@@ -117,13 +153,20 @@ class Interest:
             if self._worker is not None:
                 self._worker.cancel()
             self._settle(False)
-        if self.takes:
-            for _, finish in self._queue:
-                if finish is not None:
-                    finish(False)
-            self._queue.clear()
+        self._give_back()
         self._arrival.set()
         self._change.set()
+
+    def _give_back(self) -> None:
+        """What waits goes to other takers; or, where the collection is closed, comes again from its log."""
+        is_done = not self.takes and not self._collection.is_closed
+        for element, finish in self._queue:
+            if finish is not None:
+                finish(is_done)
+            elif not is_done and isinstance(element, Element):
+                self._collection._gave_back()
+        if self.takes:
+            self._queue.clear()
 
     async def stopped(self) -> None:
         """Wait until the callback is not running any more, unless it is who waits."""
@@ -168,6 +211,12 @@ class Interest:
         self._queue.append((element, finish))
         self._arrival.set()
 
+    def tell_gap(self, gap: Gap) -> None:
+        """Elements will never come, in the place that they would have had; if this interest wants to know."""
+        if not self._ended and not self.takes and self.gaps != "skip":
+            self._queue.append((gap, None))
+            self._arrival.set()
+
     @property
     def has_room(self) -> bool:
         return self._ended or len(self._queue) < self._collection.queue
@@ -191,7 +240,8 @@ class Interest:
             raise UsageError("this interest calls its callback: iterate over one without")
         return self
 
-    async def __anext__(self) -> Element:
+    async def __anext__(self) -> Any:
+        """The next `Element`; where elements will never come, as `gaps` says."""
         await self._begin()
         self._settle(True)
         while not self._queue:
@@ -202,11 +252,15 @@ class Interest:
         element, self._finish = self._queue.popleft()
         self._is_busy = True
         self._change.set()
+        if isinstance(element, Gap) and self.gaps == "raise":
+            raise GapError(element)
         return element
 
     def _settle(self, is_done: bool) -> None:
         """The application is done with the element that it got last, or will never be."""
         finish, self._finish = self._finish, None
+        if self._is_busy and not is_done and not self.takes:
+            self._collection._gave_back()
         self._is_busy = False
         self._change.set()
         if finish is not None:
@@ -223,9 +277,10 @@ class Interest:
                 return
             element, self._finish = self._queue.popleft()
             self._is_busy = True
-            self._settle(await self._call(notify, element))
+            is_done = await self._call(notify, element)
+            self._settle(is_done or not self.takes)
 
-    async def _call(self, notify: Notify, element: Element) -> bool:
+    async def _call(self, notify: Notify, element: Element | Gap) -> bool:
         """Whether the callback did its work; what it raises is logged and counted."""
         try:
             result = notify(element)

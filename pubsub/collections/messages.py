@@ -12,9 +12,9 @@ MOST_COUNTS = 4096
 
 
 MOST_PARTS = 64
-"""Messages that one estate may come in."""
+"""Messages that one member's holdings may come in."""
 
-Gift = tuple[PeerId, int, int]
+ElementId = tuple[PeerId, int, int]
 """An element that is to be taken once: its publisher, the incarnation in which the publisher gives it away,
 and its number. A publisher that returns with its log goes on numbering in its old life, but in another
 incarnation: it does not remember what it had to give."""
@@ -30,7 +30,7 @@ class Addition:
     clock: int
     """Its publisher's logical clock."""
     incarnation: int
-    """Of its publisher, for one-of-n delivery."""
+    """The incarnation of its publisher, for one-of-n delivery."""
     data: bytes
     """The element as msgpack."""
 
@@ -63,59 +63,59 @@ class Announcement:
 
 @message(0x6C)
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """A gift to its receiver alone (see `pubsub.collections.one_of_n`)."""
+class ElementOffer:
+    """An element to its receiver alone (see `pubsub.collections.one_of_n`)."""
 
-    gift: Gift
+    element_id: ElementId
     topic: str
     data: bytes
     to: int
-    """The receiver's incarnation, as its giver knows it: what is meant for an earlier one does not count, for
-    the giver will hear that this one is gone."""
+    """The receiver's incarnation, as its assigner knows it: what is meant for an earlier one does not
+    count, for the assigner will hear that this one is gone."""
 
 
 @message(0x6D)
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TakerAnswer:
     """What became of an offer: taken for good, or given back."""
 
-    gift: Gift
+    element_id: ElementId
     taken: bool
     unseen: bool = False
-    """It was given back because the taker does not see its giver, which says nothing about the element."""
+    """It was given back because the taker does not see its assigner, which says nothing about the element."""
 
 
 @message(0x6E)
 @dataclass(frozen=True, slots=True)
-class Estate:
-    """Part of what the sender knows, in a stable view, of gifts whose publishers are gone."""
+class Holdings:
+    """Part of what the sender knows, in a stable view, of elements whose publishers are gone."""
 
     view: bytes
     round: int
-    """Counts the times that the view's members have told their estates."""
+    """Counts the times that the view's members have told their holdings."""
     part: int
-    """From 0."""
+    """The number of this part, from 0."""
     parts: int
-    """That the estate has in this round."""
-    claimed: tuple[Gift, ...]
-    """Those that it has in hand, gives away, or has taken while that is not known to all."""
-    spare: tuple[Gift, ...]
-    """Those that it has a copy of."""
+    """How many parts the holdings have in this round."""
+    claimed: tuple[ElementId, ...]
+    """The elements that the sender has in hand, gives away, or has taken while that is not known to all."""
+    spare: tuple[ElementId, ...]
+    """The elements that the sender has a copy of."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.part < self.parts <= MOST_PARTS:
-            raise ValueError("a part of an estate is out of bounds")
+            raise ValueError("a part of holdings is out of bounds")
 
 
 @message(0x6F)
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Gifts that nobody needs to be offered any more; broadcast to all who take."""
+    """Elements that nobody needs to be offered any more; broadcast to all who take."""
 
-    gifts: tuple[Gift, ...]
+    element_ids: tuple[ElementId, ...]
 
 
-Direct = Announcement | Offer | Answer | Estate
+Direct = Announcement | ElementOffer | TakerAnswer | Holdings
 """What travels point to point."""
 
 

@@ -12,8 +12,8 @@ from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.strong_hub import StrongHub
 from pubsub.reliable.tasks import Tasks
-from pubsub.strong_topics import StrongTopics
 from pubsub.topic import Topic
+from pubsub.topics import StrongTopics
 
 if TYPE_CHECKING:
     from pubsub.node import Node
@@ -38,7 +38,7 @@ class NodeCollections:
         self.strong_topics: StrongTopics
         self._hubs: dict[str, StrongHub] = {}
         self._super_hubs: dict[str, StrongHub] = {}
-        """Those in which this node only publishes what is added to subtopics."""
+        """The hubs in which this node only publishes what is added to subtopics."""
         self._joining: dict[str, asyncio.Lock] = {}
         self._open: dict[DAC, None] = {}
         self._is_closed = False
@@ -52,7 +52,7 @@ class NodeCollections:
         """A collection of the class, to be entered; `CollectionError` when it cannot be."""
         if not (isinstance(kind, type) and issubclass(kind, DAC)) or inspect.isabstract(kind):
             raise CollectionError(
-                f"{kind!r} is no class of collections: use one such as DAStrongSet"
+                f"{kind!r} is not a class of collections: use one such as DAStrongSet"
             )
         if not self.node.is_running:
             raise ClosedError("the node is not running: use it inside `async with`")

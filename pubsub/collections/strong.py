@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pubsub.collections.config import CollectionConfig
-from pubsub.collections.content import Content
+from pubsub.collections.content import Element, LocalContent
 from pubsub.collections.dac import DAC, CollectionError
-from pubsub.collections.element import Element
 from pubsub.collections.interest import Finish, Interest
-from pubsub.collections.wishes import Wishes, either
+from pubsub.collections.wanted import Wanted, either
 from pubsub.filters import Filter
-from pubsub.strong_topic import Gap
+from pubsub.reliable.receipts import MessageReceipt
 from pubsub.topic import Topic
+from pubsub.topics import Gap, Semantics
 
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
@@ -44,15 +44,13 @@ class StrongCollection(DAC):
         node's part; None for those with which the topic is open already, or else those of
         `CollectionConfig()`."""
         super().__init__(collections, topic, **options)
-        if log is not None and self.order == "total":
-            raise CollectionError("a log does not go with total order: use a set, bag or sequence")
         if config is not None and not isinstance(config, CollectionConfig):
             raise CollectionError(f"config is a CollectionConfig, not {config!r}")
         self.log = log
         self.config = config
         self.on_gap = on_gap
-        self._taken = Content(keep=0, unique=self.is_unique)
-        """By which a set knows what its interests have taken."""
+        self._taken = LocalContent(keep=0, unique=self.is_unique)
+        """Tells a set what its interests have taken."""
         self._hub: StrongHub | None = None
 
     async def _open(self) -> None:
@@ -62,13 +60,16 @@ class StrongCollection(DAC):
         if self._hub is not None:
             await self._collections.leave_hub(self, self._hub)
 
-    async def _publish(self, data: Any, packed: bytes) -> None:
+    async def _publish(self, data: Any, packed: bytes, semantics: Semantics) -> MessageReceipt:
         assert self._hub is not None
-        await self._hub.add(self.topic, data, packed)
+        if semantics != "reliable":
+            return await self._hub.add_aside(data, packed, semantics)
+        receipt = await self._hub.add(self.topic, data, packed)
         for topic in self._topic.ancestors():
             if not topic.is_root:
                 hub = await self._collections.super_hub(topic.name, self._hub.config)
-                await hub.add(self.topic, data, packed)
+                await hub.add_from_below(self.topic, data, packed)
+        return receipt
 
     async def _begin_interest(self, interest: Interest) -> None:
         if interest.below and self._topic.is_root:
@@ -85,7 +86,7 @@ class StrongCollection(DAC):
             await self._hub.refresh()
 
     @property
-    def wishes(self) -> Wishes:
+    def wanted(self) -> Wanted:
         """What this collection, by itself, wants of the topic."""
         watching = [interest for interest in self.interests if not interest.takes]
         taking = [interest.filter for interest in self.interests if interest.takes]
@@ -95,7 +96,7 @@ class StrongCollection(DAC):
             wanted.append(None)
         if None in wanted:
             wanted = [self.filter]
-        return Wishes(
+        return Wanted(
             own=bool(wanted),
             below=below,
             filter=either(wanted),
@@ -103,6 +104,10 @@ class StrongCollection(DAC):
             takes=bool(taking),
             take_filter=either(taking),
         )
+
+    def _gave_back(self) -> None:
+        if self._hub is not None:
+            self._hub.given_back = True
 
     def take(self, element: Element, finish: Finish) -> None:
         """Give an element to one of the interests that take, each in turn. A set is done at once with one

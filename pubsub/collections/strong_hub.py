@@ -2,13 +2,14 @@
 
 Runs the cores of total order and one-of-n delivery on it. Total order runs in a topic as soon as one
 participant asks for it; then every participant announces its clock, and every element goes to every
-participant.
+participant. What they send beside additions goes through the `HubOutbox`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
 from overlay.contact import PeerId
@@ -17,35 +18,124 @@ from overlay.errors import ClosedError
 from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
 from pubsub.collections.config import CollectionConfig
-from pubsub.collections.element import Element
-from pubsub.collections.interest import Interest
+from pubsub.collections.content import Element
+from pubsub.collections.interest import Finishing, Interest
 from pubsub.collections.messages import (
     Addition,
     Announcement,
     Direct,
-    Offer,
+    ElementId,
+    ElementOffer,
+    Holdings,
     Taken,
     decode_broadcast,
     decode_direct,
 )
 from pubsub.collections.one_of_n import Presence, Sharing, Taker
-from pubsub.collections.outbox import Outbox
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
-from pubsub.collections.wishes import Wishes, either, parse_wishes
+from pubsub.collections.wanted import Wanted, either, parse_wanted
 from pubsub.event import unpack_data
-from pubsub.strong_topic import (
+from pubsub.reliable.receipts import MessageReceipt
+from pubsub.reliable.tasks import Tasks
+from pubsub.topics import (
     Delivery,
     Gap,
     Participant,
+    Semantics,
     StableView,
     StrongTopic,
     TopicConfig,
     TopicView,
+    Unfinished,
 )
 
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
+
+
+LINGER_SECONDS = 1.0
+"""How long offers and answers have to arrive when the topic is left."""
+
+TELL_TAKEN_SECONDS = 0.05
+"""For which elements that are taken are collected before the others are told."""
+
+ELEMENTS_A_MESSAGE = 1000
+
+TRY_AGAIN_SECONDS = 0.5
+"""After which it is told that a message did not reach a participant, so that it may be sent again."""
+
+
+class HubOutbox:
+    """What the collections of one node send in a strong topic beside additions, each message in its own
+    task."""
+
+    def __init__(
+        self,
+        strong: Callable[[], StrongTopic],
+        undelivered: Callable[[PeerId, Direct], None],
+        supervisor: Tasks,
+    ) -> None:
+        """`strong` gives the topic, or raises `ClosedError`; `undelivered` is told what may not have
+        arrived. `supervisor` runs a task for each message."""
+        self._supervisor = supervisor
+        self._strong = strong
+        self._undelivered = undelivered
+        self._tasks: dict[asyncio.Task[None], Direct | ElementId] = {}
+        """Messages on their way, and the first of those that are told to be taken."""
+        self._taken: list[ElementId] = []
+        """Taken elements of which the others are still to be told."""
+
+    def send(self, to: PeerId, message: Direct) -> None:
+        self._start(self._try_to_send(to, message), message)
+
+    def tell_taken(self, element_id: ElementId) -> None:
+        """Broadcast that an element is taken, to those who may have a copy."""
+        self._taken.append(element_id)
+        if len(self._taken) == 1:
+            self._start(self._tell_all_taken(), element_id)
+
+    async def linger(self) -> None:
+        """Give offers, answers and what is taken a moment to arrive."""
+        urgent = [
+            task
+            for task, about in self._tasks.items()
+            if not isinstance(about, Announcement | Holdings)
+        ]
+        if urgent:
+            await asyncio.wait(urgent, timeout=LINGER_SECONDS)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None], about: Direct | ElementId) -> None:
+        task = self._supervisor.start("message of a collection", work, vital=False)
+        self._tasks[task] = about
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+    async def _try_to_send(self, to: PeerId, message: Direct) -> None:
+        with contextlib.suppress(ClosedError):
+            if not await self._strong().send(to, encode(message)):
+                await asyncio.sleep(TRY_AGAIN_SECONDS)
+                self._undelivered(to, message)
+
+    async def _tell_all_taken(self) -> None:
+        """Several elements share a message."""
+        await asyncio.sleep(TELL_TAKEN_SECONDS)
+        element_ids, self._taken = self._taken, []
+        publishers = {element_id[0] for element_id in element_ids}
+
+        def concerned(participant: Participant) -> bool:
+            # One that does not ask any more must hear it too, or it would hand its copies on one day.
+            return participant.id in publishers or parse_wanted(participant.filter).shared
+
+        with contextlib.suppress(ClosedError):
+            for begin in range(0, len(element_ids), ELEMENTS_A_MESSAGE):
+                message = Taken(tuple(element_ids[begin : begin + ELEMENTS_A_MESSAGE]))
+                await self._strong().broadcast(encode(message), to=concerned)
+
 
 INCARNATION_BITS = 32
 """Two starts of one participant are told apart by a number that is drawn."""
@@ -62,16 +152,18 @@ class StrongHub:
         self.users = 0
         """What needs this participant: collections, and publishers of subtopics."""
         self.log: Any = None
+        self.given_back = False
+        """Whether an interest ended that was not done with the element that was delivered last."""
         self._collections = collections
         self.incarnation = entropy().getrandbits(INCARNATION_BITS)
-        self._wishes = Wishes(own=False)
+        self._wanted = Wanted(own=False)
         self._giving = asyncio.Lock()
         self._adding = asyncio.Lock()
         self._change = asyncio.Event()
         """Set whenever something may be so that an addition waits for."""
         self._is_left = False
         self._is_ordering = False
-        self._outbox = Outbox(lambda: self._strong, self._undelivered, collections.tasks)
+        self._outbox = HubOutbox(lambda: self._strong, self._undelivered, collections.tasks)
         self._spare_holders: tuple[PeerId, ...] = ()
         self._shared_view = b""
         """The stable view in which one-of-n delivery has begun to divide what those gone have left."""
@@ -117,13 +209,13 @@ class StrongHub:
 
     async def join(self, log: Any) -> None:
         self.log = log
-        self._wishes = self._combined_wishes()
-        if self._wishes.ordered:
+        self._wanted = self._combined_wanted()
+        if self._wanted.ordered:
             self._order.begin_to_order()
         await self._collections.strong_topics.join(
             self.topic,
             self._delivered,
-            filter=self._wishes.text,
+            filter=self._wanted.text,
             order=self._needed_order(),
             on_gap=self._gap,
             on_view_changed=self._view_changed,
@@ -134,6 +226,7 @@ class StrongHub:
             log=log,
             config=TopicConfig(self.config.broadcast, self.config.membership),
         )
+        self._order.clock = max(self._order.clock, self._strong.noted)
         self._participants_changed()
 
     async def leave(self) -> None:
@@ -156,48 +249,57 @@ class StrongHub:
     async def refresh(self) -> None:
         """Tell the others when the collections here want something else than before."""
         self._strong.change_order(self._needed_order())
-        wishes = self._combined_wishes()
-        if wishes != self._wishes:
-            self._wishes = wishes
-            if wishes.ordered:
+        wanted = self._combined_wanted()
+        if wanted != self._wanted:
+            self._wanted = wanted
+            if wanted.ordered:
                 self._order.begin_to_order()
-            await self._strong.change_filter(wishes.text)
+            await self._strong.change_filter(wanted.text)
             self._participants_changed()
 
-    def _combined_wishes(self) -> Wishes:
-        all_wishes = [collection.wishes for collection in self.members]
-        watching = [w for w in all_wishes if w.own or w.below]
-        taking = [w for w in all_wishes if w.takes]
-        return Wishes(
-            own=any(w.own for w in all_wishes),
-            below=any(w.below for w in all_wishes),
+    def _combined_wanted(self) -> Wanted:
+        all_wanted = [collection.wanted for collection in self.members]
+        watching = [w for w in all_wanted if w.own or w.below]
+        taking = [w for w in all_wanted if w.takes]
+        return Wanted(
+            own=any(w.own for w in all_wanted),
+            below=any(w.below for w in all_wanted),
             filter=either([w.filter for w in watching]),
-            ordered=any(w.ordered for w in all_wishes),
+            ordered=any(w.ordered for w in all_wanted),
             takes=bool(taking),
             take_filter=either([w.take_filter for w in taking]),
-            shared=self._wishes.shared or bool(taking),
+            shared=self._wanted.shared or bool(taking),
             incarnation=self.incarnation,
         )
 
     # Publishing.
 
-    async def add(self, topic: str, data: Any, packed: bytes) -> None:
-        """Publish an element of this topic or of a subtopic to all who want it. Waits while too many elements
-        are to be taken; `ClosedError` when the topic is left before."""
-        if topic == self.topic:
-            async with self._giving:
-                await self._until(lambda: not self._sharing.is_full)
-                await self._give(topic, data, packed)
-        else:
+    async def add(self, topic: str, data: Any, packed: bytes) -> MessageReceipt:
+        """Publish an element of this topic to all who want it. Waits while too many elements are to be taken;
+        `ClosedError` when the topic is left before."""
+        async with self._giving:
+            await self._until(lambda: not self._sharing.is_full)
             async with self._adding:
-                if self._is_ordering or self._is_wanted(False, data):
-                    await self._broadcast(topic, data, packed)
+                number = await self._broadcast(topic, data, packed)
+                element_id = (self._strong.me, self.incarnation, number)
+                self._sharing.added(element_id, topic, packed, data)
+        return self._strong.receipt(number)
 
-    async def _give(self, topic: str, data: Any, packed: bytes) -> None:
+    async def add_from_below(self, topic: str, data: Any, packed: bytes) -> None:
+        """Publish an element of a subtopic to all who want it."""
         async with self._adding:
-            number = await self._broadcast(topic, data, packed)
-            gift = (self._strong.me, self.incarnation, number)
-            self._sharing.added(gift, topic, packed, data)
+            if self._is_ordering or self._is_wanted(False, data):
+                await self._broadcast(topic, data, packed)
+
+    async def add_aside(self, data: Any, packed: bytes, semantics: Semantics) -> MessageReceipt:
+        """Publish an element outside reliable broadcast, so without an order or one-of-n delivery."""
+
+        def wants(participant: Participant) -> bool:
+            return parse_wanted(participant.filter).wants(True, data)
+
+        payload = encode(Addition(self.topic, 0, self.incarnation, packed))
+        number = await self._strong.broadcast(payload, semantics=semantics, to=wants)
+        return MessageReceipt(number, lambda wait: wait == "sent", self._change.wait)
 
     async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
         await self._until(lambda: not self._is_ordering or self._order.is_settled)
@@ -206,9 +308,11 @@ class StrongHub:
         def wants(participant: Participant) -> bool:
             if is_own and participant.id in self._spare_holders:
                 return True
-            return parse_wishes(participant.filter).wants(is_own, data)
+            return parse_wanted(participant.filter).wants(is_own, data)
 
         clock = self._order.stamp()
+        if self.log is not None:
+            self._strong.note(max(clock, self._strong.noted))
         payload = encode(Addition(topic, clock, self.incarnation, packed))
         try:
             number = await self._strong.broadcast(payload, to=None if to_all else wants)
@@ -228,18 +332,18 @@ class StrongHub:
 
     def _is_wanted(self, is_own: bool, data: Any) -> bool:
         return any(
-            parse_wishes(participant.filter).wants(is_own, data)
+            parse_wanted(participant.filter).wants(is_own, data)
             for participant in self._strong.participants
         )
 
     # What comes from the topic.
 
-    def _delivered(self, delivery: Delivery) -> Awaitable[None] | None:
+    def _delivered(self, delivery: Delivery) -> Awaitable[bool] | Unfinished | None:
         try:
             addition = decode_broadcast(delivery.payload)
             if isinstance(addition, Taken):
-                for gift in addition.gifts:
-                    self._sharing.taken(gift)
+                for element_id in addition.element_ids:
+                    self._sharing.taken(element_id)
                 return None
             data = unpack_data(addition.data)
             check_topic_name(addition.topic)
@@ -247,40 +351,68 @@ class StrongHub:
             self._collections.drops.add(getattr(error, "reason", "malformed_topic"))
             return None
         element = Element(data, addition.topic, delivery.publisher)
+        if delivery.semantics != "reliable":
+            for collection in self.members:
+                if collection.order == "none":
+                    collection.offer(element)
+            return None if self._is_ready() else self._until_ready()
+        finishing: Finishing | None = None
+        unfinished: Unfinished | None = None
+        if self.log is not None and self._order.orders:
+            # It may wait long for its place in the order, and others have to come meanwhile.
+            unfinished = Unfinished()
+            finishing = Finishing(unfinished.finish)
         for collection in self.members:
             if collection.order != "total":
-                collection.offer(element)
+                collection.offer(element, finishing)
         source = (delivery.publisher, delivery.life)
-        if self._wishes.takes and addition.topic == self.topic:
-            gift = (delivery.publisher, addition.incarnation, delivery.number)
-            self._sharing.received(gift, addition.topic, addition.data)
+        if self._wanted.takes and addition.topic == self.topic:
+            element_id = (delivery.publisher, addition.incarnation, delivery.number)
+            self._sharing.received(element_id, addition.topic, addition.data)
+        item = (element, addition.clock, finishing)
+        is_own = delivery.publisher == self._strong.me
         self._order.receive(
-            source, delivery.number, addition.clock, element, complete=delivery.complete
+            source,
+            delivery.number,
+            addition.clock,
+            item,
+            complete=delivery.complete,
+            is_restored=is_own and addition.incarnation != self.incarnation,
         )
+        if unfinished is not None:
+            return unfinished
         return None if self._is_ready() else self._until_ready()
 
     def _lacked(self, number: int, payload: bytes, by: PeerId) -> None:
         """An addition of this node goes to one that took part when it was made, and was not known here: if
         that one takes, it asked in time."""
         addition = decode_broadcast(payload)
-        takes = any(p.id == by and parse_wishes(p.filter).takes for p in self._strong.participants)
+        takes = any(p.id == by and parse_wanted(p.filter).takes for p in self._strong.participants)
         if takes and isinstance(addition, Addition) and addition.topic == self.topic:
-            gift = (self._strong.me, addition.incarnation, number)
+            element_id = (self._strong.me, addition.incarnation, number)
             data = unpack_data(addition.data)
-            self._sharing.missed(gift, addition.topic, addition.data, data)
+            self._sharing.missed(element_id, addition.topic, addition.data, data)
 
-    def _ordered(self, element: Element) -> None:
+    def _ordered(self, item: tuple[Element, int, Finishing | None]) -> None:
+        element, clock, finishing = item
         for collection in self.members:
             if collection.order == "total":
-                collection.offer(element)
+                collection.offer(element, finishing)
+        if finishing is not None:
+            self._strong.note(max(clock, self._strong.noted))
+            finishing.offered()
 
     def _is_ready(self) -> bool:
         """Whether the next element may come: there is room, and with a log, nothing is left undone."""
         return self._busy() is None
 
-    async def _until_ready(self) -> None:
+    async def _until_ready(self) -> bool:
+        """Wait until the next element may come; False when the application was not done with this one, which
+        a log gives again then."""
+        self.given_back = False
         while (busy := self._busy()) is not None:
             await busy.changed()
+        return self.log is None or not self.given_back
 
     def _busy(self) -> Interest | None:
         """An interest that elements have to wait for; not one that takes, which is offered no more than it
@@ -291,8 +423,11 @@ class StrongHub:
         return None
 
     def _gap(self, gap: Gap) -> None:
-        self._order.skip(gap.publisher, gap.life, gap.last)
+        if gap.publisher is not None:
+            self._order.skip(gap.publisher, int.from_bytes(gap.run, "big"), gap.last)
         for collection in self.members:
+            for interest in collection.interests:
+                interest.tell_gap(gap)
             if collection.on_gap is not None:
                 collection.on_gap(gap)
 
@@ -303,21 +438,21 @@ class StrongHub:
         if strong is None:
             return  # it tells while it is being made
         members = strong.view.members
-        wishes = {peer.id: parse_wishes(peer.filter) for peer in strong.participants}
+        wanted = {peer.id: parse_wanted(peer.filter) for peer in strong.participants}
         takers = [
-            Taker(peer, wished.take_filter)
-            for peer, wished in wishes.items()
-            if wished.takes and peer in members
+            Taker(peer, wants_of.take_filter)
+            for peer, wants_of in wanted.items()
+            if wants_of.takes and peer in members
         ]
-        is_asked = any(wished.takes for wished in wishes.values())
-        incarnations = {peer: wished.incarnation for peer, wished in wishes.items()}
+        is_asked = any(wants_of.takes for wants_of in wanted.values())
+        incarnations = {peer: wants_of.incarnation for peer, wants_of in wanted.items()}
         present = self._presence.update(members, incarnations)
         self._sharing.participants_are(present, takers, is_asked)
         others = [taker.id for taker in takers if taker.id != strong.me]
         self._spare_holders = tuple(others[: self._sharing.config.spares])
         if strong.is_stable and strong.stable_view is not None and is_asked:
             self._share_later(strong.stable_view)
-        if not self._is_ordering and any(wished.ordered for wished in wishes.values()):
+        if not self._is_ordering and any(wants_of.ordered for wants_of in wanted.values()):
             self._begin_ordering()
 
     def _begin_ordering(self) -> None:
@@ -340,8 +475,8 @@ class StrongHub:
         self._participants_changed()
 
     def _share_later(self, view: StableView) -> None:
-        """Once in a stable view in which somebody takes, tell the others of gifts of those gone, when those
-        who are not in it have been out for long enough."""
+        """Once in a stable view in which somebody takes, tell the others of elements of those gone, when
+        those who are not in it have been out for long enough."""
         if view.id != self._shared_view:
             self._shared_view = view.id
             self._call_later(self.config.one_of_n.gone_after, lambda: self._share(view))
@@ -349,7 +484,7 @@ class StrongHub:
     def _share(self, view: StableView) -> None:
         if view.id == self._shared_view and not self._is_left:
             sharing = {
-                peer.id: parse_wishes(peer.filter).incarnation
+                peer.id: parse_wanted(peer.filter).incarnation
                 for peer in self._strong.participants
                 if peer.filter and peer.id in view.members
             }
@@ -376,15 +511,15 @@ class StrongHub:
         else:
             self._sharing.undelivered(to, message)
 
-    def _offered(self, offer: Offer) -> None:
+    def _offered(self, offer: ElementOffer) -> None:
         """An element for one of the interests here that take."""
 
         def finish(is_done: bool) -> None:
-            hands = self._sharing.hands
-            (hands.done if is_done else hands.give_back)(offer.gift)
+            leases = self._sharing.leases
+            (leases.done if is_done else leases.give_back)(offer.element_id)
 
         try:
-            element = Element(unpack_data(offer.data), offer.topic, offer.gift[0])
+            element = Element(unpack_data(offer.data), offer.topic, offer.element_id[0])
         except WireError as error:
             self._collections.drops.add(error.reason)
             finish(True)

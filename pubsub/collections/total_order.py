@@ -34,8 +34,8 @@ from typing import Any
 
 from overlay.contact import PeerId
 from overlay.context import Timer
+from pubsub.collections.config import OrderConfig
 from pubsub.collections.messages import MOST_COUNTS, Announcement
-from pubsub.collections.order_config import OrderConfig
 
 FARTHEST_CLOCK = 1 << 62
 """No addition is taken beyond it."""
@@ -111,12 +111,13 @@ class TotalOrder:
         self._count = count
         self._is_done = is_done
         self._seen: dict[Source, int] = {}
-        self._excused: dict[tuple[PeerId | None, int], int] = {}
+        self._excused: dict[Source, int] = {}
         """Numbers up to which additions are not waited for: they will not come, or did not for too long."""
         self._is_new = True
         """It has not been settled with anybody else yet."""
-        self._foreign: list[tuple[Source, int, int, Any, int]] = []
-        """Source, number, clock, item, and up to where the source's additions have come."""
+        self._foreign: list[tuple[Source, int, int, Any, int, bool]] = []
+        """Source, number, clock, item, up to where the source's additions have come, and whether it is
+        restored."""
         self._heap: list[tuple[int, PeerId, int, int, Any]] = []
         self._latest: tuple[int, PeerId, int, int] = (0, PeerId(bytes(20)), 0, 0)
         self._publishing: dict[int, None] = {}
@@ -135,7 +136,7 @@ class TotalOrder:
         self._peers: dict[PeerId, _Peer] = {}
         self._stay_of: dict[PeerId, int] = {}
         self._early: dict[PeerId, Announcement] = {}
-        """Of a view to which this member has not come yet, the latest from each."""
+        """The latest announcement from each member for a view that this member has not reached yet."""
         self._echoed: dict[PeerId, None] = {}
         """Who knows of this stay."""
         self._announced = -1
@@ -201,10 +202,18 @@ class TotalOrder:
         self._advance()
 
     def receive(
-        self, source: Source, number: int, clock: int, item: Any, *, complete: int | None = None
+        self,
+        source: Source,
+        number: int,
+        clock: int,
+        item: Any,
+        *,
+        complete: int | None = None,
+        is_restored: bool = False,
     ) -> None:
         """An addition has come, this member's own among them. `complete`: up to this number the source's
-        additions have come; one source's come in order, unless this member does not order yet."""
+        additions have come; one source's come in order, unless this member does not order yet.
+        `is_restored`: it is an own one of an earlier start, from a log, and others may have delivered it."""
         complete = number if complete is None else complete
         if clock > min(self.clock + MOST_AHEAD, FARTHEST_CLOCK):
             self._count("addition_clock")
@@ -213,16 +222,18 @@ class TotalOrder:
         if source[0] == self._me:
             self._publishing.pop(clock, None)
         self.clock = max(self.clock, clock)
-        if self._is_foreign(source, number):
-            self._foreign.append((source, number, clock, item, complete))
+        if self._is_foreign(source, number, is_restored):
+            self._foreign.append((source, number, clock, item, complete, is_restored))
             self._repeat_later()
         else:
             self._take(source, number, clock, item, complete)
             self._announce_soon()
             self._advance()
 
-    def _is_foreign(self, source: Source, number: int) -> bool:
-        if source[0] == self._me or source[0] in self._peers:
+    def _is_foreign(self, source: Source, number: int, is_restored: bool) -> bool:
+        if source[0] == self._me and not (is_restored and self._is_new):
+            return False
+        if source[0] in self._peers:
             return False
         if self._members is None and not self._is_new:
             return False
@@ -231,9 +242,10 @@ class TotalOrder:
     def _admit_foreign(self) -> None:
         """Take those that are foreign no more."""
         foreign, self._foreign = self._foreign, []
-        for source, number, clock, item, complete in foreign:
-            if self._is_foreign(source, number):
-                self._foreign.append((source, number, clock, item, complete))
+        for waiting in foreign:
+            source, number, clock, item, complete, is_restored = waiting
+            if self._is_foreign(source, number, is_restored):
+                self._foreign.append(waiting)
             else:
                 self._take(source, number, clock, item, complete)
 
@@ -243,8 +255,8 @@ class TotalOrder:
         if complete:
             self._saw(source, complete)
 
-    def skip(self, publisher: PeerId | None, life: int, last: int) -> None:
-        """The source's additions up to this number will not come; None if only its life is known."""
+    def skip(self, publisher: PeerId, life: int, last: int) -> None:
+        """The source's additions up to this number will not come."""
         self._excuse_up_to((publisher, life), last)
         self._advance()
 
@@ -301,7 +313,7 @@ class TotalOrder:
         for publisher, life, number in announcement.counts:
             self._excuse_up_to((publisher, life), number)
 
-    def _excuse_up_to(self, source: tuple[PeerId | None, int], number: int) -> None:
+    def _excuse_up_to(self, source: Source, number: int) -> None:
         number = max(number, self._excused.pop(source, 0))
         self._excused[source] = number
         if len(self._excused) > MOST_COUNTS:
@@ -363,7 +375,7 @@ class TotalOrder:
         for peer in self._peers.values():
             for announcement in peer.waiting:
                 self._excuse(announcement)
-        for source, number, _, _, _ in self._foreign:
+        for source, number, *_ in self._foreign:
             self._claimed[source] = max(number, self._claimed.get(source, 0))
         self._admit_foreign()
         self._advance()
@@ -386,7 +398,9 @@ class TotalOrder:
                 peer.catch_up(self._has)
         if not self.is_settled:
             return
-        self._is_new = self._is_new and not self._peers
+        if self._is_new and self._peers:
+            self._is_new = False
+            self._admit_foreign()
         self._on_settled()
         limit = min([peer.clock for peer in self._peers.values()] + [self._promise()])
         while self._heap and self._heap[0][0] <= limit:
@@ -408,7 +422,6 @@ class TotalOrder:
             if (
                 seen.get(source, 0) < number
                 and excused.get(source, 0) < number
-                and excused.get((None, life), 0) < number
                 and not self._is_done(publisher, life, number)
             ):
                 return False

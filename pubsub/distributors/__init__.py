@@ -1,12 +1,11 @@
 """Distributors: processes of the overlay that serve crowds of light publishers and subscribers."""
 
 from pubsub.distributors.archive_history import ArchiveHistory
-from pubsub.distributors.client import NoDistributor, NoSuchService
+from pubsub.distributors.clients import Publisher, ServiceMessage, ServiceSubscription, Subscriber
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.distributor import Distributor
-from pubsub.distributors.protocol.recall import History
-from pubsub.distributors.publisher import Publisher
-from pubsub.distributors.subscriber import Message, ServiceSubscription, Subscriber
+from pubsub.distributors.light_client import NoDistributor, NoSuchService
+from pubsub.distributors.protocol.exchange import History
 from pubsub.reliable.runs import Gap, GapError
 
 __all__ = [
@@ -17,10 +16,10 @@ __all__ = [
     "Gap",
     "GapError",
     "History",
-    "Message",
     "NoDistributor",
     "NoSuchService",
     "Publisher",
+    "ServiceMessage",
     "ServiceSubscription",
     "Subscriber",
 ]

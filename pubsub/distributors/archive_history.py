@@ -30,7 +30,7 @@ from pubsub.archive.store import (
 )
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.distributors.messages import Publication
-from pubsub.distributors.protocol.recall import Found
+from pubsub.distributors.protocol.exchange import Found
 from pubsub.reliable.numbers import Span
 
 TOPIC = "/services/"

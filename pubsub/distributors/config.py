@@ -15,12 +15,12 @@ class DistributorConfig:
     """How often distributors tell each other what they have; a view's agreement is retried as often."""
 
     found_after: float | None = 2.0
-    """A distributor that finds no group founds one after so long, the one with the smallest id first. None:
-    it waits until it finds one."""
+    """A distributor that finds no group founds one after this many seconds, the one with the smallest id
+    first. None: it waits until it finds one."""
 
     reform_after: float | None = 30.0
-    """Distributors that are cut off from the majority of their view for so long form a group of a later
-    generation, whose members join the others again when they meet. None: they wait for the majority."""
+    """Distributors that are cut off from the majority of their view for this many seconds form a group of a
+    later generation, whose members join the others again when they meet. None: they wait for the majority."""
 
     recent_bytes: int = 1024 * 1024
     """Per service, messages that are kept though everybody has them, for subscribers that change over."""
@@ -36,7 +36,7 @@ class DistributorConfig:
     cut off, and still find all that it missed."""
 
     subscriber_patience: float = 10.0
-    """A subscriber that was silent for so long is no longer one."""
+    """A subscriber that was silent for this many seconds is no longer a subscriber."""
 
     window: int = 4096
     """Pieces that may be on their way to one subscriber."""
@@ -80,11 +80,11 @@ class ClientConfig:
     and another one is tried."""
 
     retry: float = 0.3
-    """A request or question that is not answered is sent again after so long, then twice as long, up to 8
-    times."""
+    """A request or question that is not answered is sent again after this many seconds, then twice as long,
+    up to 8 times."""
 
     connect_within: float = 1.5
-    """A distributor that has not answered a first request for so long is passed over."""
+    """A distributor that has not answered a first request for this many seconds is passed over."""
 
     room: int = 4096
     """Pieces that a subscriber takes ahead of its application."""

@@ -24,12 +24,18 @@ from overlay.finish import Finish
 from overlay.runtime import Runtime
 from pubsub.config import ConfigurationError, NodeConfig, NodeSettings, config_of
 from pubsub.distributors import messages
-from pubsub.distributors.client import DirectoryFinder, Sample, group_topic, introduce, sample_of
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.content import check_service
 from pubsub.distributors.feeds import Relay, TopicFeed
+from pubsub.distributors.light_client import (
+    DirectoryFinder,
+    Sample,
+    group_topic,
+    introduce,
+    sample_of,
+)
+from pubsub.distributors.messages import check_service
 from pubsub.distributors.protocol.distributor import DistributorCore
-from pubsub.distributors.protocol.recall import History
+from pubsub.distributors.protocol.exchange import History
 from pubsub.distributors.protocol.view import View
 from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
@@ -42,7 +48,7 @@ INCOMING = 65_536
 """Datagrams that may wait to be read: thousands of subscribers may answer at once."""
 
 MOST_DISTRIBUTORS = 64
-"""Of a group, that one looks for in the directory."""
+"""How many distributors of a group one of them looks for in the directory."""
 
 LOOK_EVERY = 10.0
 """Seconds between two looks into the directory by a distributor that has others in its view."""
@@ -190,18 +196,18 @@ class Distributor:
         introduce(runtime)
         members = core.membership
         for kind, handler in (
-            (messages.Hello, members.receive_hello),
+            (messages.ViewHello, members.receive_hello),
             (messages.Prepare, members.receive_prepare),
             (messages.Propose, members.receive_propose),
             (messages.Vote, members.receive_vote),
             (messages.Digest, core.receive_digest),
             (messages.Want, core.receive_want),
-            (messages.Spread, core.receive_spread),
+            (messages.SpreadPublications, core.receive_spread),
             (messages.Request, core.receive_request),
-            (messages.Received, core.receive_received),
+            (messages.StreamAck, core.receive_received),
             (messages.ListServices, core.receive_list),
             (messages.Raise, core.receive_raise),
-            (messages.Published, core.upward.receive_published),
+            (messages.PublicationAck, core.upward.receive_published),
         ):
             runtime.on(kind, handler)
         runtime.failure.subscribe(

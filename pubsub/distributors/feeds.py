@@ -24,11 +24,17 @@ from typing import Self
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
 from overlay.runtime import MessageHandler
-from pubsub.distributors.client import DirectoryFinder, LightClient, sample_of
-from pubsub.distributors.content import event_id_of, pack_event
-from pubsub.distributors.messages import ListServices, Publication, Published, Services
+from pubsub.distributors.light_client import DirectoryFinder, LightClient, sample_of
+from pubsub.distributors.messages import (
+    ListServices,
+    Publication,
+    PublicationAck,
+    ServiceList,
+    event_id_of,
+    pack_event,
+)
 from pubsub.distributors.protocol.distributor import DistributorCore
-from pubsub.distributors.protocol.reception import Delivery
+from pubsub.distributors.protocol.subscription import SourceMessage
 from pubsub.event import Event
 from pubsub.node import Node
 from pubsub.reliable.runs import RUN_BYTES, Gap, source_of
@@ -159,8 +165,8 @@ class Relay(LightClient):
         return self
 
     def _handlers(self) -> dict[type, MessageHandler]:
-        handlers = {**super()._handlers(), Services: self._listed}
-        del handlers[Published]  # they tell the distributor itself what has gone up
+        handlers = {**super()._handlers(), ServiceList: self._listed}
+        del handlers[PublicationAck]  # they tell the distributor itself what has gone up
         return handlers
 
     def _take(self, name: str) -> None:
@@ -199,7 +205,7 @@ class Relay(LightClient):
                 self._open().context("channel").send(contacts[0], ListServices(""))
             await asyncio.sleep(LIST_EVERY)
 
-    def _listed(self, sender: Contact, services: Services) -> None:
+    def _listed(self, sender: Contact, services: ServiceList) -> None:
         if sender.id != self._asked:
             return
         for name in services.names:
@@ -212,7 +218,7 @@ class Relay(LightClient):
         for source, number in numbers.items():
             self._core.relay_begin(service, source, number)
 
-    def _deliver(self, delivery: Delivery) -> None:
+    def _deliver(self, delivery: SourceMessage) -> None:
         self._core.relay(
             Publication(delivery.service, delivery.source, delivery.sequence, delivery.data)
         )

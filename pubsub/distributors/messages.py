@@ -3,15 +3,24 @@
 Among distributors and from publishers messages go over channels; between a distributor and its subscribers
 by plain datagrams, since a distributor with thousands of subscribers cannot afford a channel for each.
 Every exchange outlives the loss, repetition and reordering of its messages.
-"""
+
+What a message of a service carries: an application's data, or an event of the topic behind the service;
+and what a service may be called."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
-from overlay.wire import message
-from pubsub.distributors.protocol.view import NO_GROUP, Ballot, Group, Member
+import msgpack
+
+from overlay.contact import ID_BYTES, PeerId
+from overlay.errors import UsageError
+from overlay.wire import WireError, message
+from pubsub.distributors.protocol.view import NO_GROUP, Ballot, Group, ViewMember
+from pubsub.event import ID_BYTES as EVENT_ID_BYTES
+from pubsub.event import Event, pack_data, unpack_data
 
 # What is published.
 
@@ -34,15 +43,15 @@ class Publication:
 
 @message(0x81)
 @dataclass(frozen=True, slots=True)
-class Hello:
+class ViewHello:
     """The sender's view of the distributors, if it has one; what a newcomer asks, and how a view is told."""
 
     group: Group
     number: int
-    """Of the view in its group; 0 for a distributor without a view."""
-    members: tuple[Member, ...]
+    """The number of the view in its group; 0 for a distributor without a view."""
+    members: tuple[ViewMember, ...]
     run: int
-    """Of the sender."""
+    """The sender's run."""
     leaving: bool
     """The sender is about to stop, and is to be left out of the next view."""
 
@@ -65,7 +74,7 @@ class Propose:
     group: Group
     number: int
     ballot: Ballot
-    members: tuple[Member, ...]
+    members: tuple[ViewMember, ...]
 
 
 @message(0x84)
@@ -80,7 +89,7 @@ class Vote:
     promised: Ballot
     """The highest one that the voter has answered; it refuses when this is not `ballot`."""
     accepted: Ballot
-    members: tuple[Member, ...]
+    members: tuple[ViewMember, ...]
     """What the voter accepted last, and under which ballot; no members if nothing."""
 
 
@@ -93,7 +102,7 @@ class Digest:
     """What the sender has, told periodically; also how new services are publicised."""
 
     run: int
-    """Of the sender: what an earlier run had tells nothing of this one."""
+    """The sender's run: what an earlier run had tells nothing of this one."""
     whole: bool
     """Whether all sources are in this one or those before it since the last whole one."""
     services: tuple[tuple[str, int, bool], ...]
@@ -118,7 +127,7 @@ class Want:
 
 @message(0x87)
 @dataclass(frozen=True, slots=True)
-class Spread:
+class SpreadPublications:
     """Messages, from a publisher to its distributor, or from one distributor to another."""
 
     publications: tuple[Publication, ...]
@@ -132,7 +141,7 @@ class Spread:
 
 @message(0x88)
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublicationAck:
     """A distributor has a source's messages up to `received`, and all of its view have them to `stable`."""
 
     service: str
@@ -180,7 +189,7 @@ class Request:
 
 @message(0x8A)
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ClientAnswer:
     """The acknowledgement of a request, or why it was refused."""
 
     number: int
@@ -200,7 +209,7 @@ class Answer:
 
 @message(0x8B)
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StreamPiece:
     """A message, or one of the `count` consecutive pieces of a large one."""
 
     source: bytes
@@ -208,14 +217,14 @@ class Piece:
     lost: int
     """How many messages of the source, just before this one, the distributor will never have."""
     number: int
-    """Of the piece in the message, from 0."""
+    """The number of the piece in the message, from 0."""
     count: int
     data: bytes
 
 
 @message(0x8C)
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class StreamDeliveries:
     """Consecutive pieces of a stream; the same bytes for every subscriber that is as far."""
 
     stream: int
@@ -224,13 +233,13 @@ class Deliveries:
     oldest: int
     """The earliest place that the distributor still holds; those before it are gone."""
     pace: float
-    """Acknowledge within so many seconds."""
-    pieces: tuple[Piece, ...]
+    """The receiver acknowledges within this many seconds."""
+    pieces: tuple[StreamPiece, ...]
 
 
 @message(0x8D)
 @dataclass(frozen=True, slots=True)
-class Received:
+class StreamAck:
     """A subscriber has everything up to a place, or asks for a sign of life (stream 0: a publisher does)."""
 
     stream: int
@@ -253,7 +262,7 @@ class Alive:
     knows: bool
     """Whether the asker is a subscriber here."""
     pace: float
-    """As in `Deliveries`."""
+    """As in `StreamDeliveries`."""
 
 
 @message(0x8F)
@@ -265,7 +274,7 @@ class Recalled:
     source: bytes
     first: int
     next: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[StreamPiece, ...]
 
 
 # Which services there are, for a group below this one.
@@ -281,7 +290,7 @@ class ListServices:
 
 @message(0xB2)
 @dataclass(frozen=True, slots=True)
-class Services:
+class ServiceList:
     """The answer: some names in order, and whether there are more."""
 
     names: tuple[str, ...]
@@ -291,10 +300,76 @@ class Services:
 @message(0xB3)
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Consecutive messages of a source that were published at a group below; answered by `Published`."""
+    """Consecutive messages of a source that were published at a group below; answered by `PublicationAck`."""
 
     service: str
     source: bytes
     after: int
     """What is up to this number has arrived, or is not held below any more."""
     publications: tuple[Publication, ...]
+
+
+MAX_NAME_BYTES = 200
+
+
+class ServiceNameError(UsageError):
+    """The text is not a valid name of a service."""
+
+
+def check_service(name: str) -> str:
+    """Return `name` when it can be a service's: 1 to 200 bytes of printable UTF-8."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ServiceNameError(f"{name!r} is not a valid service: a name is printable text")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise ServiceNameError(f"{name!r} is not a valid service: more than {MAX_NAME_BYTES} bytes")
+    return name
+
+
+_DATA = b"\x00"
+_EVENT = b"\x01"
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """An event of a topic, or an application's own data (then all but `data` is None)."""
+
+    data: Any
+    topic: str | None = None
+    publisher: PeerId | None = None
+    event_id: bytes | None = None
+
+
+def pack_application_data(data: Any) -> bytes:
+    """`DataError` when the data cannot travel, or is too large."""
+    return _DATA + pack_data(data)
+
+
+def pack_event(event: Event) -> bytes:
+    head: bytes = msgpack.packb([event.topic, bytes(event.publisher), event.id])
+    return _EVENT + len(head).to_bytes(2, "big") + head + pack_data(event.data)
+
+
+def unpack_content(content: bytes) -> Carried:
+    """What a publisher or a distributor packed; `WireError` for any other bytes."""
+    if content[:1] == _DATA:
+        return Carried(unpack_data(content[1:]))
+    if content[:1] != _EVENT:
+        raise WireError("malformed_data")
+    size = int.from_bytes(content[1:3], "big")
+    head = unpack_data(content[3 : 3 + size])
+    if not (
+        isinstance(head, list)
+        and [type(one) for one in head] == [str, bytes, bytes]
+        and len(head[1]) == ID_BYTES
+        and len(head[2]) == EVENT_ID_BYTES
+    ):
+        raise WireError("malformed_data")
+    return Carried(unpack_data(content[3 + size :]), head[0], PeerId(head[1]), head[2])
+
+
+def event_id_of(content: bytes) -> bytes | None:
+    """The id of the event that a message carries, without reading the rest; None for other data."""
+    if content[:1] != _EVENT:
+        return None
+    size = int.from_bytes(content[1:3], "big")
+    return content[3 + size - EVENT_ID_BYTES : 3 + size]

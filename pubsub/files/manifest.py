@@ -1,19 +1,23 @@
-"""What a file is, as its sender announces it: name, size, pieces, checksums."""
+"""What a file is: name, size and checksums as its sender announces them, and which pieces are there."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from overlay.errors import UsageError
+from overlay.errors import CamcastError, UsageError
 
 PIECE_BYTES = 256 * 1024
-"""Of every piece but the last."""
+"""The size of every piece but the last."""
 MAX_PIECE_BYTES = 512 * 1024
 MAX_PIECES = 4 * 1024 * 1024
 HASH_BYTES = 32
 """SHA-256 throughout."""
+HASHES_A_MESSAGE = 16_384
 _KEY = "camcast-file"
 """Under which an event's data has a manifest."""
 _FORBIDDEN = '/\\\0<>:"|?*'
@@ -34,7 +38,9 @@ class Manifest:
 
     def __post_init__(self) -> None:
         if not is_file_name(self.name):
-            raise UsageError(f"{self.name!r:.60} is no name that a file can have everywhere")
+            raise UsageError(
+                f"{self.name!r:.60} is not a name that a file can have on every system"
+            )
         if self.size < 0 or not 1 <= self.piece_size <= MAX_PIECE_BYTES:
             raise UsageError(
                 f"a file of {self.size} bytes in pieces of {self.piece_size} cannot be"
@@ -50,7 +56,7 @@ class Manifest:
 
     @property
     def id(self) -> bytes:
-        """Of the content, whatever its name."""
+        """Identifies the content, whatever the file's name."""
         numbers = self.size.to_bytes(8, "big") + self.piece_size.to_bytes(8, "big")
         return hashlib.sha256(numbers + self.digest + self.pieces_digest).digest()
 
@@ -86,3 +92,108 @@ def is_file_name(name: str) -> bool:
         and name.isprintable()
         and not any(character in _FORBIDDEN for character in name)
     )
+
+
+class FileError(CamcastError):
+    """A file could not be read or written, or is not what was sent."""
+
+
+@contextmanager
+def disk_errors(path: Path, what: str) -> Iterator[None]:
+    """Turn what the disk fails with into a `FileError`: this path cannot be opened, read, written."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be {what}: {error.strerror or error}") from None
+
+
+class HashList:
+    """The checksums of a file's pieces, fetched in parts and believed once all agree with the manifest."""
+
+    def __init__(self, manifest: Manifest, hashes: bytes = b"") -> None:
+        self._manifest = manifest
+        self._hashes = bytearray()
+        self.is_complete = False
+        self.add(0, hashes)
+
+    def packed(self) -> bytes:
+        return bytes(self._hashes)
+
+    @property
+    def known(self) -> int:
+        """How many pieces have a checksum, in order from the first."""
+        return len(self._hashes) // HASH_BYTES
+
+    def add(self, first: int, hashes: bytes) -> bool:
+        """Append a part, unless it is not the next one; False when it cannot be one, or when the whole does
+        not agree with the manifest: the list is empty again then."""
+        if len(hashes) % HASH_BYTES or len(hashes) > HASH_BYTES * self._manifest.pieces:
+            return False
+        if first != self.known or self.is_complete:
+            return True
+        self._hashes += hashes
+        if self.known < self._manifest.pieces:
+            return True
+        self.is_complete = hashlib.sha256(self._hashes).digest() == self._manifest.pieces_digest
+        if not self.is_complete:
+            self._hashes.clear()
+        return self.is_complete
+
+    def replace(self, hashes: bytes) -> None:
+        """All of them, in place of what was known; they must agree with the manifest."""
+        self._hashes.clear()
+        self.add(0, hashes)
+
+    def part(self, first: int) -> bytes:
+        """The checksums from the piece `first` on, as many as one message takes."""
+        start = first * HASH_BYTES
+        return bytes(self._hashes[start : start + HASHES_A_MESSAGE * HASH_BYTES])
+
+    def agrees(self, index: int, data: bytes) -> bool:
+        """Whether these bytes are the piece; the list must be complete."""
+        start = index * HASH_BYTES
+        expected = self._hashes[start : start + HASH_BYTES]
+        return hashlib.sha256(data).digest() == expected
+
+
+class PieceSet:
+    """Which pieces of a file somebody has, one bit a piece: a set of the numbers 0 to `total - 1`."""
+
+    __slots__ = ("_bits", "count", "total")
+
+    def __init__(self, total: int, bits: bytes = b"") -> None:
+        self.total = total
+        self._bits = bytearray(bits or bytes(-(-total // 8)))
+        self.count = int.from_bytes(self._bits, "big").bit_count()
+
+    @classmethod
+    def full(cls, total: int) -> PieceSet:
+        pieces = cls(total)
+        for index in range(total):
+            pieces.add(index)
+        return pieces
+
+    @classmethod
+    def unpack(cls, total: int, packed: bytes) -> PieceSet | None:
+        """The set that `packed` gave; None for bytes of another length or with bits too many."""
+        if len(packed) != -(-total // 8) or (total % 8 and packed[-1] >> total % 8):
+            return None
+        return cls(total, packed)
+
+    def packed(self) -> bytes:
+        return bytes(self._bits)
+
+    @property
+    def is_full(self) -> bool:
+        return self.count == self.total
+
+    def add(self, index: int) -> None:
+        if index not in self:
+            self._bits[index >> 3] |= 1 << (index & 7)
+            self.count += 1
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self._bits[index >> 3] >> (index & 7) & 1)
+
+    def missing(self) -> Iterator[int]:
+        return (index for index in range(self.total) if index not in self)

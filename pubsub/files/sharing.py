@@ -7,13 +7,13 @@
         async for path in files.receive("/videos", "downloads"):
             print(path)
 
-A sender announces its file by an event of the topic, again and again while it sends. Whoever receives asks
-the sender and the other receivers for pieces, and gives away those that it has. An interrupted receiver goes
-on with what it had; an interrupted sender may begin anew, anywhere. A file gets its name when it is whole on
-the disk and its SHA-256 is that of the announcement.
+A sender announces its file by an event of the topic, again and again while it sends. A receiver asks the
+sender and the other receivers for pieces, and gives away those that it has. An interrupted receiver goes on
+with what it had; an interrupted sender may begin anew, anywhere. A file gets its name when it is whole on the
+disk and its SHA-256 is that of the announcement.
 
 With `archive` the pieces are durable events instead: an archive has all of the file when `archive` returns,
-and durable receivers that are away get it later, whoever is there then.
+and durable receivers that are away get it later, even if the sender has gone by then.
 """
 
 from __future__ import annotations
@@ -29,18 +29,11 @@ from overlay.contact import Contact
 from overlay.errors import UsageError
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.archive.publishing import wait_until_safe
-from pubsub.files.arrivals import Arrivals
-from pubsub.files.errors import FileError
-from pubsub.files.fragments import fragments_of
-from pubsub.files.manifest import Manifest
-from pubsub.files.piece_file import PieceFile, describe_file
-from pubsub.files.protocol.exchange import Exchange
-from pubsub.files.protocol.hash_list import HASHES_A_MESSAGE, HashList
-from pubsub.files.protocol.messages import Holds, Piece, PieceHashes, Wanted
-from pubsub.files.protocol.piece_set import PieceSet
-from pubsub.files.receiving import Receiving
-from pubsub.files.sending_record import SendingRecord
-from pubsub.files.transfer import Transfer
+from pubsub.files.archived import SendingRecord, fragments_of
+from pubsub.files.disk import Arrivals, PieceFile, describe_file
+from pubsub.files.exchange import Exchange, Holds, Piece, PieceHashes, Wanted
+from pubsub.files.manifest import HASHES_A_MESSAGE, FileError, HashList, Manifest, PieceSet
+from pubsub.files.receiving import Receiving, Transfer
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 
@@ -53,8 +46,9 @@ SEARCH_SECONDS = 10.0
 """The longest pause between two searches."""
 MOST_SHARED = 64
 """Files that have arrived and are given away at one time; each is announced in the directory."""
-UNSAFE_PIECES = 12
-"""Pieces on their way to an archive at one time."""
+UNSAFE_PIECES = 6
+"""Pieces on their way to an archive at one time. An archive that is in the topic's community may be sent each
+of them twice, for its store and as any member is: both have room in a channel's buffer of 4 MiB."""
 _MESSAGES = (Holds, Wanted, Piece, PieceHashes)
 
 
@@ -98,9 +92,11 @@ class FileSharing:
     # -- sending --
 
     async def send(self, path: str | Path, topic: str, *, receivers: int = 1) -> Transfer:
-        """Send a file to a topic's subscribers, until so many have all of it and nobody has a part."""
+        """Send a file to a topic's subscribers, until `receivers` have it and nobody has only a part."""
         if receivers < 1:
-            raise UsageError(f"receivers={receivers} is no number of receivers, 1 or more")
+            raise UsageError(
+                f"receivers={receivers} is not a number of receivers: it must be 1 or more"
+            )
         manifest, hashes = await asyncio.to_thread(describe_file, Path(path))
         transfer = self._transfers.get(manifest.id)
         if transfer is None:

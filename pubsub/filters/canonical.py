@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from pubsub.filters import syntax
+from pubsub.filters.parser import is_plain_name
 from pubsub.filters.syntax import Expression, Field, Scalar
-from pubsub.filters.tokens import is_plain_name
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _SIGN, _VALUE = range(8)
 """Precedences, the loosest first."""

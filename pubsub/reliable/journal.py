@@ -12,7 +12,7 @@ changes has been synced, in the order of the writes.
 One policy for errors: a commit that fails (the disk is full, or gone) is rolled back whole, logged,
 counted, told to the owner by `on_failure` and shown by `failure`; its changes stay, and
 it is tried again each second.
-So nothing is lost and nothing is said to be safe before it is; whoever waits for a `then` waits.
+So nothing is lost and nothing is said to be safe before it is; code that waits for a `then` goes on waiting.
 
 A file has one owner: that of another one is refused. While a process has it open, another process is
 refused.

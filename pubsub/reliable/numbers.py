@@ -13,7 +13,7 @@ is for sets that only this process's own data fill.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 MOST_SPANS = 1 << 16
@@ -169,6 +169,29 @@ class Numbers:
     def span_count(self) -> int:
         """How many spans there are above the mark: how many holes."""
         return len(self._firsts)
+
+    @property
+    def range_count(self) -> int:
+        """How many unbroken runs of numbers there are."""
+        return len(self._firsts) + (self.mark > 0)
+
+    def missing(self, first: int, stop: int) -> Sequence[range]:
+        """Which of the numbers from `first` up to `stop`, which is not one of them, are not in the set."""
+        lasts = self._lasts
+        if first > (lasts[-1] if lasts else self.mark):
+            return (range(first, stop),)
+        first = max(first, self.mark + 1)
+        firsts = self._firsts
+        place = bisect_left(lasts, first)
+        result: list[range] = []
+        while place < len(firsts) and firsts[place] < stop:
+            if first < firsts[place]:
+                result.append(range(first, firsts[place]))
+            first = lasts[place] + 1
+            place += 1
+        if first < stop:
+            result.append(range(first, stop))
+        return result
 
     def end_of_run(self, first: int) -> int:
         """The last number of the unbroken run from `first` on; `first - 1` when `first` is not there."""

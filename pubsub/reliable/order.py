@@ -70,7 +70,7 @@ class Order(Generic[K, T]):
         """`emit(source, number, item)` in turn. `gap(source, first, last)`: these will not be emitted; it is
         called before the item that follows them. `dropped(count)`: items that waited and had to go."""
         self.early_bytes = 0
-        """Of all that waits, by `size`."""
+        """Bytes of all items that wait, by `size`."""
         self._emit = emit
         self._gap = gap
         self._bounds = bounds or Bounds()
@@ -78,7 +78,7 @@ class Order(Generic[K, T]):
         self._dropped = dropped
         self._next: dict[K, int] = {}
         self._early: dict[K, dict[int, T]] = {}
-        """By source, the one that something was added to last at the end."""
+        """Items that wait, by source; the source that something was added to last is at the end."""
 
     # Taking.
 

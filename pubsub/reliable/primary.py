@@ -20,7 +20,7 @@ LEAST_ASKED = 3
 """Questions without an answer before a primary is suspected: this process may itself have stood still."""
 
 PACES = 2.0
-"""A primary is asked for a sign of life after so many times its pace, if that is longer."""
+"""A primary is asked for a sign of life after this many times its pace, if that is longer."""
 
 SLOWEST_PACE = 10.0
 SLOWEST_ANSWER = 5.0
@@ -32,22 +32,22 @@ class Patience(Protocol):
 
     @property
     def sign_of_life(self) -> float:
-        """A primary that was silent for so long is asked for a sign of life."""
+        """A primary that was silent for this many seconds is asked for a sign of life."""
         ...
 
     @property
     def suspect_after(self) -> float:
-        """It is suspected after so long without an answer."""
+        """A primary is suspected after this many seconds without an answer."""
         ...
 
     @property
     def retry(self) -> float:
-        """A request or question is repeated after so long, then twice as long, up to 8 times."""
+        """A request or question is repeated after this many seconds, then twice as long, up to 8 times."""
         ...
 
     @property
     def connect_within(self) -> float:
-        """A server that has not answered a first request for so long is passed over."""
+        """A server that has not answered a first request for this many seconds is passed over."""
         ...
 
 

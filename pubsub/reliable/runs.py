@@ -77,6 +77,11 @@ class Gap:
         return f"{self.first} to {self.last}{whose} are missing ({self.reason})"
 
 
+Gaps = Literal["skip", "give", "raise"]
+"""What happens in an iteration where events will not come: they are left out, a `Gap` comes in their place,
+or `GapError` is raised, and the iteration goes on after it."""
+
+
 class GapError(CamcastError):
     """Something that was to come without gaps has one all the same; `gap` says what is missing."""
 

@@ -29,7 +29,7 @@ class Window(Generic[T]):
         self.released = 0
         """Up to here nothing is kept."""
         self.bytes = 0
-        """Of the items that are kept."""
+        """Bytes of the items that are kept."""
         self._size = size
         self._most = most
         self._most_bytes = most_bytes

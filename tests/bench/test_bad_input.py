@@ -43,6 +43,14 @@ def test_a_bad_suite_file(
     assert "mine.toml" in said
 
 
+def test_a_figure_that_a_suite_does_not_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And so is `--only` listened to: a suite is cut down before anything starts."""
+    said = sentence(capsys, "run", "quick", "--only", "figure-99", "--out", str(tmp_path))
+    assert "suite quick has no figure 'figure-99'" in said
+
+
 def test_a_suite_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot read the suite nowhere.toml" in sentence(capsys, "run", "nowhere.toml")
 
@@ -81,9 +89,9 @@ def test_an_output_directory_that_is_not_there(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("name", "text", "wrong"),
     [
-        ("t.jsonl", "nonsense", "t.jsonl, line 1, is no JSON"),
+        ("t.jsonl", "nonsense", "t.jsonl, line 1, is not JSON"),
         ("t.jsonl", '{"time": 1}', "t.jsonl, line 1, has no time, node, kind and topic"),
-        ("t.parquet", "nonsense", "t.parquet is no trace: it is not Parquet"),
+        ("t.parquet", "nonsense", "t.parquet is not a trace: it is not Parquet"),
     ],
 )
 def test_a_file_that_is_no_trace(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from bench.emulation.datagrams import DatagramCount, name_of
-from bench.workloads.emulator import sizes_for
+from bench.populations.emulated import DatagramCount, name_of
+from bench.workloads.emulator import WORKLOAD, sizes_for, time_until_rest
 from overlay.virtual import Network, nth_host
 from pubsub import Node
 
@@ -32,6 +32,37 @@ def test_every_datagram_of_two_nodes_has_a_name() -> None:
 
 def test_what_is_not_a_datagram_of_ours_is_malformed() -> None:
     assert name_of(bytes(24)) == name_of(bytes(60)) == "malformed"
+
+
+def test_the_time_until_rest_is_that_of_the_last_busy_window() -> None:
+    assert time_until_rest([1] * 30, near_rest=2) == 0
+    assert time_until_rest([9] * 5 + [1] * 25, near_rest=2) == 13
+    assert time_until_rest([1] * 25 + [9] * 5, near_rest=2) is None
+
+
+def test_a_small_network_goes_through_every_stage() -> None:
+    options = WORKLOAD.defaults(quick=True)
+    # Eleven of the sixteen are in the lowest community: with the fewest whom the first to be ready can see
+    # there, each has two links. Eight are too few, since floor(ln 7) is one link, and that loses events.
+    options.nodes, options.modes, options.events, options.kinds = [16], ["structured"], 1, True
+    rows = list(WORKLOAD.run(options))
+    found = {(row.settings.get("phase"), row.metric) for row in rows}
+    for phase in (
+        "join",
+        "1 events",
+        "rest",
+        "crash of 30%",
+        "joins of 30%",
+        "rest, a light member",
+    ):
+        assert (phase, "datagrams") in found
+    assert {(phase, "peak") for phase in ("crash of 30%", "joins of 30%")} <= found
+    assert any(row.metric == "reached" and row.value > 50 for row in rows)
+    total = {r.settings["phase"]: r.value for r in rows if r.metric == "datagrams"}
+    kinds = sum(
+        r.value for r in rows if r.metric == "datagrams of a kind" and r.settings["phase"] == "rest"
+    )
+    assert abs(kinds - total["rest"]) < 0.01
 
 
 def test_three_communities_make_up_the_nodes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.hierarchy import join_order
+from bench.populations.hierarchy import join_order
 
 
 @pytest.mark.parametrize("sizes", [(1000, 100, 10), (84, 27, 7), (3, 2, 1)])

@@ -42,7 +42,7 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
         return {"mode": mode}
 
     monkeypatch.setattr("bench.spread.trace", trace)
-    monkeypatch.setattr("bench.spark.execute.execute", lambda *_, **__: [])
+    monkeypatch.setattr("bench.rounds.execute", lambda *_, **__: [])
     suite = Suite("s", "", tuple(expand("s", "f", tier="emulate", mode="structured")))
     assert not commands._run(Here(), suite, ResultStore(tmp_path), False)  # type: ignore[arg-type]
     said, replay = capsys.readouterr().err.splitlines()
@@ -56,4 +56,9 @@ def test_what_was_traced_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("bench.spread.trace", lambda mode: {"mode": mode})
     write_spread(Here(), tmp_path)  # type: ignore[arg-type]
     kept = json.loads((tmp_path / FILE).read_text())
-    assert [event["mode"] for event in kept] == ["unstructured", "semi-structured", "structured"]
+    assert [event["mode"] for event in kept] == [
+        "unstructured",
+        "semi-structured",
+        "structured",
+        "hyparview",
+    ]

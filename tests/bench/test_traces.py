@@ -155,7 +155,7 @@ GOOD = json.dumps(row(0.0, "a", "join", "/"))
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ("{", "line 2, is no JSON"),
+        ("{", "line 2, is not JSON"),
         ("[1]", "line 2, has no time, node, kind and topic"),
         (json.dumps(row("late", "a", "join", "/")), "line 2: time cannot be 'late'"),  # type: ignore[arg-type]
         (json.dumps(row(1.0, "a", "send", "/")), "line 2: a row of kind send needs event"),

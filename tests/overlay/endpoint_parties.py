@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import random
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
 
 from overlay import loops
-from overlay.contact import Contact
+from overlay.contact import Address, Contact
 from overlay.identity import Identity
 from overlay.metrics import Metrics
+from overlay.session import SessionConfig
+from overlay.session.sessions import Sessions
 from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
-from overlay.transport.frame import PlainEnvelope, frame_head
-from overlay.transport.seal import SealedEnvelope
+from overlay.transport.frame import Batch
 from overlay.virtual import Network
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
@@ -95,23 +98,75 @@ async def two(**config: Any) -> AsyncIterator[tuple[Party, Party]]:
         yield alice, bob
 
 
+async def acquainted(*parties: Party) -> None:
+    """Have each send a frame to each, so that there are sessions where there is a key."""
+    for one, other in itertools.permutations(parties, 2):
+        one.send(other, b"hello")
+        await other.has(1)
+        other.received.clear()
+
+
 async def raw_send(to: Party, *datagrams: bytes) -> None:
-    """Send datagrams as they are from one socket, and wait until `to` has looked at all of them."""
+    """Send datagrams as they are from one socket, and wait until `to` has looked at all of them.
+
+    They have been when a frame arrives that another endpoint sent behind them."""
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
         asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)
     )
-    stranger, keys = Identity.create().id, to.endpoint.config.keys
-    envelope = SealedEnvelope(keys, stranger, 1) if keys else PlainEnvelope(stranger)
-    last = envelope.wrap([frame_head(Kind.CHANNEL, 4), b"last"])
     before = len(to.received)
-    for datagram in (*datagrams, last):
+    for datagram in datagrams:
         transport.sendto(datagram, tuple(to.contact.address))
-    while b"last" not in to.bodies[before:]:
-        await to.has(len(to.received) + 1)
+    async with party(keys=to.endpoint.config.keys) as stranger:
+        stranger.send(to, b"last", Kind.CHANNEL)
+        while b"last" not in to.bodies[before:]:
+            await to.has(len(to.received) + 1)
     to.received.pop()
     transport.close()
 
 
-def sealed_datagrams(count: int, sender: Identity) -> list[bytes]:
-    envelope = SealedEnvelope((KEY,), sender.id, boot=1)
-    return [envelope.wrap([frame_head(Kind.DATAGRAM, 1), b"x"]) for _ in range(count)]
+class Insider:
+    """A member of the network that says what it likes in a session with an endpoint; it has no socket."""
+
+    def __init__(self, to: Endpoint, identity: Identity | None = None) -> None:
+        self.identity = identity or Identity.create()
+        self.sent: list[bytes] = []
+        self._to = to
+        keys = to.config.keys
+        self.sessions = Sessions(
+            keys, self.identity, SessionConfig(), self, random.Random(1), Metrics()
+        )
+
+    def open(self, source: tuple[str, int] = ("127.0.0.1", 5)) -> None:
+        """Open a session with the endpoint, without the network."""
+        self.sessions.hold(self._to.contact, [Batch()])
+        endpoint = self._to
+        replies: list[bytes] = []
+        endpoint.transmit, usual = (
+            (lambda datagram, to: replies.append(datagram)),
+            endpoint.transmit,
+        )  # type: ignore[method-assign,assignment]
+        endpoint.receive(self.sent[0], source)
+        endpoint.transmit = usual  # type: ignore[method-assign]
+        self.sessions.unwrap(replies[0], tuple(self._to.contact.address))
+
+    def wrap(self, frames: Sequence[bytes]) -> bytes:
+        """The next datagram of the session."""
+        wrap = self.sessions.towards(self._to.contact)
+        assert wrap is not None
+        return wrap(frames)
+
+    def now(self) -> float:
+        return 0.0
+
+    def call_at(self, when: float, action: Callable[[], None]) -> Any:
+        class Never:
+            def cancel(self) -> None: ...
+
+        return Never()
+
+    def transmit(self, datagram: bytes, to: Address) -> None:
+        self.sent.append(datagram)
+
+    def release(self, to: object, batches: list[Batch]) -> None: ...
+
+    def drop(self, reason: str, frames: int) -> None: ...

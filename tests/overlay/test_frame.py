@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from overlay.contact import PeerId
 from overlay.transport.frame import (
     HEADER_BYTES,
+    LOST,
     MAX_DATAGRAM,
     MAX_FRAMES,
     MAX_TRAIN,
@@ -26,6 +27,7 @@ from overlay.transport.frame import (
 )
 
 SENDER = PeerId(bytes(range(20)))
+SOURCE = ("127.0.0.1", 4000)
 
 frames = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), min_size=1, max_size=8)
 
@@ -38,8 +40,10 @@ def joined(parts: list[tuple[int, bytes]]) -> list[bytes]:
 def test_frames_survive_a_plain_datagram(parts: list[tuple[int, bytes]]) -> None:
     envelope = PlainEnvelope(SENDER)
     datagram = envelope.wrap(joined(parts))
-    sender, buffer, start = envelope.unwrap(datagram)
-    assert sender == SENDER
+    opened = PlainEnvelope(PeerId(bytes(20))).unwrap(datagram, SOURCE)
+    assert opened is not None
+    sender, buffer, start = opened
+    assert sender.id == SENDER
     assert split_frames(buffer, start) == parts
     assert len(datagram) == envelope.overhead + sum(3 + len(body) for _, body in parts)
 
@@ -58,7 +62,9 @@ def test_a_datagram_that_was_cut_short_is_dropped(
 @given(st.binary(max_size=120))
 def test_garbage_is_dropped_or_is_frames(garbage: bytes) -> None:
     with contextlib.suppress(Dropped):
-        _, buffer, start = PlainEnvelope(SENDER).unwrap(garbage)
+        opened = PlainEnvelope(SENDER).unwrap(garbage, SOURCE)
+        assert opened is not None
+        _, buffer, start = opened
         assert b"".join(joined(split_frames(buffer, start))) == garbage[HEADER_BYTES:]
 
 
@@ -72,13 +78,14 @@ def test_garbage_is_dropped_or_is_frames(garbage: bytes) -> None:
         (header(PLAIN, 24, SENDER) + b"x", "truncated"),
         (bytes([VERSION + 1]) + header(PLAIN, 24, SENDER)[1:], "unknown_version"),
         (header(SEALED, 24, SENDER), "sealed"),
-        (header(2, 24, SENDER), "unknown_flags"),
+        (header(LOST, 24, SENDER), "sealed"),
+        (header(LOST + 1, 24, SENDER), "unknown_flags"),
         (header(PLAIN, 24, SENDER) + bytes(MAX_DATAGRAM), "oversized"),
     ],
 )
 def test_what_is_not_a_plain_datagram_has_a_reason(datagram: bytes, reason: str) -> None:
     with pytest.raises(Dropped, match=reason):
-        PlainEnvelope(SENDER).unwrap(datagram)
+        PlainEnvelope(SENDER).unwrap(datagram, SOURCE)
 
 
 def test_a_datagram_without_frames_is_dropped() -> None:

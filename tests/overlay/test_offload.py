@@ -15,7 +15,15 @@ from overlay import loops
 from overlay.transport.frame import MAX_TRAIN
 from overlay.transport.udp import UDP_SEGMENT
 from overlay.virtual import Network
-from tests.overlay.endpoint_parties import KEY, Party, Runner, on_every_loop, party, two
+from tests.overlay.endpoint_parties import (
+    KEY,
+    Party,
+    Runner,
+    acquainted,
+    on_every_loop,
+    party,
+    two,
+)
 
 
 def can_offload() -> bool:
@@ -51,13 +59,15 @@ def test_trains_go_through_one_call_and_arrive_as_they_were(
 ) -> None:
     async def main() -> None:
         async with two(keys=keys, datagram_size=size) as (alice, bob):
+            await acquainted(alice, bob)
+            before = alice.count("datagrams_sent")
             sent = await exchange(alice, bob, 100)
             assert bob.bodies == sent
             train = min(65_507 // size, MAX_TRAIN)
             assert alice.endpoint.transport.train == train
-            assert alice.count("datagrams_sent") == 101
+            assert alice.count("datagrams_sent") - before == 101
             assert alice.count("datagrams_sent_in_trains") >= 101 // train * train
-            assert bob.count("datagrams_received") == 101
+            assert bob.count("datagrams_received") - before == 101
             assert bob.count("datagrams_received_in_trains") > 0
 
     run(main())
@@ -113,7 +123,7 @@ def test_a_kernel_that_knows_no_offload_is_not_a_fault(monkeypatch: pytest.Monke
     def refuse(self: Any, level: int, option: int, value: int) -> None:
         raise OSError(errno.ENOPROTOOPT, "unknown option")
 
-    from overlay.virtual.fake_socket import VirtualSocket
+    from overlay.virtual.transport import VirtualSocket
 
     monkeypatch.setattr(VirtualSocket, "setsockopt", refuse)
     run: Callable[[Any], None] = Network(seed=1).run

@@ -20,7 +20,6 @@ from overlay.errors import ClosedError, UsageError
 from overlay.membership.interface import TopicDirectory
 from overlay.overlay import CountError, NotOpenError, OverlayClosedError
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.topic_directory import CallbackTopicDirectory
 from overlay.topic_name import TopicNameError
 from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
@@ -194,13 +193,13 @@ def test_nodes_that_invent_members_do_not_get_them_into_samples() -> None:
 
         def invent(sender: Contact, query: Query) -> ShardReply:
             mark = fingerprint(query.topic, stranger)
-            return ShardReply(True, False, 0, 0, mark.to_bytes(4, "big"), (stranger,), True)
+            return ShardReply(True, False, 0, 0, mark.to_bytes(4, "big"), (stranger,), True, ())
 
         for rogue in (nodes[3], nodes[11]):
             rogue._open_dht().serve(Query, invent)
         honest = [node for node in nodes if node not in (nodes[3], nodes[11])]
         await village.announce_all(honest)
-        await asyncio.sleep(60)
+        await asyncio.sleep(100)
         for reader in (honest[0], honest[7]):
             others = [node.contact for node in honest if node is not reader]
             assert ids(await reader.sample(TOPIC, count=30)) == ids(others)
@@ -304,7 +303,7 @@ def test_an_overlay_is_entered_before_it_is_used() -> None:
             use()
     with pytest.raises(UsageError, match="list"):
         Overlay(bootstrap="127.0.0.1:4000")
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="is not an address"):
         Overlay(bootstrap=["nowhere"])
 
 
@@ -409,8 +408,7 @@ def test_withdrawing_and_announcing_in_quick_succession_ends_as_the_last_call_sa
 def test_protocol_cores_get_their_answers_by_callback() -> None:
     async def main(village: Village) -> None:
         members = await village.grow(8)
-        directory = CallbackTopicDirectory(members[0].service)
-        as_cores_see_it: TopicDirectory = directory
+        as_cores_see_it: TopicDirectory = members[0].service
         await village.announce_all(members[1:])
         as_cores_see_it.announce(TOPIC)
         await asyncio.sleep(1.0)
@@ -424,8 +422,6 @@ def test_protocol_cores_get_their_answers_by_callback() -> None:
         as_cores_see_it.withdraw(TOPIC)
         await asyncio.sleep(1.0)
         assert (await members[1].size(TOPIC)).members == 7
-        as_cores_see_it.sample(TOPIC, 20, answers.append)
-        await directory.close(within=1.0)
         assert len(answers) == 3
 
     run(main)
@@ -434,7 +430,7 @@ def test_protocol_cores_get_their_answers_by_callback() -> None:
 def test_a_question_that_the_closing_interrupts_is_answered_with_nothing() -> None:
     async def main(village: Village) -> None:
         members = await village.grow(5)
-        directory = CallbackTopicDirectory(members[0].service)
+        directory = members[0].service
         answers: list[object] = []
         directory.sample(TOPIC, 3, answers.append)
         directory.size(TOPIC, answers.append)

@@ -66,6 +66,10 @@ def lines(outcomes: Sequence[Outcome], minutes: float, first: int) -> list[str]:
     return text
 
 
+def ledger(outcomes: Sequence[Outcome], options: argparse.Namespace) -> str:
+    return "\n".join(lines(outcomes, options.minutes, options.first)) + "\n"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many for each service")
@@ -90,10 +94,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             for violation in outcome.violations[:3]:
                 print(f"{outcome.service}, seed {outcome.seed}: {violation}", flush=True)
             print(f"{number} of {len(running)}, {time.monotonic() - began:.0f} s", file=sys.stderr)
-    text = "\n".join(lines(outcomes, options.minutes, options.first)) + "\n"
-    print(text)
-    if options.write is not None:
-        options.write.write_text(text)
+            if options.write is not None and number % len(options.services) == 0:
+                # A long run that is stopped leaves the ledger of the seeds that it has done.
+                options.write.write_text(ledger(outcomes, options))
+    print(ledger(outcomes, options))
     return 1 if any(outcome.violations for outcome in outcomes) else 0
 
 

@@ -30,7 +30,8 @@ def test_a_history_that_breaks_a_promise_is_noticed() -> None:
     publisher = ("p", 1)
 
     def seen(*numbers: tuple[int, bool, int]) -> list[str]:
-        return check("r", [(("p", n), marked, life, publisher) for n, marked, life in numbers])
+        rows = [(("p", n), marked, life, publisher) for n, marked, life in numbers]
+        return check("r", rows, is_ordered=True)
 
     assert seen((1, False, 1), (2, False, 1), (2, True, 2), (3, False, 2)) == []
     assert "twice in one life" in seen((1, False, 1), (1, True, 1))[0]

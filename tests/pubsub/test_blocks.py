@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
+from math import inf
 from typing import Any
 
 import pytest
 
-from overlay.channel import OnAck
+from overlay.channel import OnAck, Until
 from overlay.contact import Contact, PeerId
 from overlay.metrics import Metrics
 from overlay.turn import Turn
@@ -27,22 +27,24 @@ from tests.pubsub.playground import Playground, play
 A, B, C = (numbered_contact(number) for number in range(3))
 ME = PeerId(bytes(20))
 TOPIC = Topic.of("/a")
+ALWAYS: dict[PeerId, Until] = {one.id: lambda: inf for one in (A, B, C)}
 
 
-class AttachmentStub:
+class WaysStub:
     """Keeps what it is given to send, and lets nobody publish while it is full."""
 
-    copies_room = 20_000
+    over_channels = True
+    room = 60_000
+    largest = 60_100
 
     def __init__(self) -> None:
         self.sent: list[tuple[Contact, bytes, OnAck | None]] = []
-        self.runtime = SimpleNamespace(endpoint=SimpleNamespace(max_body=20_100))
         self.is_full = False
         self.changed = asyncio.Event()
         self.waited_for: list[Contact] = []
         self.behind: list[Contact] = []
 
-    def send_copy(self, to: Contact, data: bytes, on_ack: OnAck | None) -> bool:
+    def send(self, to: Contact, data: bytes, on_ack: OnAck | None, until: Until) -> bool:
         self.sent.append((to, data, on_ack))
         return True
 
@@ -70,16 +72,15 @@ class World:
     """A link whose blocks go to some members at once."""
 
     def __init__(self, members: tuple[Contact, ...] = (A, B)) -> None:
-        self.attachment = AttachmentStub()
+        self.ways = WaysStub()
         self.members = members
         self.link = EventLink(
-            self.attachment,  # type: ignore[arg-type]
+            self.ways,  # type: ignore[arg-type]
             Turn(),
             OwnRuns(ME),
             EventDrops(Metrics()),
             Metrics(),
             signer=None,
-            acknowledged=True,
         )
         self.outlet = self.make_outlet("/a")
 
@@ -90,7 +91,7 @@ class World:
         gossip = Gossip(block, block.topic, 1)
         self.link.accepted(gossip, len(self.members))
         if self.members:
-            self.link.send(self.members, gossip)
+            self.link.send(self.members, gossip, ALWAYS)
         return Spread(self.members, ())
 
 
@@ -104,13 +105,13 @@ def run(main: Callable[[World], Any], members: tuple[Contact, ...] = (A, B)) -> 
 def test_what_is_published_in_a_turn_leaves_as_one_block_packed_once() -> None:
     async def main(world: World) -> None:
         receipts = [world.outlet.add(pack_data(number)) for number in range(5)]
-        assert not world.attachment.sent
+        assert not world.ways.sent
         await asyncio.sleep(0)
-        (block,) = world.attachment.blocks_to(A)
-        assert block.data() == ([0, 1, 2, 3, 4], True)
+        (block,) = world.ways.blocks_to(A)
+        assert block.data() == ((0, 1, 2, 3, 4), True)
         assert block.numbers == range(1, 6)
         assert [receipt.sequence for receipt in receipts] == [1, 2, 3, 4, 5]
-        (_, to_a, _), (_, to_b, _) = world.attachment.sent
+        (_, to_a, _), (_, to_b, _) = world.ways.sent
         assert to_a is to_b
 
     run(main)
@@ -121,9 +122,9 @@ def test_an_event_alone_is_a_block_of_one_and_leaves_in_its_turn() -> None:
         for number in range(3):
             world.outlet.add(pack_data(number))
             await asyncio.sleep(0)
-            assert len(world.attachment.blocks_to(A)) == number + 1
-        assert [block.count for block in world.attachment.blocks_to(A)] == [1, 1, 1]
-        assert [block.first for block in world.attachment.blocks_to(A)] == [1, 2, 3]
+            assert len(world.ways.blocks_to(A)) == number + 1
+        assert [block.count for block in world.ways.blocks_to(A)] == [1, 1, 1]
+        assert [block.first for block in world.ways.blocks_to(A)] == [1, 2, 3]
 
     run(main)
 
@@ -131,15 +132,15 @@ def test_an_event_alone_is_a_block_of_one_and_leaves_in_its_turn() -> None:
 def test_a_block_is_closed_when_it_is_full_and_numbers_go_on() -> None:
     async def main(world: World) -> None:
         for _ in range(3):
-            world.outlet.add(pack_data(bytes(9_000)))
+            world.outlet.add(pack_data(bytes(29_000)))
         for _ in range(2 * EVENTS_A_BLOCK):
             world.outlet.add(pack_data(None))
         world.outlet.add(pack_data(bytes(100_000)))
         await asyncio.sleep(0)
-        blocks = world.attachment.blocks_to(B)
+        blocks = world.ways.blocks_to(B)
         many = EVENTS_A_BLOCK
         assert [block.count for block in blocks] == [2, many, many, 1, 1]
-        assert [len(block.encoded) <= 20_000 for block in blocks] == [True] * 4 + [False]
+        assert [len(block.encoded) <= 60_000 for block in blocks] == [True] * 4 + [False]
         assert [block.first for block in blocks] == [1, 3, 3 + many, 3 + 2 * many, 4 + 2 * many]
 
     run(main)
@@ -151,7 +152,7 @@ def test_events_with_options_of_their_own_are_blocks_of_their_own() -> None:
         for head in (None, outlet.head(0.5, None), outlet.head(0.5, None), outlet.head(None, True)):
             outlet.add(pack_data(0), head)
         await asyncio.sleep(0)
-        said = [(b.count, b.upward, b.eager) for b in world.attachment.blocks_to(A)]
+        said = [(b.count, b.upward, b.eager) for b in world.ways.blocks_to(A)]
         assert said == [(1, None, False), (2, 0.5, False), (1, None, True)]
 
     run(main)
@@ -164,7 +165,7 @@ def test_topics_are_numbered_apart_and_go_on_after_they_were_left() -> None:
         other.add(pack_data(2))
         world.outlet.add(pack_data(3))
         await asyncio.sleep(0)
-        blocks = world.attachment.blocks_to(A)
+        blocks = world.ways.blocks_to(A)
         assert [(b.topic, b.first, b.count) for b in blocks] == [("/a", 1, 2), ("/b", 1, 1)]
         assert blocks[0].source != blocks[1].source
         world.outlet.end()
@@ -178,13 +179,15 @@ def test_topics_are_numbered_apart_and_go_on_after_they_were_left() -> None:
 def test_receipts_of_a_block_learn_together_what_became_of_each_copy() -> None:
     async def main(world: World) -> None:
         receipts = [world.outlet.add(pack_data(number)) for number in range(3)]
+        assert (receipts[1].copies, receipts[1].sent, receipts[1].targets) == (0, 0, 0)
+        assert not world.ways.sent, "to ask changes nothing"
+        await receipts[0].wait_sent()
         assert (receipts[1].copies, receipts[1].sent, receipts[1].targets) == (2, 2, 2)
-        assert len(world.attachment.sent) == 2, "to ask closes the block"
         assert not any(receipt.is_settled for receipt in receipts)
-        world.attachment.answer(A, True)
+        world.ways.answer(A, True)
         assert [receipt.acknowledged for receipt in receipts] == [1, 1, 1]
         assert not any(receipt.is_settled for receipt in receipts)
-        world.attachment.answer(B, False)
+        world.ways.answer(B, False)
         assert [(receipt.acknowledged, receipt.failed) for receipt in receipts] == [(1, 1)] * 3
         assert all(receipt.is_settled for receipt in receipts)
         assert not world.link._open
@@ -199,8 +202,8 @@ def test_who_waits_for_acknowledgements_of_a_block_that_is_being_filled_is_told(
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not waiting.done()
-        world.attachment.answer(A, True)
-        world.attachment.answer(B, True)
+        world.ways.answer(A, True)
+        world.ways.answer(B, True)
         await waiting
 
     run(main)
@@ -214,10 +217,10 @@ def test_copies_for_a_suspected_member_have_failed_and_late_answers_change_nothi
             await asyncio.sleep(0)
         world.link.suspect(A.id)
         assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
-        world.attachment.answer(A, True)
-        world.attachment.answer(A, False)
+        world.ways.answer(A, True)
+        world.ways.answer(A, False)
         assert [(r.acknowledged, r.failed) for r in receipts] == [(0, 1), (0, 1)]
-        world.attachment.answer(B, True)
+        world.ways.answer(B, True)
         assert [(r.acknowledged, r.failed) for r in receipts] == [(1, 1), (1, 1)]
         world.link.suspect(B.id)
         assert all(receipt.is_settled and receipt.failed == 1 for receipt in receipts)
@@ -228,20 +231,22 @@ def test_copies_for_a_suspected_member_have_failed_and_late_answers_change_nothi
 
 def test_a_member_that_is_behind_is_only_told_unless_it_would_not_be_told_either() -> None:
     async def main(world: World) -> None:
-        world.attachment.behind = [A]
+        world.ways.behind = [A]
         receipt = world.outlet.add(pack_data(0))
+        await receipt.wait_sent()
         assert (receipt.copies, receipt.sent, receipt.failed, receipt.all_sent) == (2, 1, 1, True)
-        assert not world.attachment.blocks_to(A)
-        world.attachment.answer(B, True)
+        assert not world.ways.blocks_to(A)
+        world.ways.answer(B, True)
         assert receipt.is_settled
         eager = world.outlet.add(pack_data(1), world.outlet.head(None, True))
+        await eager.wait_sent()
         assert (eager.copies, eager.sent) == (2, 2)
-        assert [block.first for block in world.attachment.blocks_to(A)] == [2]
+        assert [block.first for block in world.ways.blocks_to(A)] == [2]
         foreign = make_block(bytes(28), 1, Head("/a", eager=False), [b"\xc0"] * 3)
-        assert world.link.send((A, B), Gossip(foreign, "/a", 2)) == 1
-        assert world.link.send((A, B), Gossip(foreign, "/", 2, upward=True)) == 2
-        world.attachment.behind = []
-        assert world.link.send((A, B), Gossip(foreign, "/a", 2)) == 2
+        assert world.link.send((A, B), Gossip(foreign, "/a", 2), ALWAYS) == 1
+        assert world.link.send((A, B), Gossip(foreign, "/", 2, upward=True), ALWAYS) == 2
+        world.ways.behind = []
+        assert world.link.send((A, B), Gossip(foreign, "/a", 2), ALWAYS) == 2
         assert world.link._withheld.value == 4
 
     run(main)
@@ -250,7 +255,7 @@ def test_a_member_that_is_behind_is_only_told_unless_it_would_not_be_told_either
 def test_much_makes_publishers_wait() -> None:
     async def main(world: World) -> None:
         foreign = make_block(bytes(28), 1, Head("/a"), [bytes(BYTES_A_TURN)])
-        world.link.send((A, B), Gossip(foreign, "/a", 1))
+        world.link.send((A, B), Gossip(foreign, "/a", 1), ALWAYS)
         assert not world.link.is_pace_due, "what is forwarded holds nobody back"
         world.outlet.add(pack_data(bytes(BYTES_A_TURN)))
         world.outlet.close()
@@ -273,14 +278,14 @@ def test_while_one_publisher_is_held_back_all_are() -> None:
                 if world.link.is_pace_due:
                     await world.link.pace()
 
-        world.attachment.is_full = True
+        world.ways.is_full = True
         tasks = [asyncio.create_task(publish()) for _ in range(5)]
         for _ in range(50):
             await asyncio.sleep(0)
         assert published <= EVENTS_A_TURN + 5 * 8
-        assert A in world.attachment.waited_for
-        world.attachment.is_full = False
-        world.attachment.changed.set()
+        assert A in world.ways.waited_for
+        world.ways.is_full = False
+        world.ways.changed.set()
         await asyncio.gather(*tasks)
         assert published == 5000
 

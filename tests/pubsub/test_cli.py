@@ -26,17 +26,17 @@ def test_every_command_has_help_with_an_example(
     ("arguments", "words"),
     [
         (["subscribe", "soccer", "--listen", "127.0.0.1:0"], "begin with a slash"),
-        (["node", "--listen", "nowhere"], "is no address"),
+        (["node", "--listen", "nowhere"], "is not an address"),
         (["node", "--subscribe", "soccer"], "begin with a slash"),
         (["node", "--listen", "192.0.2.1:4000"], "camcast key new"),
         (["node", "--config", "/does/not/exist.toml"], "cannot be read"),
         (["node", "--key-file", "/does/not/exist"], "cannot be read"),
-        (["node", "--metrics", ""], "is no address"),
-        (["archive", "--store", "memory:", "--metrics", ""], "is no address"),
-        (["distributor", "--metrics", ""], "is no address"),
-        (["distributor", "--archive", ""], "is no store"),
+        (["node", "--metrics", ""], "is not an address"),
+        (["archive", "--store", "memory:", "--metrics", ""], "is not an address"),
+        (["distributor", "--metrics", ""], "is not an address"),
+        (["distributor", "--archive", ""], "is not a store"),
         (["publish", "/a", "[" * 5000], "nested too deeply"),
-        (["subscribe", "/a", "--durable", ""], "is no name"),
+        (["subscribe", "/a", "--durable", ""], "is not a valid name"),
         (["subscribe", "/a", "--durable", "n", "--since", "²"], "is neither now nor"),
         (["subscribe", "/a", "--durable", "n", "--since", "9" * 20], "is neither now nor"),
         (["subscribe", "/a", "--durable", "n", "--since", "0001-01-01"], "is neither now nor"),
@@ -77,7 +77,7 @@ def test_a_number_that_counts_something_is_1_or_more(
     with pytest.raises(SystemExit) as leaving:
         main(words)
     assert leaving.value.code == 2
-    assert f"'{words[-1]}' is no whole number of 1 or more" in capsys.readouterr().err
+    assert f"'{words[-1]}' is not a whole number of 1 or more" in capsys.readouterr().err
 
 
 def test_a_topic_that_cannot_be_joined_in_time_is_one_sentence_on_stderr(

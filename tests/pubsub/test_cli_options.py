@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from pubsub.cli import main, parser_for
-from pubsub.cli.file_options import with_file
-from pubsub.cli.options import node_config
+from pubsub.cli.options import node_config, with_file
 from pubsub.config import ConfigurationError
 
 A, B = "127.0.0.1:4000", "127.0.0.1:4001"

@@ -10,8 +10,8 @@ import pytest
 
 from overlay.contact import PeerId
 from pubsub.cli import via_distributors
-from pubsub.cli.output import as_json, plain
-from pubsub.distributors import Message
+from pubsub.cli.terminal import as_json, plain
+from pubsub.distributors import ServiceMessage
 from pubsub.event import Event, Origin
 
 
@@ -38,7 +38,7 @@ def test_any_data_is_written_as_json(data: Any, written: Any) -> None:
 
 
 def test_a_message_of_a_service_is_written_alike() -> None:
-    message = Message("ticker", {b"k": math.nan}, PeerId(bytes(20)), bytes(8), 7)
+    message = ServiceMessage("ticker", {b"k": math.nan}, PeerId(bytes(20)), bytes(8), 7)
     fields = json.loads(via_distributors._json(message))
     assert (fields["data"], fields["publisher"]) == ({"6b": "NaN"}, "00" * 20)
     assert via_distributors._plain(message) == 'ticker  {"6b": "NaN"}'

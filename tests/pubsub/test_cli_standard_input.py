@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from overlay.errors import UsageError
-from pubsub.cli import standard_input
+from pubsub.cli.terminal import input_lines
 from tests.pubsub.broadcast.test_group_command import free_addresses
 from tests.pubsub.command_process import ROOT, camcast
 
@@ -74,7 +74,7 @@ def test_lines_come_without_their_ends(
     written: bytes, read: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def all_lines() -> list[str]:
-        return [line async for line in standard_input.lines()]
+        return [line async for line in input_lines()]
 
     file = tmp_path / "input"
     file.write_bytes(written)
@@ -86,4 +86,4 @@ def test_lines_come_without_their_ends(
 def test_a_command_without_standard_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "__stdin__", None)
     with pytest.raises(UsageError, match="cannot be read: Bad file descriptor"):
-        asyncio.run(anext(standard_input.lines()))  # type: ignore[arg-type]
+        asyncio.run(anext(input_lines()))  # type: ignore[arg-type]

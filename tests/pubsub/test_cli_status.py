@@ -14,7 +14,8 @@ import pytest
 from overlay.contact import Address
 from pubsub.cli import main
 
-NODE = {"id": "ab" * 20, "address": "127.0.0.1:4000", "mode": "structured"}
+OPEN = {"sealed": False, "sessions": [], "lacks": ["secrecy"]}
+NODE = {"id": "ab" * 20, "address": "127.0.0.1:4000", "mode": "structured", "protection": OPEN}
 
 
 def response(body: bytes) -> bytes:
@@ -51,12 +52,12 @@ def answering(answer: bytes) -> Iterator[Address]:
         (response(b"hello"), "no node answers at"),
         (response(b"\xff"), "no node answers at"),
         (response(b"[" * 200_000), "no node answers at"),
-        (as_response({"a": 1}), "is no node"),
-        (as_response([1]), "is no node"),
-        (as_response({**NODE, "communities": 5, "counters": {}}), "is no node"),
-        (as_response({**NODE, "communities": {"/a": {}}, "counters": {}}), "is no node"),
-        (as_response({**NODE, "communities": {}, "counters": {"x": "y"}}), "is no node"),
-        (as_response({**NODE, "services": {"ticker": 1}, "counters": {}}), "is no node"),
+        (as_response({"a": 1}), "is not a node"),
+        (as_response([1]), "is not a node"),
+        (as_response({**NODE, "communities": 5, "counters": {}}), "is not a node"),
+        (as_response({**NODE, "communities": {"/a": {}}, "counters": {}}), "is not a node"),
+        (as_response({**NODE, "communities": {}, "counters": {"x": "y"}}), "is not a node"),
+        (as_response({**NODE, "services": {"ticker": 1}, "counters": {}}), "is not a node"),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--json"]])
@@ -75,16 +76,30 @@ def test_what_is_no_node_is_said_to_be_none(
 
 def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     community = {"size": 3.2, "table": [1, 2], "subscriptions": 1, "super_tables": {"/": [1]}}
-    status = {**NODE, "communities": {"/a": community}, "counters": {"sent": 2, "lost": {"x": 1}}}
+    sealed = {"sealed": True, "sessions": ["cdcdcdcd@127.0.0.1:4001"], "lacks": []}
+    status = {
+        **NODE,
+        "protection": sealed,
+        "communities": {"/a": community},
+        "counters": {"sent": 2, "lost": {"x": 1}},
+    }
     with answering(as_response(status)) as address:
         assert main(["status", str(address)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "node abababab on 127.0.0.1:4000, mode structured",
+        "sealed, sessions with 1 peers",
+        "  cdcdcdcd@127.0.0.1:4001",
         "/a  about 3 members, 2 known, 1 subscriptions",
         "  linked to / by 1 processes",
         "lost[x]  1",
         "sent  2",
     ]
+
+
+def test_a_node_without_a_key_says_what_it_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(as_response({**NODE, "communities": {}, "counters": {}})) as address:
+        assert main(["status", str(address)]) == 0
+    assert "not sealed, lacks secrecy" in capsys.readouterr().out.splitlines()
 
 
 def test_a_distributor_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,11 +27,11 @@ from pubsub.config_file import config_from, with_assignments
     ("text", "words"),
     [
         ("listen = 4000", "listen must be an address such as .*, not 4000"),
-        ('listen = "nowhere"', "listen: 'nowhere' is no address"),
+        ('listen = "nowhere"', "listen: 'nowhere' is not an address"),
         ("advertise = true", "advertise must be an address such as .*, not True"),
         ("bootstrap = 5", "bootstrap must be a list of addresses, not 5"),
         ("bootstrap = [5]", "bootstrap must be an address such as .*, not 5"),
-        ('bootstrap = ["nowhere"]', "bootstrap: 'nowhere' is no address"),
+        ('bootstrap = ["nowhere"]', "bootstrap: 'nowhere' is not an address"),
         ('join_timeout = "x"', "join_timeout must be a number of seconds, not 'x'"),
         ("join_timeout = true", "join_timeout must be a number of seconds, not True"),
         ('datagram_size = "x"', "datagram_size must be a whole number of bytes, not 'x'"),

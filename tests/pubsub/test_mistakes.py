@@ -39,12 +39,12 @@ def test_what_names_no_topic_is_refused_by_name(topic: Any) -> None:
     async def main(p: Playground) -> None:
         node = await p.node()
         with pytest.raises(
-            UsageError, match=r"is no topic: name one by its path, .* or by a class"
+            UsageError, match=r"is not a valid topic: name one by its path, .* or by a class"
         ):
             node.subscribe(topic)
-        with pytest.raises(UsageError, match="is no topic"):
+        with pytest.raises(UsageError, match="is not a valid topic"):
             await node.publish(topic)
-        with pytest.raises(UsageError, match="is no topic"):
+        with pytest.raises(UsageError, match="is not a valid topic"):
             await node.stop_publishing(topic)
 
     play(73, main)

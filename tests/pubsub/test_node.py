@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def test_the_watch_sees_a_parasite() -> None:
         await publisher.publish("/a", 1)
         attachment: Any = publisher._attachment
         to = stranger._process.services.control.contact
-        attachment.send_copy(to, encode_copy(Gossip(genuine, "/a", 1)), None)
+        attachment.ways.send(to, encode_copy(Gossip(genuine, "/a", 1)), None, lambda: inf)
         await asyncio.sleep(1)
         assert stranger.metrics.family("events_dropped", "reason", "")["parasite"] == 1
 
@@ -62,7 +63,7 @@ def test_events_travel_over_either_kind_of_link(links: str) -> None:
         subscriptions = await p.subscribers("/a", 4)
         publisher = await p.node()
         for number in range(20):
-            receipt = await publisher.publish("/a", number)
+            receipt = await publisher.publish("/a", number, wait="sent")
             assert receipt.sent == receipt.copies >= 1
         for subscription in subscriptions:
             events = await received(subscription, 20)
@@ -420,7 +421,7 @@ def test_joining_that_takes_too_long_says_so() -> None:
         ({"mode": "chaotic"}, "mode is"),
         ({"links": "carrier pigeon"}, "links is"),
         ({"bootstrap": "127.0.0.1:1"}, "list of addresses"),
-        ({"bootstrap": ["nowhere"]}, "is no address"),
+        ({"bootstrap": ["nowhere"]}, "is not an address"),
         ({"gateways": {"/a": ["127.0.0.1:1"]}}, "gateways are for"),
         ({"mode": "unstructured", "bootstrap": ["127.0.0.1:1"]}, "no DHT"),
         ({"color": "red"}, "color"),

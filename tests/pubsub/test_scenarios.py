@@ -166,3 +166,31 @@ def churn(seed: int, mode: str, nodes: int, rounds: int, pause: float = 2.0) -> 
 
     network = Network(seed, latency=Latency.uniform(0.002, 0.03), loss=0.02)
     play(seed, main, mode, network=network, parameters=QUICK)
+
+
+@pytest.mark.parametrize("size", [100, 200_000], ids=["one segment", "many parts"])
+@pytest.mark.parametrize("mode", ["unstructured", "structured"])
+def test_one_that_left_while_it_was_cut_off_is_not_sent_what_was_on_its_way(
+    mode: str, size: int
+) -> None:
+    async def main(p: Playground) -> None:
+        await p.subscribers("/a", 2)
+        gone, subscription = await p.subscriber("/a")
+        publisher = await p.node()
+        await publisher.publish("/a", "before")
+        await received(subscription, 1)
+        hosts = [nth_host(number) for number in range(4)]
+        p.network.partition(hosts[2:3], [*hosts[:2], *hosts[3:]])
+        for _ in range(3):
+            await publisher.publish("/a", bytes(size))
+        await subscription.close()
+        await asyncio.sleep(3 * QUICK.lease)
+        assert not gone.counts_as_member("/a")
+        p.network.heal()
+        await asyncio.sleep(60)
+        dropped = gone.metrics.as_dict()["events_dropped"]
+        assert isinstance(dropped, dict)
+        assert not dropped.get("parasite")
+        assert any(node.metrics.as_dict()["channel_messages_expired"] for node in p.nodes)
+
+    play(7, main, mode, parameters=QUICK)

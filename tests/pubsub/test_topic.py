@@ -59,7 +59,7 @@ def test_one_star_is_one_level(
 
 @pytest.mark.parametrize("wrong", ["soccer", "/a/**/b", "/a*", "*", "//*", "/a/***", "/soccer/"])
 def test_what_is_no_topic_and_no_pattern_is_refused(wrong: str) -> None:
-    with pytest.raises(TopicNameError, match=r"is no (topic|pattern)"):
+    with pytest.raises(TopicNameError, match=r"is not a valid (topic|pattern)"):
         Pattern.of(wrong)
 
 
@@ -116,5 +116,5 @@ def test_a_topic_with_parents_of_its_own_says_so_in_its_lineage() -> None:
     ],
 )
 def test_a_topic_that_cannot_be_in_the_hierarchy_is_refused(name: str, parents: Any) -> None:
-    with pytest.raises(TopicNameError, match="is no topic"):
+    with pytest.raises(TopicNameError, match="is not a valid topic"):
         Topic(name, parents)

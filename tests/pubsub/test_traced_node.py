@@ -93,7 +93,7 @@ def test_a_copy_that_is_not_taken_is_in_the_trace_with_its_reason(
         async with node.subscribe("/a"):
             async with node.subscribe("/left"):
                 pass
-            node._process.receive_copy(p.nodes[0]._attached().contact, copy)
+            node._process.receive(p.nodes[0]._attached().contact, copy)
             assert rows(node, "drop") == {("drop", reason): count}
             dropped = node.metrics.family("events_dropped", "reason", "")
             assert dropped.values == {reason: count}

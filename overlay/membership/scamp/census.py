@@ -9,9 +9,9 @@ in ln N. All members see the same draws, so all err alike; the next epoch errs a
 An epoch lasts 30 heartbeats. It is ripe when its draws have reached everyone: when 8 messages in a row held
 the very draws that this member knew, or after 20 heartbeats. Until then the last ripe one counts, unless this
 one has already seen clearly more members, so that newcomers that matter count at once. Members that left or
-crashed count until the next epoch is ripe. Whoever has lost a sixth of its view in an epoch begins the next
-as soon as 16 messages agreed, and all who hear of it follow. When a third or a half of up to 1,000 members
-crash, the rest know their number 10 to 25 heartbeats later; 20 to 50 would pass without.
+crashed count until the next epoch is ripe. A member that has lost a sixth of its view in an epoch begins the
+next as soon as 16 messages agreed, and all who hear of it follow. When a third or a half of up to 1,000
+members crash, the rest know their number 10 to 25 heartbeats later; 20 to 50 would pass without.
 
 Nobody's clock is trusted: a member enters an epoch when its own time has come or when it first hears of it.
 Epochs are compared modulo 2^32, so that communities that meet after a partition agree on one.
@@ -96,7 +96,7 @@ class Census:
         return _HEAD.pack(self._epoch, max(0, min(age, _WHOLE_EPOCH))) + self._packed
 
     def merge(self, packed: bytes, now: float) -> bool:
-        """Take in what another member knows; False, and nothing done, for bytes that are no census."""
+        """Take in what another member knows; False, and nothing done, for bytes that are not a census."""
         count, rest = divmod(len(packed) - _HEAD.size, 4)
         if rest or not 0 <= count <= REGISTERS:
             return False

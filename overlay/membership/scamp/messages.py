@@ -17,13 +17,13 @@ class Subscription:
     term: int
     """Tells one subscription of a member from its next; 32 random bits."""
     lease: float
-    """Seconds from now after which whoever holds it lets go of it."""
+    """Seconds from now after which the members that hold the subscription let go of it."""
 
 
 @message(0x31)
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """From a subscriber to any member: have me held."""
+    """A subscriber asks any member to have the subscriber held."""
 
     topic: str
     subscription: Subscription

@@ -6,12 +6,7 @@ is suspected.
 
 What is added unless `balance` is False: a newcomer asks those it drew to take it into their tables in place
 of a random member: so it is held by as many as everyone else from the start, and tables stay uniform.
-Of members that are drawn so, some few are in hardly any table by mere chance, and one in none is reached by
-no event until the next drawings. So whoever takes a member out of its table tells it, and a member in less
-than a quarter of the tables that it should be in asks those in its own to take it in, as a newcomer does; it
-also draws soon, and asks others.
-(With a half, those whom it replaces would soon be in too few themselves, and nobody would come to rest.)
-Those whose tables it is in may crash unnoticed: when much changes, it counts on those alone that speak again.
+And a member that is in few tables sees to it that it is in more (see `balance`).
 
 Needs of its context: messages may be lost, duplicated and reordered; what is lost is made up for at the
 next drawing. Sends a `Drawn`, a `Confirm` and a `Released` per table entry and drawing, and nothing else when
@@ -20,37 +15,33 @@ idle: 3 (ln N + c) / longest_redraw_seconds messages a second, 0.12 at N = 1,000
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
-from overlay.membership.interface import FOUND_NOBODY, MembershipListener, TopicDirectory
-from overlay.membership.structured.config import StructuredConfig
-from overlay.membership.structured.drawing import Drawing
-from overlay.membership.structured.messages import Confirm, Drawn, Farewell, Released
-from overlay.membership.structured.pace import Pace
+from overlay.membership.interface import MembershipListener, TopicDirectory
+from overlay.membership.member import Member
+from overlay.membership.structured.balance import Holders
+from overlay.membership.structured.drawing import (
+    Confirm,
+    Drawing,
+    Drawn,
+    Farewell,
+    Pace,
+    Released,
+    StructuredConfig,
+)
 from overlay.metrics import Metrics
 
-FEW = 1 / 4
-"""The part of the tables that a member should be in, below which it sees to it that it is in more."""
-
-CLEARLY = 1.25
+CLEARLY_LARGER = 1.25
 """How many times larger a community must have become for a member to believe it before it draws; less may be
 the error of an estimate, and would be one table entry at most."""
 
 MOST_MEMBERS = 1e9
 """No community is larger, whatever a peer says."""
 
-MOST_HOLDERS = 1024
-"""The most holders that are remembered, against peers that make them up."""
 
-MOST_SECONDS = 3600.0
-"""No holder is remembered for longer, whatever it says."""
-
-
-class StructuredMembership:
+class StructuredMembership(Member):
     """One process's membership of one community, with a table drawn from the directory."""
 
     def __init__(
@@ -64,20 +55,11 @@ class StructuredMembership:
         *,
         balance: bool = True,
     ) -> None:
-        self._balance = balance
-        self._topic = topic
-        self._context = context
-        self._directory = directory
-        self._listener = listener
+        super().__init__(topic, context, directory, listener, metrics or Metrics(), balance)
         self._config = config or StructuredConfig()
-        metrics = metrics or Metrics()
-        self._alone = metrics.counter("membership_alone", FOUND_NOBODY)
-        self._dropped = metrics.family(
-            "membership_dropped", "reason", "Membership messages that were not acted upon"
-        )
         self._members: dict[PeerId, Contact] = {}
         self._table: tuple[Contact, ...] = ()
-        self._holders: dict[PeerId, tuple[Contact, float]] = {}
+        self._holders = Holders(context, self._config, self._dropped)
         self._wanted = 0
         self._size = 1.0
         self._pace = Pace(self._config, context.now())
@@ -85,18 +67,12 @@ class StructuredMembership:
         self._timer: Timer | None = None
         self._request: Timer | None = None
         """Runs after those in the table were asked to take this process in, until they may be asked again."""
-        self._has_joined = False
-        self._is_running = False
-        self._reactions: dict[type, Callable[[Contact, Any], None]] = {
+        self._reactions = {
             Drawn: self._on_drawn,
             Confirm: self._on_confirm,
             Farewell: self._on_farewell,
             Released: self._on_released,
         }
-
-    @property
-    def topic(self) -> str:
-        return self._topic
 
     @property
     def table(self) -> tuple[Contact, ...]:
@@ -105,15 +81,11 @@ class StructuredMembership:
     @property
     def holders(self) -> list[Contact]:
         """The members that have this process in their tables, as far as it knows."""
-        return [contact for contact, _ in self._holders.values()]
+        return self._holders.contacts
 
     @property
     def size(self) -> float:
         return max(self._size, len(self._table) + 1.0)
-
-    @property
-    def message_types(self) -> tuple[type, ...]:
-        return tuple(self._reactions)
 
     def start(self) -> None:
         self._is_running = True
@@ -142,15 +114,6 @@ class StructuredMembership:
         if is_raised and self._is_running:
             self._draw()
 
-    def receive(self, sender: Contact, message: object) -> None:
-        reaction = self._reactions.get(type(message))
-        if reaction is None or not self._is_running:
-            self._dropped.add("unknown_message" if self._is_running else "not_a_member")
-        elif sender.id == self._context.contact.id:
-            self._dropped.add("from_itself")
-        else:
-            reaction(sender, message)
-
     def suspect(self, peer: PeerId) -> None:
         member = self._members.get(peer)
         if member is not None:
@@ -164,12 +127,7 @@ class StructuredMembership:
     def _draw(self) -> None:
         if self._drawing is not None:
             self._drawing.cancel()
-        now = self._context.now()
-        self._holders = {
-            peer: (contact, until)
-            for peer, (contact, until) in self._holders.items()
-            if until > now
-        }
+        self._holders.forget_late()
         self._drawing = Drawing(
             self._topic, self._context, self._directory, self._config, self._ask, self._drew
         )
@@ -177,15 +135,17 @@ class StructuredMembership:
     def _ask(self, member: Contact, size: float) -> None:
         newcomer = not self._has_joined
         take_in = self._balance and (newcomer or self._is_held_by_few)
-        seconds = self._pace.longest_next
+        seconds = self._pace.next_interval(self._context.now(), self._wanted)
         self._context.send(member, Drawn(self._topic, seconds, size, take_in, newcomer))
 
     @property
     def _is_held_by_few(self) -> bool:
-        return len(self._holders) < FEW * min(self._wanted, self._size - 1)
+        return self._holders.are_few(self._wanted, self._size)
 
-    def _drew(self, size: float, wanted: int, confirmed: list[Contact]) -> None:
-        """Put those who confirmed in the table; when they are too few, some of the old ones stay."""
+    def _drew(self, size: float, wanted: int, confirmed: list[Contact], silent: int) -> None:
+        """Put those who confirmed in the table; when they are too few, some of the old ones stay.
+
+        Those who were drawn and do not answer have crashed since they were announced."""
         self._size, self._wanted = size, wanted
         new = {member.id: member for member in confirmed[:wanted]}
         for spare in confirmed[wanted:]:
@@ -208,6 +168,8 @@ class StructuredMembership:
         for peer, member in new.items():
             if peer not in old:
                 self._listener.member_added(member)
+        for _ in range(silent):
+            self._pace.changed(self._context.now(), wanted)
         self._pace.drawn(self._context.now(), wanted)
         self._draw_in(self._pace.interval * self._context.random.uniform(0.9, 1.1))
         if not self._has_joined:
@@ -225,12 +187,12 @@ class StructuredMembership:
 
     def _on_drawn(self, sender: Contact, message: Drawn) -> None:
         is_known = sender.id in self._holders or sender.id in self._members
-        self._held_by(sender, message.seconds)
+        self._holders.add(sender, message.seconds)
         if self._balance:
             self._be_asked_in(sender, message)
         elif message.newcomer and not is_known:
             self._changed()
-        seconds = self._pace.longest_next if sender.id in self._members else 0.0
+        seconds = self._pace.interval if sender.id in self._members else 0.0
         self._context.send(sender, Confirm(self._topic, seconds))
 
     def _be_asked_in(self, sender: Contact, message: Drawn) -> None:
@@ -243,7 +205,7 @@ class StructuredMembership:
 
     def _on_confirm(self, sender: Contact, message: Confirm) -> None:
         if message.seconds > 0:
-            self._held_by(sender, message.seconds)
+            self._holders.add(sender, message.seconds)
         if self._drawing is not None:
             self._drawing.confirmed(sender)
 
@@ -251,21 +213,12 @@ class StructuredMembership:
         self._gone(sender.id)
 
     def _on_released(self, sender: Contact, message: Released) -> None:
-        self._holders.pop(sender.id, None)
+        self._holders.remove(sender.id)
         self._look_for_holders()
-
-    def _held_by(self, holder: Contact, seconds: float) -> None:
-        if len(self._holders) >= MOST_HOLDERS and holder.id not in self._holders:
-            self._dropped.add("in_view_full")
-            return
-        # A little longer: the holder's next drawing is late by its jitter and its answers' time.
-        seconds = 1.1 * min(max(seconds, 0.0), MOST_SECONDS) + 2 * self._config.settle_seconds
-        until = self._context.now() + seconds
-        self._holders[holder.id] = (holder, until)
 
     def _grow(self, size: float) -> None:
         """One that drew just now says how many there are: if clearly more, tables are larger, too."""
-        if CLEARLY * self._size < size <= MOST_MEMBERS:
+        if CLEARLY_LARGER * self._size < size <= MOST_MEMBERS:
             self._size = size
             self._wanted = self._config.table_size(size)
 
@@ -280,7 +233,7 @@ class StructuredMembership:
         self._listener.member_added(member)
 
     def _gone(self, peer: PeerId) -> None:
-        self._holders.pop(peer, None)
+        self._holders.remove(peer)
         if self._remove(peer):
             self._changed()
         self._look_for_holders()
@@ -297,14 +250,7 @@ class StructuredMembership:
         sooner = self._pace.changed(self._context.now(), self._wanted)
         if sooner is not None and self._timer is not None:
             self._draw_in(sooner)
-            self._doubt_holders()
-
-    def _doubt_holders(self) -> None:
-        """Much has changed, so every holder that lives draws soon, and says so; the silent have crashed."""
-        config = self._config
-        until = self._context.now() + config.shortest_redraw_seconds + 2 * config.settle_seconds
-        for peer, (contact, promised) in self._holders.items():
-            self._holders[peer] = (contact, min(promised, until))
+            self._holders.doubt()
 
     def _look_for_holders(self) -> None:
         """Held by few: ask those in the table to take this process in, and draw soon to ask others.

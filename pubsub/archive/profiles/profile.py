@@ -1,8 +1,8 @@
-"""A profile: constraints that an event's data must satisfy, all of them (section 3.1).
+"""Profiles: constraints that an event's data must satisfy, all of them (section 3.1).
 
-An entity may have several profiles on a topic; an event is for it when it satisfies one. On the wire and in a
-store a profile is its canonical bytes: equal profiles have equal bytes, in whatever order their constraints
-were written.
+An entity may have several profiles on a topic; an event is for it when it satisfies one. On the wire and in
+a store a profile is its canonical bytes: equal profiles have equal bytes, in whatever order their
+constraints were written.
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ import msgpack
 
 from overlay.errors import UsageError
 from overlay.wire import WireError
-from pubsub.archive.profiles.equality import Equals, Tag
-from pubsub.archive.profiles.errors import ProfileError
-from pubsub.archive.profiles.selector import Selector
+from pubsub.archive.profiles.constraints import Equals, ProfileError, Selector, Tag
 from pubsub.archive.profiles.xpath import XPath
-
-__all__ = ["Constraint", "Profile", "ProfileError"]
 
 CONSTRAINT_LIMIT = 16
 """Constraints of a profile."""
@@ -41,7 +37,7 @@ class Profile:
     def __post_init__(self) -> None:
         for constraint in self.constraints:
             if not isinstance(constraint, Constraint):
-                raise ProfileError(f"{constraint!r:.60} is no constraint of a profile")
+                raise ProfileError(f"{constraint!r:.60} is not a constraint of a profile")
         ordered = {_packed(constraint): constraint for constraint in self.constraints}
         if len(ordered) > CONSTRAINT_LIMIT:
             raise ProfileError(

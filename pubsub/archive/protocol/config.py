@@ -23,26 +23,33 @@ class DurableConfig:
     """Times are seconds, sizes are bytes, everything else is a number of events."""
 
     retry: float = 0.5
-    """A publisher repeats its oldest event that is not safe after so long, then after 1.5 times as long."""
+    """A publisher repeats its oldest event that is not safe after this many seconds, then after 1.5 times as
+    long."""
 
     patience: float = 4.0
-    """An archive or a replica that has not answered for so long is taken for failed, and another one
-    sought."""
+    """An archive or a replica that has not answered for this many seconds is taken for failed, and another
+    one sought."""
 
     heartbeat: float = 1.0
-    """A subscriber repeats its invoice, and a replica its sign of life, so often when nothing happens."""
+    """When nothing happens, a subscriber repeats its invoice, and a replica its sign of life, every
+    `heartbeat` seconds."""
 
     absence: float = 600.0
-    """A replica that has not been heard of for so long, since this one was started, is not waited for any
-    more before a damaged event is given up."""
+    """A replica that has not been heard of for this many seconds, since this one was started, is not waited
+    for any more before a damaged event is given up."""
 
     skew: float = 1.0
-    """The clocks of replicas differ by so much at most. A subscriber whose archive fails within a moment of
-    its first registration begins so much earlier at another replica, so that nothing is missed."""
+    """The clocks of replicas differ by at most this many seconds. A subscriber whose archive fails within a
+    moment of its first registration begins that much earlier at another replica, so that nothing is
+    missed."""
 
     tombstones: float = 30 * 86400.0
-    """A name that was removed is remembered as such for so long; a replica that was away for longer may bring
-    it back."""
+    """A name that was removed is remembered as removed for this many seconds; a replica that was away for
+    longer may bring it back."""
+
+    abandoned: float = 0.0
+    """A durable name that no subscriber has used for this many seconds is forgotten, with what waits for it;
+    0: never. Give all replicas of a topic the same."""
 
     forget_runs: float = 86400.0
     """A run of a publisher of which no replica has an event any more, and which has had no new one for this
@@ -106,6 +113,11 @@ class DurableConfig:
                 raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
         if not self.skew >= 0:
             raise UsageError(f"skew={self.skew} must be 0 seconds or more")
+        if self.abandoned and not self.abandoned >= 10 * self.patience:
+            raise UsageError(
+                f"abandoned={self.abandoned} must be 0, or at least ten times patience={self.patience}, or "
+                "names whose archive has failed are forgotten"
+            )
         if self.patience <= self.heartbeat:
             raise UsageError(
                 f"patience={self.patience} must be more than heartbeat={self.heartbeat}, or everybody "

@@ -11,19 +11,25 @@ Three numbers, all of the archive's own sequence, and `done <= sync <= cursor`:
 A subscriber that comes back without any memory begins again after `done`: nothing that its application had
 not finished is lost. What lies between `done` and `sync` may have been in the application's hands when it
 crashed, and is sent again with a mark that says so. Everything above `sync` is certain to be new to it.
+
+Events that are removed before somebody had them are *gaps*, which that one is told of.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from overlay.contact import Contact
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.store.changes import StoredEvent
-from pubsub.reliable.numbers import spans_of
+from pubsub.archive.store.changes import Gap, StoredEvent
+from pubsub.reliable.numbers import Span, spans_of
+
+if TYPE_CHECKING:
+    from pubsub.archive.protocol.sharing import Sharing
 
 
 @dataclass(slots=True)
@@ -50,20 +56,21 @@ class Session:
     offered: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     """Notified and not done with: stream, catenation number and bytes sent, by sequence number."""
     offered_bytes: int = 0
-    """Of all of them together."""
+    """Bytes sent of all `offered` events together."""
     is_reading: bool = False
     """Events above the cursor are being read."""
     outstanding: dict[int, None] = field(default_factory=dict)
-    """Those among them that the subscriber has not acknowledged; the dissemination table's record."""
+    """The events among `offered` that the subscriber has not acknowledged; the dissemination table's
+    record."""
 
     @property
     def sync(self) -> int:
-        """As far as there is no hole in what was acknowledged."""
+        """The number up to which everything was acknowledged, without a hole."""
         return next(iter(self.outstanding)) - 1 if self.outstanding else self.cursor
 
     def offer(self, event: StoredEvent, size: int) -> int:
-        """Note an event that the subscriber is notified of, in so many bytes; the number of the one before
-        it."""
+        """Note an event that the subscriber is notified of, in `size` bytes, and return the number of the
+        event before it."""
         sequence = event.sequence
         previous, self.previous = self.previous, sequence
         self.offered[sequence] = (event.publisher, event.catenation, size)
@@ -146,6 +153,8 @@ class Dissemination:
         self.is_waiting = False
         """The next event above `done` is for it: there is nothing to pass over."""
         self.session: Session | None = None
+        self.sharing: Sharing | None = None
+        """The consumers that share the name; there is no session then."""
         self.dropping = 0
         """Removals of events that it had not had, and cannot have been told of as they are being written."""
         self.progress = Frontier()
@@ -204,6 +213,38 @@ class Dissemination:
         return True
 
     @property
+    def is_served(self) -> bool:
+        """Whether a subscriber, or several that share the name, may be here."""
+        return self.session is not None or (
+            self.sharing is not None and bool(self.sharing.consumers)
+        )
+
+    @property
     def told_sync(self) -> int:
         """The sync point that the present session may be told."""
         return self.granted if self.session is None else min(self.session.sync, self.granted)
+
+
+def gaps_of_lost(entities: Iterable[Dissemination], spans: Sequence[Span]) -> tuple[Gap, ...]:
+    """The gaps of numbers whose events cannot be read: nobody knows whom these events were for."""
+    return tuple(
+        Gap(entity.name, span, span.last - span.first + 1)
+        for entity in entities
+        for span in spans
+        if span.last > entity.done
+    )
+
+
+def gaps_of_unread(entities: Iterable[Dissemination], spans: Sequence[Span]) -> tuple[Gap, ...]:
+    """The gaps of events that were archived before an entity was registered and that it has yet to read: they
+    are matched when they are read, so that no record tells whether they are for it."""
+    gaps = []
+    for entity in entities:
+        unread = [
+            (max(first, entity.done + 1), min(last, entity.matched_from)) for first, last in spans
+        ]
+        unread = [(first, last) for first, last in unread if first <= last]
+        if unread:
+            count = sum(last - first + 1 for first, last in unread)
+            gaps.append(Gap(entity.name, Span(unread[0][0], unread[-1][1]), count))
+    return tuple(gaps)

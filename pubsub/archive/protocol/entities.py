@@ -13,21 +13,24 @@ from functools import partial
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.wire import WireError
-from pubsub.archive.protocol.dissemination import Dissemination, Session
-from pubsub.archive.protocol.entity_name import is_entity_name
-from pubsub.archive.protocol.frontier import Frontier
-from pubsub.archive.protocol.gaps import gaps_of_lost, gaps_of_unread
-from pubsub.archive.protocol.interest import Interest
+from pubsub.archive.protocol.dissemination import (
+    Dissemination,
+    Session,
+    gaps_of_lost,
+    gaps_of_unread,
+)
+from pubsub.archive.protocol.frontier import Frontier, Marks
+from pubsub.archive.protocol.interest import Interest, is_entity_name
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     BUSY,
     DEREGISTERED,
     MOVED,
     Invoice,
-    Marks,
     Register,
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
+from pubsub.archive.protocol.sharing import Sharing
 from pubsub.archive.protocol.tombstones import AFTERWARDS, Tombstones, pack_times, unpack_time
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
@@ -82,6 +85,14 @@ class Entities:
         self.is_open = True
         """Whether subscribers are served; otherwise they are sent elsewhere."""
         self.tombstones = Tombstones(world)
+        self.shares: Callable[[], bool] = lambda: True
+        """Whether this is the replica that serves shared names."""
+        self.are_replicas_here: Callable[[], bool] = lambda: True
+        """Whether every other replica has been heard of lately."""
+        self._used_at: dict[str, float] = {}
+        """When a name was last seen to be in use, here or at another replica, since this archive began."""
+        self._told_at: dict[str, float] = {}
+        """When other replicas were last told that it is."""
         self._registering: dict[str, None] = {}
         self.all: dict[str, Dissemination] = {}
         self._load()
@@ -139,7 +150,7 @@ class Entities:
             return
         if not is_entity_name(register.entity):
             self._world.count_drop("no_entity_name")
-            self._refuse(sender, register, "this is no name that an archive can keep")
+            self._refuse(sender, register, "this is not a name that an archive can keep")
             return
         if register.leave:
             self._leave(sender, register)
@@ -161,7 +172,11 @@ class Entities:
             self._find_beginning(register, partial(self._begin_new, sender, register, interest))
             return
         session = entity.session
-        if session is not None and session.id == register.session:
+        if register.shared:
+            self._share(sender, register, entity)
+        elif entity.sharing is not None and entity.is_served:
+            self._refuse(sender, register, BUSY)
+        elif session is not None and session.id == register.session:
             session.contact = sender
             self.notifier.respond(entity)
         elif session is not None and self._is_anothers(session, sender):
@@ -170,6 +185,39 @@ class Entities:
             self._change_interest(sender, register, entity, interest)
         else:
             self._begin(sender, register, entity)
+
+    def _share(self, sender: Contact, register: Register, entity: Dissemination) -> None:
+        """One more of several consumers; the first one says what the name asks for."""
+        session = entity.session
+        if session is not None and self._is_anothers(session, sender):
+            self._refuse(sender, register, BUSY)
+        elif not self.shares():
+            self._refuse(sender, register, MOVED)
+        else:
+            entity.session = None
+            if entity.sharing is None:
+                entity.cover(register.position)
+                entity.sharing = Sharing(
+                    self._world,
+                    self._inventory,
+                    self.notifier,
+                    entity,
+                    shared_until=self.shared_until(),
+                    on_change=self._on_change,
+                )
+            entity.sharing.register(sender, register.session)
+
+    def tend_shared(self) -> None:
+        """What silent consumers had goes to others; all are sent away where another replica serves shared
+        names. Called now and then."""
+        for entity in self.all.values():
+            if entity.sharing is None:
+                continue
+            if not self.shares():
+                entity.sharing.send_away()
+            entity.sharing.push()
+            if not entity.sharing.consumers:
+                entity.sharing = None
 
     def _is_anothers(self, session: Session, sender: Contact) -> bool:
         """Whether a session belongs to another node, which has been heard of lately."""
@@ -303,6 +351,10 @@ class Entities:
         self._world.commit([change, self._times(entity)], changed)
 
     def _begin(self, sender: Contact, register: Register, entity: Dissemination) -> None:
+        if register.shared:
+            self._share(sender, register, entity)
+            return
+        entity.sharing = None
         entity.cover(register.position)
         entity.begin_session(
             register.session,
@@ -330,6 +382,8 @@ class Entities:
         """Forget an entity, which has been removed at this time here or at another replica. One that this
         archive does not know may be known to another, which is to hear of it."""
         self.all.pop(name, None)
+        self._used_at.pop(name, None)
+        self._told_at.pop(name, None)
         topic = self._world.topic
         notes = (MATCHED, SYNC, COVERED, REGISTERED)
         changes: list[Change] = [Deregister(topic, name)]
@@ -395,6 +449,7 @@ class Entities:
         A replica that was away may bring back an earlier interest: the one of the later revision counts, and
         of two at the same time the same one everywhere."""
         entity.cover(marks)
+        self._used_at[entity.name] = self._world.context.now()
         if registered > entity.registered:
             entity.registered = registered
             self._world.commit([self._times(entity)], lambda: None)
@@ -408,7 +463,7 @@ class Entities:
 
         `look`: also if nothing is covered anew. Another replica tells only of events that were for the
         entity, so that nothing is ever covered anew for one that selects none."""
-        if entity.session is not None or entity.is_settling:
+        if entity.session is not None or entity.sharing is not None or entity.is_settling:
             return
         if not entity.is_covered_anew and not (look and self._may_pass_over(entity)):
             return
@@ -429,7 +484,8 @@ class Entities:
             self._passed(entity, page)
 
     def _passed(self, entity: Dissemination, page: Page) -> None:
-        if self.all.get(entity.name) is not entity or entity.session is not None:
+        is_served = entity.session is not None or entity.sharing is not None
+        if self.all.get(entity.name) is not entity or is_served:
             entity.is_settling, entity.is_covered_anew = False, True
             return
         events, end = page
@@ -479,6 +535,28 @@ class Entities:
         note = Note(topic, COVERED + name, packed)
         self._world.commit([AdvanceSync(topic, name, entity.done), note], safe)
 
+    def forget_abandoned(self) -> None:
+        """Forget names that nobody has used for `DurableConfig.abandoned` seconds; called now and then.
+
+        While a replica is not heard of, a name may be in use there."""
+        abandoned, now = self._world.config.abandoned, self._world.context.now()
+        if not abandoned:
+            return
+        for name, entity in list(self.all.items()):
+            session = entity.session
+            is_heard = session is not None and now - session.heard_at < self._world.config.patience
+            if is_heard or (entity.sharing is not None and entity.is_served):
+                self._used_at[name] = now
+                if now - self._told_at.get(name, 0.0) > abandoned / 4:
+                    self._told_at[name] = now
+                    self._on_change(entity)
+            elif now - self._used_at.setdefault(name, now) > abandoned and self.are_replicas_here():
+                self._world.metrics.counter(
+                    "archive_abandoned_names", "Durable names forgotten as nobody used them."
+                ).add()
+                self.remove(name, max(self._world.clock(), entity.registered), lambda: None)
+                self._on_gone(name)
+
     def forget_streams(self, floor: int) -> None:
         """Streams that began before this time are forgotten."""
         for entity in self.all.values():
@@ -486,12 +564,18 @@ class Entities:
             entity.progress.forget(floor)
 
     def give_up(self, spans: Sequence[Span]) -> None:
-        """Events with these numbers are lost: whoever may have waited for them is told of the gap."""
+        """Events with these numbers are lost: a subscriber that may have waited for them is told of the
+        gap."""
         gaps = gaps_of_lost(self.all.values(), spans)
         self._drop(Drop(self._world.topic, tuple(spans), gaps), self.notify)
 
+    def strike_out(self, spans: Sequence[Span]) -> None:
+        """The events of these numbers, which cannot be read, are here under others too."""
+        self._drop(Drop(self._world.topic, tuple(spans), ()), self.notify)
+
     def forget_old(self, drop: Drop, then: Callable[[], None]) -> None:
-        """Remove events that retention has chosen, and tell those too who have not read so far."""
+        """Remove events that retention has chosen, and tell the subscribers that had not read them yet,
+        too."""
         unread = gaps_of_unread(self.all.values(), drop.spans)
         self._drop(replace(drop, gaps=(*drop.gaps, *unread)), then)
 
@@ -516,6 +600,8 @@ class Entities:
         for entity in self.all.values():
             if entity.session is not None:
                 self.notifier.push(entity)
+            elif entity.sharing is not None:
+                entity.sharing.push()
 
     def receive_invoice(self, sender: Contact, invoice: Invoice) -> None:
         entity = self.all.get(invoice.entity)
@@ -528,6 +614,9 @@ class Entities:
             session, entity.session = entity.session, None
             if session is not None:
                 self.notifier.refuse(session.contact, entity.name, session.id, MOVED)
+            if entity.sharing is not None:
+                entity.sharing.send_away()
+                entity.sharing = None
 
 
 def _number(note: bytes | None) -> int:

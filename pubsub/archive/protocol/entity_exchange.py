@@ -19,10 +19,9 @@ from overlay.context import Timer
 from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import Dissemination
 from pubsub.archive.protocol.entities import Entities
-from pubsub.archive.protocol.entity_name import is_entity_name
-from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier
-from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.protocol.messages import EntityUpdates, Marks, ReplicaInfo
+from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, Marks
+from pubsub.archive.protocol.interest import Interest, is_entity_name
+from pubsub.archive.protocol.messages import EntityUpdates, ReplicaInfo
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.interface import Store
@@ -40,7 +39,7 @@ AHEAD = 86400.0
 not believed."""
 
 MARK_BYTES = 40
-"""Of a stream and its catenation number in a message."""
+"""Bytes of a stream and its catenation number in a message."""
 
 MOST_PAGES = 1 << 16
 
@@ -76,10 +75,10 @@ class EntityExchange:
         self._highest = highest
         self.entities: Entities
         self.number = world.context.random.getrandbits(NUMBER_BITS)
-        """Of the last update that was sent; each life begins somewhere, so that nobody takes an update of one
-        for that of another."""
+        """The number of the last update that was sent; each life begins somewhere, so that nobody takes an
+        update of one for that of another."""
         self._vital = self.number
-        """Of the last one that told of a registration or a removal."""
+        """The number of the last update that told of a registration or a removal."""
         self._sendings = 0
         self._changed: dict[str, Dissemination] = {}
         self._gone: dict[str, None] = {}

@@ -40,7 +40,7 @@ class Found:
     catenation: int
     """The last one of the publisher that asked, as far as this archive knows."""
     time: int
-    """Of this archive's clock, in whole seconds since 1970."""
+    """The time of this archive's clock, in whole seconds since 1970."""
 
 
 class Finder:
@@ -55,9 +55,13 @@ class Finder:
         config: DurableConfig,
         found: Callable[[Found], None],
         avoid: PeerId | None = None,
+        *,
+        lowest: bool = False,
     ) -> None:
         """`topics`: the topic asked for and its super-topics, the nearest first. `avoid`: an archive that has
-        just failed, taken only if there is no other."""
+        just failed, taken only if there is no other. `lowest`: take the replica with the lowest name, which
+        serves shared names."""
+        self._lowest = lowest
         self._context = context
         self._topics = topics
         self._publisher = publisher
@@ -153,14 +157,18 @@ class Finder:
     def _choose(self, topic: str) -> None:
         offers = [one for one in self._offers.values() if one.topic == topic]
         others = [one for one in offers if one.archive.id != self._avoid]
-        chosen = choose(others or offers)
+        chosen = (
+            min(others or offers, key=lambda one: one.replica)
+            if self._lowest
+            else choose(others or offers)
+        )
         catenation = max(one.catenation for one in offers)
         self.stop()
         self._found(replace(chosen, catenation=catenation))
 
 
 def choose(offers: list[Found]) -> Found:
-    """The nearest of those with at most twice the least load, and 100 events a second are no load."""
+    """The nearest of those with at most twice the least load, where 100 events a second count as none."""
     least = min(one.load for one in offers)
     light = [one for one in offers if one.load <= 2 * least + 100]
     return min(light, key=lambda one: (one.round_trip, one.archive.id))

@@ -37,7 +37,7 @@ AHEAD = 86_400
 
 
 class Forgetting:
-    """Of one replica of one topic; a core."""
+    """Forgets old streams, for one replica of one topic; a core."""
 
     def __init__(
         self,

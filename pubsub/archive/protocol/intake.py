@@ -40,12 +40,12 @@ class Intake:
     def __init__(
         self, stored: Frontier, on_drop: Callable[[int], None] = lambda count: None
     ) -> None:
-        """`on_drop`: so many events that came early were dropped."""
+        """`on_drop` is called with the number of events that came early and were dropped."""
         self._on_drop = on_drop
         self.taken = Frontier(stored.marks())
         self._known: dict[bytes, None] = dict.fromkeys(stream for stream, _ in stored)
         self._early: dict[bytes, dict[int, bytes]] = {}
-        """By stream, the one that something was added to last at the end."""
+        """Events that came early, by stream; the stream that something was added to last is at the end."""
         self._early_bytes = 0
 
     def knows(self, stream: bytes) -> bool:
@@ -71,7 +71,7 @@ class Intake:
         if begin_of(stream) < self.taken.floor:
             return Accepted(first, (), None)
         if stream not in self._known:
-            if not events:  # a question is no reason to remember a stream
+            if not events:  # a question alone does not make the archive remember a stream
                 return Accepted(base + 1, (), (base + 1, first - 1) if first > base + 1 else None)
             self.skip_to(stream, base)
         expected = self.taken.get(stream) + 1

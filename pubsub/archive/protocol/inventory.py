@@ -1,6 +1,16 @@
 """The inventory of one topic as its cores use it: numbers are given here, and read back once they are safe.
 
 The newest events are kept in memory too, so that those who follow live cost no reading.
+
+`Resent` notes the events that their publishers sent here after they had sent them to another archive, which
+failed. That archive may have stored such an event, and delivered it, and have told nobody. The time of
+archiving, by which other events are marked for a subscriber that came back without a memory, is too late
+for it: it is the time of the second archiving. So the archive that takes it notes it, and it is marked for
+everybody who is sent it, by this replica or by one that gets it from this one.
+
+Promised: the notes are on stable storage when the events are. They are kept as catenation numbers by
+stream, which mean the same at every replica; those of one failover are next to each other, and cost one
+span.
 """
 
 from __future__ import annotations
@@ -9,12 +19,59 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import msgpack
+
 from pubsub.archive.protocol.archived_event import ReadEvent
-from pubsub.archive.protocol.resent import Resent
+from pubsub.archive.protocol.frontier import begin_of
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import Append, Change, StoredEvent
+from pubsub.archive.store.changes import Append, Change, Note, StoredEvent
 from pubsub.archive.store.interface import Store
-from pubsub.reliable.numbers import Span
+from pubsub.reliable.numbers import Numbers, Span
+
+RESENT = "resent/"
+"""Notes of such events, a stream each."""
+
+
+class Resent:
+    """The events of one topic that were sent to another archive before."""
+
+    def __init__(self, world: ArchiveWorld) -> None:
+        self._topic = world.topic
+        self._numbers = {
+            bytes.fromhex(key.removeprefix(RESENT)): Numbers(
+                most=None, spans=msgpack.unpackb(packed)
+            )
+            for key, packed in world.store.notes(world.topic, RESENT).items()
+        }
+        self._unsaved: dict[bytes, None] = {}
+
+    def add(self, stream: bytes, first: int, last: int) -> None:
+        """Events of a stream, about to be stored, were sent to another archive before; none when `last` is
+        below `first`."""
+        if first <= last:
+            self._numbers.setdefault(stream, Numbers(most=None)).add_span(first, last)
+            self._unsaved[stream] = None
+
+    def covers(self, stream: bytes, catenation: int) -> bool:
+        numbers = self._numbers.get(stream)
+        return numbers is not None and catenation in numbers
+
+    def forget(self, floor: int) -> list[Change]:
+        """Forget streams that began before this time; the changes that this takes."""
+        gone = [stream for stream in self._numbers if begin_of(stream) < floor]
+        for stream in gone:
+            del self._numbers[stream]
+            self._unsaved.pop(stream, None)
+        return [Note(self._topic, RESENT + stream.hex(), None) for stream in gone]
+
+    def changes(self) -> list[Change]:
+        """What is to be written together with the events that were added."""
+        streams, self._unsaved = self._unsaved, {}
+        return [
+            Note(self._topic, RESENT + stream.hex(), msgpack.packb(self._numbers[stream].spans()))
+            for stream in streams
+        ]
+
 
 RECENT = 8192
 """Events kept in memory."""
@@ -134,7 +191,8 @@ class Inventory:
     def read(
         self, sequences: Sequence[int], room: int, then: Callable[[list[StoredEvent]], None]
     ) -> None:
-        """Read events, the first ones as far as they have so many bytes; at once if they are in memory."""
+        """Read the first of these events, until they have `room` bytes together; at once if they are in
+        memory."""
         recent, topic = self._recent, self._world.topic
         if all(sequence in recent for sequence in sequences):
             then(_within(room, (recent[sequence] for sequence in sequences)))
@@ -151,7 +209,7 @@ class Inventory:
 
 
 def _within(room: int, events: Iterable[StoredEvent]) -> list[StoredEvent]:
-    """The first of these events that have so many bytes, and at least one."""
+    """The first of these events, until they have `room` bytes together; the last one may go beyond that."""
     taken: list[StoredEvent] = []
     for event in events:
         if room <= 0:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import ReadEvent, id_of, read_event
+from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, read_event
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.entity_exchange import EntityExchange
 from pubsub.archive.protocol.forgetting import Forgetting
@@ -23,19 +23,19 @@ from pubsub.archive.protocol.frontier import (
     publisher_of,
 )
 from pubsub.archive.protocol.intake import Intake
+from pubsub.archive.protocol.interest import Matching
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
-from pubsub.archive.protocol.matching import Matching
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
+from pubsub.archive.protocol.reading import Reading
 from pubsub.archive.protocol.replica_table import is_line
 from pubsub.archive.protocol.replication import Replication
-from pubsub.archive.protocol.rows import Row
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
 from pubsub.archive.store.interface import Store
 from pubsub.archive.store.retention import Plan, Retention, Scan
 
 LOAD_SECONDS = 5.0
-"""The load is a mean over about so long."""
+"""The load is a mean over about this many seconds."""
 
 LOOK = 5
 """Heartbeats after which events that an absent subscriber did not select are passed over. Each time costs a
@@ -55,6 +55,7 @@ class ManagedTopic:
         self.inventory = Inventory(world)
         self.here = ComparedFrontier(world.store.catenations(world.topic).items())
         """The events that are on stable storage here."""
+        self.reading = Reading(world, self.here)
         self.intake = Intake(self.here, lambda count: world.count_drop("early_event", count))
         self.exchange = EntityExchange(
             world,
@@ -68,6 +69,8 @@ class ManagedTopic:
         self.entities.here = self.here
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
         self.entities.shared_until = lambda: self.replication.table.shared_until
+        self.entities.shares = lambda: self.replication.table.is_lowest
+        self.entities.are_replicas_here = lambda: self.replication.table.are_all_live
         self.exchange.entities = self.entities
         self.replication = Replication(
             world,
@@ -80,7 +83,9 @@ class ManagedTopic:
             updates=lambda: self.exchange.number,
             on_info=self.exchange.met,
             destinations=self._destinations_of,
+            ask_publishers=self._ask_publishers,
             on_hopeless=self.entities.give_up,
+            on_again=self.entities.strike_out,
             is_told=self.exchange.is_told,
             on_left=self.farewell,
             forgetting=lambda: self.forgetting,
@@ -161,7 +166,7 @@ class ManagedTopic:
             self._send_away()
 
     def stay(self) -> None:
-        """Do not leave after all: serve whoever comes."""
+        """Do not leave after all: serve all who come."""
         self.replication.leave(None)
         self.entities.is_open = True
 
@@ -195,6 +200,8 @@ class ManagedTopic:
         for entity in list(self.entities.all.values()):
             self.entities.settle(entity, look=look)
         self.entities.tombstones.expire()
+        self.entities.tend_shared()
+        self.entities.forget_abandoned()
 
     # Discovery.
 
@@ -224,7 +231,7 @@ class ManagedTopic:
         self.world.context.send(sender, offer)
 
     def _last_catenation(self, publisher: bytes) -> int:
-        """Of this publisher over all its runs that are remembered."""
+        """The highest catenation number of this publisher, over all its runs that are remembered."""
         marks = map(self.intake.taken.get, self.here.streams_of(publisher))
         return max(marks, default=0)
 
@@ -253,6 +260,7 @@ class ManagedTopic:
         if len(self._publishers) > MOST_COMPANIONS:
             silent = next(iter(self._publishers))
             del self._publishers[silent], self._bases[silent]
+        self.replication.repair.receive_from_publisher(stream, companion.first, companion.events)
         accepted = self.intake.accept(stream, companion.base, companion.first, companion.events)
         if accepted.events:
             last = accepted.first + len(accepted.events) - 1
@@ -260,6 +268,12 @@ class ManagedTopic:
             self._archive(stream, accepted.first, accepted.events)
         if accepted.missing is not None or not accepted.events:
             self._answer(stream, accepted.missing)
+
+    def _ask_publishers(self, ids: tuple[bytes, ...]) -> None:
+        """Have those publishers who still keep events with these ids send them again."""
+        for stream, publisher in self._publishers.items():
+            again = Negotiation(self.topic, stream, (), len(self.replication.table) + 1, (), 0, ids)
+            self.world.context.send(publisher, again)
 
     def _archive(self, stream: bytes, first: int, events: Sequence[bytes]) -> None:
         now = self.world.clock()

@@ -15,14 +15,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from overlay.wire import WireError, message
-from pubsub.archive.protocol.frontier import BUCKETS, DIGEST_BYTES
+from pubsub.archive.protocol.frontier import BUCKETS, DIGEST_BYTES, Marks
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 
 Spans = tuple[tuple[int, int], ...]
 """Numbers as first and last, both included."""
-
-Marks = tuple[tuple[bytes, int], ...]
-"""Catenation numbers by stream (see `pubsub.archive.protocol.frontier`)."""
 
 
 def _check(numbers: Iterable[int]) -> None:
@@ -115,6 +112,8 @@ class Negotiation:
     begin: int
     """Not 0: nothing of this stream is taken, for it began too long ago to be remembered, or by a wrong
     clock. Begin another one at this time."""
+    wanted: tuple[bytes, ...] = ()
+    """Ids of events that were damaged here: a NAK by id of what is still kept."""
 
     def __post_init__(self) -> None:
         _check((*self.safe, self.replicas, self.begin))
@@ -129,7 +128,7 @@ class Register:
     topic: str
     entity: str
     session: bytes
-    """Of this life of the subscriber with this archive."""
+    """Names this life of the subscriber with this archive."""
     interest: bytes
     """See `pubsub.archive.protocol.interest`; empty to keep the one that is registered."""
     since: str
@@ -143,6 +142,8 @@ class Register:
     that it got on with last, as many as go into a message."""
     leave: bool
     """Forget the entity instead: nothing is kept for it any more."""
+    shared: bool = False
+    """Others may have the same name at the same time: see `pubsub.archive.protocol.sharing`."""
 
     def __post_init__(self) -> None:
         _check_marks(self.position)
@@ -239,9 +240,11 @@ class StoredEvents:
     skips: Marks
     """Of these streams there is nothing up to this catenation number that the receiver lacks: it was removed,
     or is in another stream."""
+    known: tuple[tuple[bytes, int], ...] = ()
+    """The ids of events that the receiver has, or had, under these of its numbers."""
 
     def __post_init__(self) -> None:
-        _check_marks(self.skips)
+        _check_marks(self.skips, self.known)
         _check(chain.from_iterable((row[1], row[2], row[5]) for row in self.events))
         _check_spans(self.lacking)
 
@@ -261,16 +264,18 @@ class ReplicaInvoice:
     """Send what comes after those."""
     repair: Spans
     """Its own sequence numbers of events that were damaged and are wanted again."""
+    named: tuple[tuple[bytes, int], ...] = ()
+    """The ids that these events had, as far as they are known, and their numbers."""
 
     def __post_init__(self) -> None:
-        _check_marks(self.have, self.stored)
+        _check_marks(self.have, self.stored, self.named)
         _check_spans(self.repair)
 
 
 @message(0x94)
 @dataclass(frozen=True, slots=True)
 class ReplicaSummary:
-    """What a replica has, in digests: whoever has something else answers with those parts."""
+    """What a replica has, in digests: a replica that has something else answers with those parts."""
 
     topic: str
     replica: bytes
@@ -314,7 +319,7 @@ class ReplicaInfo:
     count: int
     """Events stored of the topic."""
     digest: bytes
-    """Of which events it has: replicas with equal digests have the same."""
+    """A digest of the events that it has: replicas with equal digests have the same events."""
     updates: int
     """The number of the last entity update that it has sent."""
     ready: bool

@@ -30,8 +30,8 @@ SYNC = "sync/"
 """Notes of sync points that are ahead of what the application is done with."""
 
 QUIET = 4
-"""So many times the grace after the last notification, whatever was not acknowledged counts as missed; until
-then only what lies before an acknowledged number does."""
+"""This many times the grace after the last notification, whatever was not acknowledged counts as missed;
+until then only what lies before an acknowledged number does."""
 
 OnChange = Callable[[Dissemination], None]
 """Called with an entity that other replicas should hear of."""
@@ -163,6 +163,9 @@ class Notifier:
     ) -> None:
         """`entity`: the one that the invoice names, if it is registered."""
         session = None if entity is None else entity.session
+        sharing = None if entity is None else entity.sharing
+        if sharing is not None and sharing.receive_invoice(sender, invoice):
+            return
         if entity is None or session is None or session.id != invoice.session:
             self.refuse(sender, invoice.entity, invoice.session, REGISTER_AGAIN)
             return
@@ -216,12 +219,12 @@ class Notifier:
         """Forget the gaps of an entity once it has heard of all that there are."""
         if not invoice.gaps or entity.dropping:
             return
-        gaps = self._gaps(entity)
+        gaps = self.gaps(entity)
         if gaps and all(gap in invoice.gaps for gap in gaps):
             told = GapsTold(self._world.topic, entity.name, max(last for _, last in gaps))
             self._world.commit([told], lambda: None)
 
-    def _gaps(self, entity: Dissemination) -> Spans:
+    def gaps(self, entity: Dissemination) -> Spans:
         known = self._world.store.entity(self._world.topic, entity.name)
         return () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
 
@@ -241,7 +244,7 @@ class Notifier:
             entity.told_sync,
             session.previous,
             session.missing(session.previous if is_quiet else session.acknowledged_to),
-            self._gaps(entity),
+            self.gaps(entity),
             entity.began,
             "",
             self.floor(),

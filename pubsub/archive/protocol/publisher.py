@@ -16,7 +16,7 @@ alone is kept for the rest. Should it have to begin anew elsewhere when its neig
 gets a number behind all others, and replicas know it by its id.
 
 The next archive is told which events were sent to another one before: that one may have stored and delivered
-them, so whoever gets them from here is to know that they may come again.
+them, so a subscriber that gets them from here is to know that they may come again.
 
 A stream bears the time at which it began, by the clock of the archive that it began at, and is forgotten when
 it is old and quiet (`pubsub.archive.protocol.forgetting`). So a publisher that has run for long begins
@@ -34,6 +34,7 @@ from dataclasses import dataclass
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
+from pubsub.archive.protocol.archived_event import id_of
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.protocol.messages import Companion, Negotiation
@@ -42,11 +43,11 @@ from pubsub.reliable.batches import batches
 BACKOFF = 1.5
 
 STUCK = 3
-"""An archive that answers and stores nothing of what it was sent, for so many times the patience, is taken
+"""An archive that answers and stores nothing of what it was sent, for this many times the patience, is taken
 for failed: its disk may hang."""
 
 RENEWAL = 0.25
-"""Of `DurableConfig.forget_runs`: how old a stream becomes."""
+"""A stream is replaced by a new one at this share of `DurableConfig.forget_runs`."""
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class _Kept:
     """The catenation number that the application was told."""
     event: bytes
     copies: int
-    """It is owed until so many replicas have it."""
+    """The event is owed until this many replicas have it."""
 
 
 class Publisher:
@@ -69,8 +70,12 @@ class Publisher:
         *,
         on_progress: Callable[[], None],
         on_silent: Callable[[], None],
+        repeats: bool = False,
     ) -> None:
-        """`on_progress`: `is_safe` or `has_room` may have changed."""
+        """`on_progress`: `is_safe` or `has_room` may have changed. `repeats`: events may have been archived
+        in an earlier life of their publisher, perhaps under another identity. Then every stream is a
+        fork: archives know the events of forks by their ids and store none twice."""
+        self._repeats = repeats
         self.topic = topic
         self.stream = b""
         """Empty until an archive has been found."""
@@ -91,7 +96,7 @@ class Publisher:
         self._oldest = 1
         self._kept_bytes = 0
         self._few_bytes = min(config.spare_bytes, config.buffer_bytes)
-        """With no more than these, another event is no reason to forget one."""
+        """While at most this many bytes are kept, a further event does not make this publisher forget one."""
         self._safe_to = 0
         """Everything up to this number has been safe on one replica."""
         self._short: dict[int, dict[int, _Kept]] = {}
@@ -133,7 +138,7 @@ class Publisher:
 
     @property
     def short_of_copies(self) -> int:
-        """Those among them that are safe on one replica."""
+        """The owed events that are safe on one replica, but not yet on as many as they want."""
         return sum(map(len, self._short.values())) if self._short else 0
 
     def add(self, event: bytes, copies: int = 1) -> int:
@@ -167,7 +172,8 @@ class Publisher:
         return self._moved.get(catenation, catenation)
 
     def is_safe(self, catenation: int, copies: int = 1) -> bool:
-        """Whether so many replicas have the event on stable storage; as many as it wants, at most."""
+        """Whether `copies` replicas, or as many as the event wants if those are fewer, have it on stable
+        storage."""
         number = self.number_of(catenation)
         if number <= self._safe_to and not self._is_short(number):
             return True
@@ -235,6 +241,8 @@ class Publisher:
             self._on_silent()
             return
         self.replicas = negotiation.replicas
+        if negotiation.wanted:
+            self._send_by_id(negotiation.wanted)
         if negotiation.missing:
             self._send_again(negotiation.missing)
         if self._take(negotiation.safe):
@@ -309,6 +317,13 @@ class Publisher:
                 return
             self._send(tuple(range(first, last + 1)))
 
+    def _send_by_id(self, wanted: tuple[bytes, ...]) -> None:
+        """Send again what the archive had stored, has lost to damage, and is still kept here."""
+        ids = dict.fromkeys(wanted)
+        for number, kept in self._kept.items():
+            if number <= self._sent and id_of(kept.event) in ids:
+                self._send((number,))
+
     def _fork(self, base: int) -> None:
         """Go on as a new stream behind an event that this archive lacks and that is no longer here."""
         self._begin_stream(fork=True)
@@ -331,7 +346,7 @@ class Publisher:
             self._context.contact.id,
             time + int(now - told_at),
             self._context.random.getrandbits(23),
-            fork=fork,
+            fork=fork or self._repeats,
         )
 
     def _renew(self) -> None:

@@ -46,7 +46,7 @@ class Peer:
     asked_at: float = 0.0
     """When it was last told what is here, to be told what is there."""
     nonce: int = 0
-    """Of that question."""
+    """The nonce of that question."""
     equal: bytes = b""
     """The digest of both frontiers when they were last equal."""
     lacking: dict[bytes, None] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Peer:
     settled: int = 0
     """As it said; see `pubsub.archive.protocol.forgetting`."""
     pages: dict[tuple[int, int, int], dict[int, EntityUpdates]] = field(default_factory=dict)
-    """Those that have come of entity updates that are on their way."""
+    """Pages that have come of entity updates that are not complete yet."""
 
 
 class ReplicaTable:
@@ -132,10 +132,19 @@ class ReplicaTable:
         return time > self._world.context.now() - self._world.config.patience
 
     def live(self) -> Iterator[Peer]:
-        """Those heard of lately."""
+        """The replicas that were heard of lately."""
         for peer in self.peers.values():
             if peer.heard_at is not None and self._is_recent(peer.heard_at):
                 yield peer
+
+    @property
+    def is_lowest(self) -> bool:
+        """Whether none of the replicas that are there and serve has a lower name than this one."""
+        return all(peer.id > self._world.replica for peer in self.live() if peer.is_ready)
+
+    @property
+    def are_all_live(self) -> bool:
+        return sum(1 for _ in self.live()) == len(self.peers)
 
     def safe(self, stream: bytes, here: int) -> tuple[int, ...]:
         """How far a stream is safe on one replica, on two, and so on."""

@@ -1,6 +1,6 @@
 """Replicas of an archive (section 9): none is the first, and each decides for itself.
 
-Whoever gets an event from its publisher stores it, then sends it to the others; each of them stores it
+A replica that gets an event from its publisher stores it, then sends it to the others; each of them stores it
 under a number of its own and tells all the others (table 1: stored events, invoices, replica information;
 entity updates are in `pubsub.archive.protocol.entity_exchange`). Losses show: in a stream's numbers when
 its next event comes, and otherwise in the digest that every sign of life carries. Then the one that may lack
@@ -18,11 +18,18 @@ from collections.abc import Callable, Iterable
 
 from overlay.contact import Contact
 from overlay.context import Timer
+from pubsub.archive.protocol.archived_event import Row, row_of
 from pubsub.archive.protocol.forgetting import Forgetting
-from pubsub.archive.protocol.frontier import RUN_BYTES, Awaited, ComparedFrontier, publisher_of
+from pubsub.archive.protocol.frontier import (
+    RUN_BYTES,
+    Awaited,
+    ComparedFrontier,
+    Frontier,
+    Marks,
+    publisher_of,
+)
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import (
-    Marks,
     ReplicaInfo,
     ReplicaInvoice,
     ReplicaParts,
@@ -31,7 +38,6 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.repair import Repair
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
-from pubsub.archive.protocol.rows import Row, row_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import ReplicaStored, StoredEvent
 from pubsub.archive.store.interface import Store
@@ -42,7 +48,7 @@ MARK_BYTES = 40
 """Of a stream and its catenation number in a message, or of an event's id and its number."""
 
 ROW_BYTES = 100
-"""Of a row of `StoredEvents` beside the event."""
+"""Bytes of a row of `StoredEvents` beside the event."""
 
 
 class Replication:
@@ -61,15 +67,17 @@ class Replication:
         updates: Callable[[], int],
         on_info: Callable[[Peer, ReplicaInfo, bool], None],
         destinations: Callable[[bytes], tuple[str, ...]],
+        ask_publishers: Callable[[tuple[bytes, ...]], None],
         on_hopeless: Callable[[list[Span]], None],
+        on_again: Callable[[list[Span]], None],
         is_told: Callable[[Peer], bool],
         on_left: Callable[[], None],
         forgetting: Callable[[], Forgetting],
     ) -> None:
         """`take` stores another replica's events as far as they are next in their streams; `skip` has a
         stream go on after a number. `on_safe`: these streams are safe on more replicas than before.
-        `on_info`: a sign of life came. `on_hopeless`: these numbers are damaged, and there is no replica
-        that could have them. `is_told`: whether a replica has heard of every entity here. `on_left`: this
+        `on_info`: a sign of life came. `ask_publishers`, `on_hopeless`, `on_again`: see `Repair`.
+        `is_told`: whether a replica has heard of every entity here. `on_left`: this
         replica has just left."""
         self._world = world
         self._inventory = inventory
@@ -84,12 +92,20 @@ class Replication:
         self._on_left = on_left
         self._forgetting = forgetting
         self.table = ReplicaTable(world)
-        self._repair = Repair(
-            world, inventory, self.table, destinations=destinations, on_hopeless=on_hopeless
+        self.repair = Repair(
+            world,
+            inventory,
+            self.table,
+            destinations=destinations,
+            ask_publishers=ask_publishers,
+            on_hopeless=on_hopeless,
+            on_again=on_again,
         )
         self.is_ready = False
         self.has_left = False
         self._leaving: Callable[[], None] | None = None
+        self._owed: dict[bytes, tuple[Frontier, Awaited]] = {}
+        """While this replica leaves, by replica: what it has, and what it is yet to have."""
         self._target: _Target | None = None
         self._started_at = 0.0
         self._timer: Timer | None = None
@@ -141,6 +157,7 @@ class Replication:
         """Leave once another replica has everything, events and entities; `left` is called then. None: stay
         after all."""
         self._leaving = left
+        self._owed = {}
         self._check_leaving()
 
     def forget_replica(self, replica: bytes) -> bool:
@@ -159,7 +176,7 @@ class Replication:
         for peer in list(self.table.peers.values()):
             peer.is_in_touch = peer.is_in_touch and peer.id in live
             self.greet(peer.contact)
-        self._repair.ask(self.is_ready)
+        self.repair.ask(self.is_ready)
         self._check_ready()
         self._check_leaving()
         for peer in self.table.live():
@@ -208,8 +225,19 @@ class Replication:
             left()
 
     def _can_replace(self, peer: Peer) -> bool:
-        has_events = peer.is_ready and peer.frontier.includes(self._here)
-        return has_events and self._is_told(peer)
+        if not peer.is_ready:
+            return False
+        has, owed = self._owed.get(peer.id, (None, Awaited()))
+        if has is not peer.frontier:
+            owed = Awaited()
+            owed.add(self._here)
+            self._owed[peer.id] = (peer.frontier, owed)
+        return owed.are_reached_by(peer.frontier) and self._is_told(peer)
+
+    def _owe(self, marks: Iterable[tuple[bytes, int]]) -> None:
+        """More is here than when this replica began to leave."""
+        for _, owed in self._owed.values():
+            owed.add(marks)
 
     # Signs of life.
 
@@ -363,6 +391,8 @@ class Replication:
         """Events are safe here: `origin`, if they came from their publishers and not from a replica."""
         touched = {event.publisher: event.catenation for event in events}
         lines = tuple((event.id, event.sequence) for event in events)
+        if self._owed:
+            self._owe(touched.items())
         for peer in list(self.table.live()):
             if origin:
                 fresh = [e for e in events if not peer.frontier.covers(e.publisher, e.catenation)]
@@ -389,7 +419,7 @@ class Replication:
             self.greet(sender)
             return
         if message.repaired:
-            self._repair.receive(peer, message)
+            self.repair.receive(peer, message)
             return
         if message.events:
             self._take(sender, message.replica, list(message.events))
@@ -400,6 +430,7 @@ class Replication:
 
     def skipped(self, stream: bytes, mark: int) -> None:
         """A stream goes on here after this number: as good as having all up to it."""
+        self._owe(((stream, mark),))
         for peer in self.table.live():
             self._invoice(peer, ((stream, mark),))
         if not self.is_ready:
@@ -432,7 +463,7 @@ class Replication:
         else:
             self._learn(peer, invoice.have)
         if invoice.repair:
-            self._repair.answer(peer, invoice.repair)
+            self.repair.answer(peer, invoice.repair, invoice.named)
         self._check_ready()
         self._check_leaving()
 
@@ -512,7 +543,7 @@ class Replication:
         self, peer: Peer, stream: bytes, before: int, events: list[StoredEvent]
     ) -> None:
         """Send the rest, unless the replica lacks what the same run sent before this event in another stream.
-        That must come first: whoever is given an event of a stream counts all before it as given."""
+        That must come first: a replica that is given an event of a stream counts all before it as given."""
         event, topic = events[0], self._world.topic
         lacked = [
             (other, peer.frontier.get(other), self._here.get(other))

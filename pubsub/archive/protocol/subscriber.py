@@ -5,21 +5,21 @@ in ACK invoices, asks for what it lacks in NAK invoices, and advances its sync p
 ACK-response says so. Nothing of this needs any memory from an earlier life: the archive knows. An archive
 that stays silent is reported, and the next one is told what the application is done with.
 
-`pubsub.archive.protocol.ordered` and `pubsub.archive.protocol.optimistic` say when the application is given
+`pubsub.archive.protocol.delivery` and `pubsub.archive.protocol.delivery` say when the application is given
 an event.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.given import Given, origin_of
+from pubsub.archive.protocol.frontier import Given, Marks, origin_of
 from pubsub.archive.protocol.messages import (
     BUSY,
     DEREGISTERED,
@@ -35,7 +35,7 @@ from pubsub.reliable.numbers import Numbers, spans_of
 
 SESSION_BYTES = 8
 MARK_BYTES = 40
-"""Of a stream and its catenation number in a message."""
+"""Bytes of a stream and its catenation number in a message."""
 DONE_A_TIME = 256
 """Events that the application gets done with before the archive is told without waiting for more."""
 
@@ -53,7 +53,7 @@ class Numbered(NamedTuple):
     doubtful: bool
     """The application may have been given it in an earlier life."""
     origin: bytes
-    """See `pubsub.archive.protocol.given`."""
+    """See `pubsub.archive.protocol.frontier`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ class Subscriber(ABC):
     """A core; made as one of its two kinds. `use` gives it an archive, at first and after `on_silent`."""
 
     ordered: bool
+    shared: bool = False
 
     def __init__(
         self,
@@ -83,12 +84,14 @@ class Subscriber(ABC):
         on_gap: Callable[[int, int], None],
         on_silent: Callable[[], None],
         on_registered: Callable[[str], None],
+        on_displaced: Callable[[], None] = lambda: None,
         on_sync: Callable[[], None] = lambda: None,
         position: tuple[tuple[bytes, int], ...] = (),
     ) -> None:
-        """`deliver` gives the application an event; `done_with_next` must follow for each, in the same order.
+        """`deliver` gives the application an event; `done_with` must follow for each, in any order.
         `on_registered` is called with an empty text, or with why not. `position`: what the application is
-        done with, where it remembers. `on_sync`: the sync point has moved."""
+        done with, where it remembers. `on_displaced`: another subscriber has taken the name over, after this
+        one was registered. `on_sync`: the sync point has moved."""
         self.subscribing = subscribing
         self.archive: Contact | None = None
         self.replica = b""
@@ -100,23 +103,26 @@ class Subscriber(ABC):
         self.done = Given(position)
         """What the application is done with."""
         self.floor = 0
-        """Of streams that began before this time nothing comes any more."""
+        """No event comes any more of a stream that began before this time."""
         self._context = context
         self._config = config
         self._deliver = deliver
         self._on_gap = on_gap
         self._on_silent = on_silent
         self._on_registered = on_registered
+        self._on_displaced = on_displaced
         self._on_sync = on_sync
         self._since: tuple[Since, float] = (subscribing.since, subscribing.value)
         """Where an archive begins that does not know the name."""
+        self._was_registered = False
+        """Whether any archive has registered the name in this life."""
         self._session = b""
         self._leaving = False
         self._answered_at = 0.0
         self._told_gaps: dict[bytes, Numbers] = {}
-        """By replica, whose numbers they are: gaps that the application was told of."""
+        """The gaps that the application was told of, by the replica whose numbers they are."""
         self._heard_gaps: Spans = ()
-        """Those in the archive's last response."""
+        """The gaps in the archive's last response."""
         self._unsent_done = 0
         self._wanted: dict[int, None] = {}
         """Numbers to be asked for, unless they come by themselves within a moment."""
@@ -174,6 +180,7 @@ class Subscriber(ABC):
             self.ordered,
             self.done.streams(self._config.batch_bytes // MARK_BYTES),
             self._leaving,
+            self.shared,
         )
         self._context.send(self.archive, register)
 
@@ -219,6 +226,9 @@ class Subscriber(ABC):
             return
         if response.refused == BUSY:
             self.is_name_taken = True
+            if self._was_registered:
+                self.close()
+                self._on_displaced()
             return
         if response.refused == MOVED:
             self._give_up()
@@ -228,7 +238,7 @@ class Subscriber(ABC):
             self._on_registered("" if response.refused == DEREGISTERED else response.refused)
             return
         if not self.is_registered:
-            self.is_registered = True
+            self.is_registered = self._was_registered = True
             self.replica = response.replica
             self._begin_there_elsewhere(response.began)
             self._on_registered("")
@@ -343,8 +353,8 @@ class Subscriber(ABC):
     # What the kinds of delivery do.
 
     @abstractmethod
-    def done_with_next(self) -> None:
-        """The application is done with the oldest event that it was given and was not done with."""
+    def done_with(self, numbered: Numbered) -> None:
+        """The application is done with an event that it was given."""
 
     @property
     def is_settled(self) -> bool:
@@ -352,8 +362,8 @@ class Subscriber(ABC):
         return True
 
     @abstractmethod
-    def position_with_next(self) -> tuple[tuple[bytes, int], ...]:
-        """What the application will be done with when it is done with the oldest event in its hands."""
+    def position_with(self, done: Iterable[Numbered]) -> Marks:
+        """What the application will be done with when it is done with these events too."""
 
     @abstractmethod
     def _forget_numbers(self) -> None:

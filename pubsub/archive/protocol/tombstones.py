@@ -26,7 +26,7 @@ _TIME = struct.Struct(">d")
 
 
 class Tombstones:
-    """Of one managed topic."""
+    """The names that were removed from one managed topic, with the times of their removal."""
 
     def __init__(self, world: ArchiveWorld) -> None:
         self._world = world

@@ -7,14 +7,12 @@ store.events("/soccer", after=0, limit=100)
 """
 
 from pubsub.archive.store.changes import (
-    Acknowledge,
     AdvanceSync,
     Append,
     Catenate,
     Change,
     Deregister,
     Drop,
-    DropProfile,
     ForgetReplica,
     ForgetStreams,
     ForgetTopic,
@@ -33,7 +31,6 @@ from pubsub.archive.store.opening import open_store
 from pubsub.archive.store.retention import Retention, Scan
 
 __all__ = [
-    "Acknowledge",
     "AdvanceSync",
     "Append",
     "Catenate",
@@ -41,7 +38,6 @@ __all__ = [
     "Damage",
     "Deregister",
     "Drop",
-    "DropProfile",
     "Entity",
     "ForgetReplica",
     "ForgetStreams",

@@ -5,7 +5,7 @@ a snapshot of everything but the events. Then the segments go of which less than
 written again at the end of the log, and the file is removed. Reads of events go to the files; where they are
 is in memory, about 100 bytes an event.
 
-Every record has a checksum (see `pubsub.archive.store.record`). After a crash the last batch is there whole
+Every record has a checksum (see `pubsub.archive.store.segment`). After a crash the last batch is there whole
 or not at all; a bit that flipped anywhere costs one event, reported by `damage` and left out of reads.
 """
 
@@ -17,16 +17,14 @@ from contextlib import contextmanager
 from itertools import islice
 
 from pubsub.archive.store.changes import Change, Reserve, StoredEvent
-from pubsub.archive.store.compaction import survivors
 from pubsub.archive.store.event_index import Place
 from pubsub.archive.store.filesystem import FileSystem
 from pubsub.archive.store.interface import Damage, Holding, StoreError
 from pubsub.archive.store.log_recovery import recover
-from pubsub.archive.store.registry import is_outstanding
-from pubsub.archive.store.registry_reads import RegistryReads
-from pubsub.archive.store.segment import SUFFIX, Segment
-from pubsub.archive.store.sync_mark import SyncMark
-from pubsub.reliable.numbers import Numbers, Span
+from pubsub.archive.store.log_state import survivors
+from pubsub.archive.store.registry import RegistryReads
+from pubsub.archive.store.segment import SUFFIX, Segment, SyncMark
+from pubsub.reliable.numbers import Span
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 MAX_BATCH = 65536
@@ -82,6 +80,14 @@ class AppendFileStore(RegistryReads):
             self._active.sync()
         if recovery.tail:
             self._skip_lost_numbers(recovery.tail)
+        indexes = {topic: self._log.index(topic) for topic in self._log.indexes}
+        self._commit(
+            [
+                change
+                for change in recovery.salvaged
+                if indexes[change.event.topic].row_of(change.event.sequence) is not None
+            ]
+        )
 
     @property
     def _active(self) -> Segment:
@@ -205,9 +211,11 @@ class AppendFileStore(RegistryReads):
             index = self._log.index(topic)
             return {id: found for id in ids if (found := index.sequence_of(id)) is not None}
 
-    def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
+    def by_catenation(
+        self, topic: str, publisher: bytes, span: Span, limit: int | None = None
+    ) -> list[StoredEvent]:
         with self._reading():
-            wanted = list(self._log.index(topic).stream(publisher, span))
+            wanted = list(islice(self._log.index(topic).stream(publisher, span), limit))
         return sorted(self._read(topic, wanted), key=lambda event: event.catenation)
 
     def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
@@ -262,68 +270,12 @@ class AppendFileStore(RegistryReads):
                 for row in range(start, min(start + limit, len(index)))
             ]
 
-    def outstanding(self, topic: str, entity: str, after: int, limit: int) -> list[int]:
-        with self._reading():
-            one = self._registry.entity(topic, entity)
-            if one is None:
-                return []
-            index = self._log.index(topic)
-            after = max(after, one.sync)
-            numbers = Numbers.of(
-                islice(
-                    (
-                        index.sequences[row]
-                        for row in range(index.above(after), len(index))
-                        if entity in index.audience(row)
-                        and is_outstanding(one, index.sequences[row])
-                    ),
-                    limit,
-                )
-            )
-            # Nobody knows for whom the damaged ones were: they hold every sync point back.
-            for number in islice(self._spoilt_above(topic, after), limit):
-                if is_outstanding(one, number):
-                    numbers.add(number)
-            return list(islice(numbers, limit))
-
-    def _spoilt_above(self, topic: str, after: int) -> Iterator[int]:
-        spoilt = self._log.damaged.get(topic, Numbers(most=None))
-        return (number for number in spoilt if number > after)
-
     # -- tables of other replicas --
-
-    def replicas(self, topic: str) -> tuple[bytes, ...]:
-        with self._reading():
-            return tuple(sorted(self._log.tables.get(topic, {})))
-
-    def replica_sequences(
-        self, topic: str, replica: bytes, ids: Iterable[bytes]
-    ) -> dict[bytes, int]:
-        with self._reading():
-            table = self._log.tables.get(topic, {}).get(replica)
-            if table is None:
-                return {}
-            return {id: number for id in ids if (number := table.sequence(id)) is not None}
 
     def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
         with self._reading():
             table = self._log.tables.get(topic, {}).get(replica)
             return {} if table is None else dict(table.ids(span))
-
-    def missing_at(self, topic: str, replica: bytes, after: int, limit: int) -> list[int]:
-        with self._reading():
-            return list(islice(self._missing_at(topic, replica, after), limit))
-
-    def missing_count(self, topic: str, replica: bytes) -> int:
-        with self._reading():
-            return sum(1 for _ in self._missing_at(topic, replica, 0))
-
-    def _missing_at(self, topic: str, replica: bytes, after: int) -> Iterator[int]:
-        index = self._log.index(topic)
-        table = self._log.tables.get(topic, {}).get(replica)
-        for row in range(index.above(after), len(index)):
-            if table is None or table.sequence(index.id(row)) is None:
-                yield index.sequences[row]
 
     # -- damage --
 
@@ -337,6 +289,11 @@ class AppendFileStore(RegistryReads):
             if self._state_damaged:
                 found.append(Damage("", Span(0, 0), "corrupt"))
             return (*self._tail, *found)
+
+    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
+        with self._reading():
+            named = self._log.named.get(topic, {})
+            return {number: (id,) for number, id in sorted(named.items())}
 
     def verify(self) -> tuple[Damage, ...]:
         for topic in self.topics():

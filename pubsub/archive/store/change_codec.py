@@ -10,13 +10,11 @@ from typing import Any
 import msgpack
 
 from pubsub.archive.store.changes import (
-    Acknowledge,
     AdvanceSync,
     Catenate,
     Change,
     Deregister,
     Drop,
-    DropProfile,
     ForgetReplica,
     ForgetStreams,
     ForgetTopic,
@@ -48,8 +46,6 @@ _KINDS: dict[int, type[Any]] = {
     2: Register,
     3: Deregister,
     4: PutProfile,
-    5: DropProfile,
-    6: Acknowledge,
     7: AdvanceSync,
     8: Catenate,
     9: ReplicaStored,
@@ -112,9 +108,7 @@ def pack_change(change: Change | Held) -> bytes:
 def unpack_change(packed: memoryview) -> Change | Held:
     number, *values = msgpack.unpackb(packed, use_list=False, strict_map_key=False)
     kind = _KINDS[number]
-    if kind is Acknowledge:
-        values[2] = _spans(values[2])
-    elif kind is Held:
+    if kind is Held:
         values[1] = _spans(values[1])
         values[2] = tuple((replica, _spans(spans)) for replica, spans in values[2])
     elif kind is Drop:

@@ -76,25 +76,6 @@ class PutProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class DropProfile:
-    """Remove one of an entity's profiles; `sequence` is the number of this operation."""
-
-    topic: str
-    entity: str
-    name: str
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledge:
-    """An entity has had these events: strike it from their records in the dissemination table."""
-
-    topic: str
-    entity: str
-    spans: tuple[Span, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class AdvanceSync:
     """Raise an entity's sync point; it never goes back."""
 
@@ -187,8 +168,6 @@ Change = (
     | Register
     | Deregister
     | PutProfile
-    | DropProfile
-    | Acknowledge
     | AdvanceSync
     | Catenate
     | ForgetStreams

@@ -1,4 +1,9 @@
-"""Where the events of a topic are, in memory: about 80 bytes an event, whatever its size."""
+"""Where the events of a topic are, in memory: about 80 bytes an event, whatever its size.
+
+Numbers are mapped to numbers in 16 bytes an entry, for keys that mostly come in order (`NumberMap`), and
+event ids to numbers in little memory, as ids count up behind a common beginning (`IdMap`). `ReplicaTable`
+says which number an event has at one other replica (figure 12).
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,96 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from pubsub.archive.store.changes import StoredEvent
-from pubsub.archive.store.id_map import COUNTER_BYTES, IdMap, counter
-from pubsub.archive.store.number_map import NumberMap
 from pubsub.reliable.numbers import Numbers, Span
+
+
+class NumberMap:
+    """A sorted map of unsigned 64-bit numbers. Adding at the end is cheap; elsewhere the rest is moved."""
+
+    __slots__ = ("_keys", "_values")
+
+    def __init__(self) -> None:
+        self._keys = array("Q")
+        self._values = array("Q")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def put(self, key: int, value: int) -> None:
+        keys = self._keys
+        if not keys or key > keys[-1]:
+            keys.append(key)
+            self._values.append(value)
+            return
+        place = bisect_left(keys, key)
+        if keys[place] == key:
+            self._values[place] = value
+        else:
+            keys.insert(place, key)
+            self._values.insert(place, value)
+
+    def get(self, key: int) -> int | None:
+        place = bisect_left(self._keys, key)
+        if place < len(self._keys) and self._keys[place] == key:
+            return self._values[place]
+        return None
+
+    def items(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The entries whose keys are from `first` to `last`, in order."""
+        start, stop = bisect_left(self._keys, first), bisect_right(self._keys, last)
+        return ((self._keys[place], self._values[place]) for place in range(start, stop))
+
+    def first_with_value_above(self, value: int) -> tuple[int, int] | None:
+        """The first entry whose value is above this one, where values grow with their keys."""
+        place = bisect_right(self._values, value)
+        return (self._keys[place], self._values[place]) if place < len(self._keys) else None
+
+    def remove_first(self, count: int) -> None:
+        del self._keys[:count], self._values[:count]
+
+    def remove(self, key: int) -> None:
+        place = bisect_left(self._keys, key)
+        if place < len(self._keys) and self._keys[place] == key:
+            del self._keys[place], self._values[place]
+
+    def first(self) -> tuple[int, int] | None:
+        """The entry with the lowest key."""
+        return (self._keys[0], self._values[0]) if self._keys else None
+
+
+COUNTER_BYTES = 8
+"""The last bytes of an id, in which publishers count."""
+
+
+class IdMap:
+    """The ids of one map have the same length, 8 bytes or more."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: dict[bytes, NumberMap] = {}
+
+    def put(self, id: bytes, number: int) -> None:
+        run = self._runs.get(id[:-COUNTER_BYTES])
+        if run is None:
+            run = self._runs[id[:-COUNTER_BYTES]] = NumberMap()
+        run.put(counter(id), number)
+
+    def get(self, id: bytes) -> int | None:
+        run = self._runs.get(id[:-COUNTER_BYTES])
+        return None if run is None else run.get(counter(id))
+
+    def remove(self, id: bytes) -> None:
+        run = self._runs.get(id[:-COUNTER_BYTES])
+        if run is not None:
+            run.remove(counter(id))
+            if not run:
+                del self._runs[id[:-COUNTER_BYTES]]
+
+
+def counter(id: bytes) -> int:
+    """The part of an id that counts."""
+    return int.from_bytes(id[-COUNTER_BYTES:], "big")
 
 
 class Place(NamedTuple):
@@ -23,7 +115,7 @@ class Place(NamedTuple):
 
 
 class EventIndex:
-    """By sequence number, by id, and by publisher and catenation number."""
+    """Finds events by sequence number, by id, and by publisher and catenation number."""
 
     def __init__(self) -> None:
         self.sequences = array("Q")
@@ -129,7 +221,7 @@ class EventIndex:
                 yield publisher, first[0]
 
     def firsts_beyond(self, marks: Mapping[bytes, int]) -> Iterator[int]:
-        """Of each publisher, the number of its first event above its mark."""
+        """The number of each publisher's first event above its mark."""
         for publisher in self._streams:
             span = Span(marks.get(publisher, 0) + 1, (1 << 64) - 1)
             yield from islice(self.stream(publisher, span), 1)
@@ -239,3 +331,49 @@ class _Interned:
             del self._places[self.values[place]]
             self.values[place] = None
             self._free.append(place)
+
+
+_ALL = Span(0, (1 << 64) - 1)
+
+
+class ReplicaTable:
+    """Both ways: from an event to its number at the replica, and back."""
+
+    def __init__(self) -> None:
+        self._numbers = IdMap()
+        self._runs = NumberMap()
+        self._counters = NumberMap()
+        self._known_runs: dict[bytes, int] = {}
+
+    def put(self, id: bytes, sequence: int) -> None:
+        run = id[:-COUNTER_BYTES]
+        self._numbers.put(id, sequence)
+        self._runs.put(sequence, self._known_runs.setdefault(run, len(self._known_runs)))
+        self._counters.put(sequence, counter(id))
+
+    def sequence(self, id: bytes) -> int | None:
+        return self._numbers.get(id)
+
+    def ids(self, span: Span) -> Iterator[tuple[int, bytes]]:
+        """The numbers of a span that are known, and their events."""
+        runs = list(self._known_runs)
+        counters = self._counters.items(*span)
+        for (sequence, run), (_, count) in zip(self._runs.items(*span), counters, strict=True):
+            yield sequence, runs[run] + count.to_bytes(COUNTER_BYTES, "big")
+
+    def sequences(self) -> Numbers:
+        """All numbers that are known."""
+        return Numbers.of(sequence for sequence, _ in self._runs.items(*_ALL))
+
+    def keep(self, sequences: Numbers) -> None:
+        """Remove all numbers but these."""
+        for sequence, id in list(self.ids(_ALL)):
+            if sequence not in sequences:
+                self.remove(id)
+
+    def remove(self, id: bytes) -> None:
+        sequence = self._numbers.get(id)
+        if sequence is not None:
+            self._numbers.remove(id)
+            self._runs.remove(sequence)
+            self._counters.remove(sequence)

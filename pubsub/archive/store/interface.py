@@ -44,8 +44,6 @@ class Entity:
     sync: int
     """It has had everything for it up to this number."""
     profiles: Mapping[str, bytes]
-    acknowledged: tuple[Span, ...]
-    """What it has had above its sync point."""
     gaps: tuple[Gap, ...]
     """What was removed before it had it, and it has not been told of."""
 
@@ -137,8 +135,11 @@ class Store(Protocol):
         """The sequence numbers of these events, as far as they are there."""
         ...
 
-    def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
-        """A publisher's events in this span of its catenation numbers, in order of these."""
+    def by_catenation(
+        self, topic: str, publisher: bytes, span: Span, limit: int | None = None
+    ) -> list[StoredEvent]:
+        """A publisher's events in this span of its catenation numbers, in order of these: the first `limit`
+        of them, if that is given. Damaged ones among them are left out."""
         ...
 
     def firsts_above(self, topic: str, sequence: int) -> dict[bytes, int]:
@@ -161,21 +162,12 @@ class Store(Protocol):
         """The next events above `after`, who waits for each, without reading bodies."""
         ...
 
-    def outstanding(self, topic: str, entity: str, after: int, limit: int) -> list[int]:
-        """The next numbers above `after` and above the entity's sync point, of events that are for it and
-        that it has not had."""
-        ...
-
     # -- entities, publishers, notes --
 
     def entity(self, topic: str, name: str) -> Entity | None: ...
 
     def entities(self, topic: str) -> tuple[Entity, ...]:
         """Every registered entity, in order of registration."""
-        ...
-
-    def catenation(self, topic: str, publisher: bytes) -> int:
-        """The highest catenation number archived of this publisher; 0 at first."""
         ...
 
     def catenations(self, topic: str) -> dict[bytes, int]: ...
@@ -186,32 +178,19 @@ class Store(Protocol):
 
     # -- tables of other replicas --
 
-    def replicas(self, topic: str) -> tuple[bytes, ...]:
-        """The replicas that have a table here, sorted."""
-        ...
-
-    def replica_sequences(
-        self, topic: str, replica: bytes, ids: Iterable[bytes]
-    ) -> dict[bytes, int]:
-        """The numbers that these events have at a replica, as far as it told."""
-        ...
-
     def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
         """The events that have these numbers at a replica, in order, as far as it told."""
-        ...
-
-    def missing_at(self, topic: str, replica: bytes, after: int, limit: int) -> list[int]:
-        """The next numbers above `after` (our own) of events here that a replica has not told to have."""
-        ...
-
-    def missing_count(self, topic: str, replica: bytes) -> int:
-        """How many events are here that a replica has not told to have."""
         ...
 
     # -- damage --
 
     def damage(self) -> tuple[Damage, ...]:
         """What was found damaged so far, at opening or in reading, and has not been repaired or dropped."""
+        ...
+
+    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
+        """The ids that damaged events had, by sequence number, as far as they are known. An event has several
+        where the damage may be in the id itself: one of them is right."""
         ...
 
     def verify(self) -> tuple[Damage, ...]:

@@ -17,14 +17,22 @@ from pubsub.archive.store.change_codec import Held
 from pubsub.archive.store.changes import Append
 from pubsub.archive.store.event_index import Place
 from pubsub.archive.store.log_state import LogState
-from pubsub.archive.store.record import EVENT, SNAPSHOT, Found, topic_check
-from pubsub.archive.store.segment import Segment, change_in
+from pubsub.archive.store.segment import (
+    EVENT,
+    FOOTER,
+    HEADER,
+    SNAPSHOT,
+    Found,
+    Segment,
+    change_in,
+    topic_check,
+)
 from pubsub.reliable.numbers import Span
 
 
 @dataclass
 class Recovery:
-    """What was found."""
+    """What was found in a log when it was opened."""
 
     state: LogState = field(default_factory=LogState)
     last_batch: int = 0
@@ -38,7 +46,9 @@ class Recovery:
     last_seen: dict[str, int] = field(default_factory=dict)
     """The number of each topic's latest event so far."""
     topics: dict[int, str] = field(default_factory=dict)
-    """The topics of events so far, by their checksums."""
+    """The topics that any record names, by their checksums."""
+    salvaged: list[Append] = field(default_factory=list)
+    """Events to be written again: they were read though their headers cannot be."""
     holes: list[dict[str, int]] = field(default_factory=list)
     """For each stretch of bytes whose headers are gone: `last_seen` before it, as far as not closed yet."""
 
@@ -57,6 +67,12 @@ def recover(segments: list[Segment], synced_batch: int) -> Recovery:
     elif synced_batch > last or not _has_end(of_last):
         cut_from, recovery.tail, recovery.clean_end = None, "corrupt", False
     recovery.last_batch = max(last, synced_batch)
+    for scan in scans:
+        for one in scan:
+            if one.body is not None and not _is_footer(one):
+                change = change_in(one)
+                topic = change.event.topic if isinstance(change, Append) else change.topic
+                recovery.topics[topic_check(topic)] = topic
     for segment, scan in zip(segments, scans, strict=True):
         if segment is segments[-1] and cut_from is not None:
             scan = _cut(recovery, segment, scan, cut_from)
@@ -66,15 +82,22 @@ def recover(segments: list[Segment], synced_batch: int) -> Recovery:
 
 
 def _is_whole(records: list[Found]) -> bool:
+    """Whether all records of a batch can be read; of its footer it is enough that it is there, uncut."""
     return (
-        all(one.body is not None for one in records)
+        all(one.body is not None or _is_footer(one) for one in records)
         and [one.header.index for one in records if one.header] == list(range(len(records)))
         and _has_end(records)
     )
 
 
 def _has_end(records: list[Found]) -> bool:
-    return not records or (records[-1].header is not None and records[-1].header.is_last)
+    return not records or _is_footer(records[-1])
+
+
+def _is_footer(found: Found) -> bool:
+    header = found.header
+    is_uncut = header is not None and found.end - found.offset == HEADER + header.length
+    return header is not None and header.kind == FOOTER and is_uncut
 
 
 def _cut(recovery: Recovery, segment: Segment, scan: list[Found], cut_from: int) -> list[Found]:
@@ -100,22 +123,23 @@ def _replay(recovery: Recovery, segment: Segment, scan: list[Found]) -> None:
 
 
 def _take(recovery: Recovery, segment: Segment, pieces: Sequence[Found]) -> None:
-    readable = [one for one in pieces if one.body is not None]
-    changes = [(change_in(one), _place(segment, one)) for one in readable]
-    if all(one.header and one.header.kind == SNAPSHOT for one in pieces) and _is_whole(
-        list(pieces)
-    ):
+    whole = _is_whole(list(pieces))
+    if any(one.body is None or one.is_restored for one in pieces):
+        segment.is_damaged = True
+    pieces = [one for one in pieces if not _is_footer(one)]
+    changes = [(change_in(one), _place(segment, one)) for one in pieces if one.body is not None]
+    if pieces and whole and all(one.header and one.header.kind == SNAPSHOT for one in pieces):
         recovery.state.restore([change for change, _ in changes])
         recovery.state_damaged = False
         recovery.holes = []  # the snapshot tells what is missing
         return
-    for change, _ in changes:
-        if isinstance(change, Append):
-            recovery.topics[topic_check(change.event.topic)] = change.event.topic
     recovery.state.settle(
         [(change, place) for change, place in changes if not isinstance(change, Held)]
     )
     for one in pieces:
+        change = change_in(one) if one.is_restored and one.body is not None else None
+        if isinstance(change, Append):
+            recovery.salvaged.append(change)
         _note(recovery, segment, one)
     if any(one.header and one.header.kind == SNAPSHOT for one in pieces):
         recovery.state_damaged = True
@@ -129,14 +153,16 @@ def _place(segment: Segment, found: Found) -> Place | None:
 def _note(recovery: Recovery, segment: Segment, one: Found) -> None:
     """Keep track of damage, and of the numbers on both sides of it."""
     if one.header is None:
-        segment.is_damaged = recovery.state_damaged = True
+        recovery.state_damaged = True
         recovery.holes.append(dict(recovery.last_seen))
         return
     topic = recovery.topics.get(one.header.topic_check, "")
     if one.body is None:
-        segment.is_damaged = True
         if one.header.kind == EVENT:
+            last = recovery.state.registry.last
+            last[topic] = max(last.get(topic, 0), one.header.sequence)  # not to be given again
             recovery.state.spoil(topic, Span(one.header.sequence, one.header.sequence))
+            recovery.state.name(topic, one.header.sequence, one.header.id)
         else:
             recovery.state_damaged = True
     if one.header.kind == EVENT:

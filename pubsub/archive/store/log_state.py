@@ -1,4 +1,7 @@
-"""What the records of an append-only log add up to, in memory."""
+"""What the records of an append-only log add up to, in memory.
+
+`survivors` says what must be written again before a segment can be removed.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from pubsub.archive.store.changes import (
     ForgetTopic,
     ReplicaStored,
 )
-from pubsub.archive.store.event_index import EventIndex, Place
+from pubsub.archive.store.event_index import EventIndex, Place, ReplicaTable
 from pubsub.archive.store.registry import Pending, Registry
-from pubsub.archive.store.replica_table import ReplicaTable
+from pubsub.archive.store.segment import FOOTER, Segment, change_in
 from pubsub.reliable.numbers import Numbers, Span
 
 
@@ -30,6 +33,8 @@ class LogState:
         """Bytes of each segment's records of events that are in the index."""
         self.damaged: dict[str, Numbers] = {}
         """Numbers of events that were stored and are in no index."""
+        self.named: dict[str, dict[int, bytes]] = {}
+        """The ids of damaged events, as far as they are known."""
 
     def index(self, topic: str) -> EventIndex:
         return self.indexes.get(topic) or _EMPTY
@@ -95,16 +100,30 @@ class LogState:
         if not spoilt:
             del self.damaged[topic]
 
+    def name(self, topic: str, sequence: int, id: bytes) -> None:
+        """The damaged event of this number had this id."""
+        if sequence in self.damaged.get(topic, Numbers()):
+            self.named.setdefault(topic, {})[sequence] = id
+
     def lose(self, topic: str, sequence: int) -> None:
         """An event that is in the index cannot be read any more."""
-        self._free(self.index(topic).drop([Span(sequence, sequence)]))
+        index = self.index(topic)
+        row = index.row_of(sequence)
+        id = b"" if row is None else index.id(row)
+        self._free(index.drop([Span(sequence, sequence)]))
         self.spoil(topic, Span(sequence, sequence))
+        self.name(topic, sequence, id)
 
     def _mend(self, topic: str, span: Span) -> None:
-        if topic in self.damaged:
-            self.damaged[topic].remove(*span)
-            if not self.damaged[topic]:
-                del self.damaged[topic]
+        if topic not in self.damaged:
+            return
+        self.damaged[topic].remove(*span)
+        named = self.named.get(topic, {})
+        for sequence in [one for one in named if span.first <= one <= span.last]:
+            del named[sequence]
+        if not self.damaged[topic]:
+            del self.damaged[topic]
+            self.named.pop(topic, None)
 
     # -- snapshots --
 
@@ -159,3 +178,29 @@ class LogState:
 
 _EMPTY = EventIndex()
 _EVERYTHING = Span(0, (1 << 64) - 1)
+
+
+def survivors(log: LogState, segment: Segment) -> list[Change]:
+    """The events of a segment that are still there, and the lines of replicas' tables that still hold.
+
+    All other changes are in the snapshot of a later segment."""
+    rest: list[Change] = []
+    for found in segment.scan():
+        if found.body is None or found.header is None or found.header.kind == FOOTER:
+            continue
+        change = change_in(found)
+        if isinstance(change, Append):
+            index = log.index(change.event.topic)
+            row = index.row_of(change.event.sequence)
+            if row is not None and index.place(row)[:2] == (segment.number, found.offset):
+                rest.append(change)
+        elif isinstance(change, ReplicaStored):
+            table = log.tables.get(change.topic, {}).get(change.replica)
+            lines = tuple(
+                line
+                for line in change.stored
+                if table is not None and table.sequence(line[0]) == line[1]
+            )
+            if lines:
+                rest.append(ReplicaStored(change.topic, change.replica, lines))
+    return rest

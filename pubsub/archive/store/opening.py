@@ -28,12 +28,12 @@ def open_store(address: str) -> Store:
 
         return PostgresqlStore(address)
     if address == "memory:":
-        from overlay.virtual.disk import VirtualDisk
         from pubsub.archive.store.append_files import AppendFileStore
+        from pubsub.archive.store.filesystem import MemoryFileSystem
 
-        return AppendFileStore(VirtualDisk(), "/archive")
+        return AppendFileStore(MemoryFileSystem(), "/archive")
     raise UsageError(
-        f"{address!r} is no store: write sqlite:///events.db, file:///directory"
+        f"{address!r} is not a store: write sqlite:///events.db, file:///directory"
         " or postgresql://user@host/database"
     )
 
@@ -42,7 +42,7 @@ def _scheme(address: str) -> str:
     try:
         return urlsplit(address).scheme
     except ValueError as error:  # a bracket that is not closed, for one
-        raise UsageError(f"{address!r} is no store's address: {error}") from None
+        raise UsageError(f"{address!r} is not the address of a store: {error}") from None
 
 
 def _path(address: str) -> str:

@@ -20,7 +20,7 @@ _LOCK = "SELECT pg_try_advisory_lock(hashtext('camcast archive ' || current_sche
 _COPY = f"COPY events ({', '.join(EVENT_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
 _ADD_CHECKSUM = ADD_CHECKSUM.replace("COLUMN", "COLUMN IF NOT EXISTS")
 _TYPES = ("int8", "float8", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea")
-"""Of the event's columns."""
+"""The types of the event's columns."""
 
 
 class PostgresqlStore(SqlStore):

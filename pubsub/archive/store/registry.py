@@ -2,24 +2,25 @@
 
 Every store keeps it here and writes it down in its own way. A batch is first applied to a `Pending`, which
 sees the registry through its own changes; `settle` makes them the registry's once they are synced.
+
+`RegistryReads` has the reads of a store that its registry answers, from memory.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from pubsub.archive.store.changes import (
-    Acknowledge,
     AdvanceSync,
     Append,
     Catenate,
     Change,
     Deregister,
     Drop,
-    DropProfile,
     ForgetStreams,
     ForgetTopic,
     Gap,
@@ -31,7 +32,7 @@ from pubsub.archive.store.changes import (
     StoredEvent,
 )
 from pubsub.archive.store.interface import Entity
-from pubsub.reliable.numbers import Numbers, Span
+from pubsub.reliable.numbers import Span
 
 MOST_GAPS = 64
 """Gaps that are kept for an entity that has not been told; beyond, the two oldest become one."""
@@ -41,7 +42,7 @@ V = TypeVar("V")
 
 
 class Registry:
-    """What has been synced."""
+    """What has been synced of topics, entities, catenation numbers and notes."""
 
     def __init__(self) -> None:
         self.last: dict[str, int] = {}
@@ -53,12 +54,10 @@ class Registry:
         return self.entities.get(topic, {}).get(name)
 
     def waiting(self, topic: str, sequence: int, audience: Iterable[str]) -> tuple[str, ...]:
-        """Those of an event's audience who are still registered and have not had it."""
+        """The names in an event's audience that are still registered and have not had the event."""
         entities = self.entities.get(topic, {})
         return tuple(
-            name
-            for name in audience
-            if name in entities and is_outstanding(entities[name], sequence)
+            name for name in audience if name in entities and sequence > entities[name].sync
         )
 
     def forget(self, topic: str) -> None:
@@ -103,7 +102,7 @@ class Pending:
         self.last: dict[str, int] = {}
         self.entities: dict[tuple[str, str], Entity | None] = {}
         self.registered: dict[tuple[str, str], None] = {}
-        """Those among them that begin anew, behind all others."""
+        """The entities among them that begin anew, behind all others."""
         self.catenations: dict[tuple[str, bytes], int | None] = {}
         self.notes: dict[tuple[str, str], bytes | None] = {}
 
@@ -149,18 +148,13 @@ class Pending:
                 self._use(topic, epoch)
                 if self._entity(topic, name) is None:
                     self.entities.pop((topic, name), None)
-                    self.entities[topic, name] = Entity(name, epoch, epoch, {}, (), ())
+                    self.entities[topic, name] = Entity(name, epoch, epoch, {}, ())
                     self.registered[topic, name] = None
             case Deregister(topic, name):
                 self.entities[topic, name] = None
             case PutProfile(topic, name, profile_name, sequence, profile):
                 self._use(topic, sequence)
                 self._change(topic, name, lambda one: _with_profile(one, profile_name, profile))
-            case DropProfile(topic, name, profile_name, sequence):
-                self._use(topic, sequence)
-                self._change(topic, name, lambda one: _with_profile(one, profile_name, None))
-            case Acknowledge(topic, name, spans):
-                self._change(topic, name, lambda one: _acknowledged(one, spans))
             case AdvanceSync(topic, name, sync):
                 self._change(topic, name, lambda one: _advanced(one, sync))
             case GapsTold(topic, name, last):
@@ -197,28 +191,13 @@ class Pending:
         _remove_topic(self.notes, topic)
 
 
-def is_outstanding(entity: Entity, sequence: int) -> bool:
-    """Whether an event that is for this entity has not reached it yet."""
-    return sequence > entity.sync and not any(
-        first <= sequence <= last for first, last in entity.acknowledged
-    )
-
-
-def _with_profile(entity: Entity, name: str, profile: bytes | None) -> Entity:
-    profiles = {key: value for key, value in entity.profiles.items() if key != name}
-    return replace(entity, profiles=profiles if profile is None else {**profiles, name: profile})
-
-
-def _acknowledged(entity: Entity, spans: tuple[Span, ...]) -> Entity:
-    ranges = Numbers(most=None, spans=(*entity.acknowledged, *spans))
-    ranges.forget_to(entity.sync)
-    return replace(entity, acknowledged=ranges.spans())
+def _with_profile(entity: Entity, name: str, profile: bytes) -> Entity:
+    others = {key: value for key, value in entity.profiles.items() if key != name}
+    return replace(entity, profiles={**others, name: profile})
 
 
 def _advanced(entity: Entity, sync: int) -> Entity:
-    ranges = Numbers(most=None, spans=entity.acknowledged)
-    ranges.forget_to(max(sync, entity.sync))
-    return replace(entity, sync=max(sync, entity.sync), acknowledged=ranges.spans())
+    return replace(entity, sync=max(sync, entity.sync))
 
 
 def _with_gap(gap: Gap, entity: Entity) -> Entity:
@@ -241,8 +220,6 @@ def _entity_changes(topic: str, entity: Entity) -> Iterator[Change]:
     for name, profile in entity.profiles.items():
         yield PutProfile(topic, entity.name, name, 0, profile)
     yield AdvanceSync(topic, entity.name, entity.sync)
-    if entity.acknowledged:
-        yield Acknowledge(topic, entity.name, entity.acknowledged)
     if entity.gaps:
         yield Drop(topic, (), entity.gaps)
 
@@ -258,3 +235,35 @@ def _put(table: dict[str, dict[K, V]], topic: str, key: K, value: V | None) -> N
 def _remove_topic(table: dict[tuple[str, K], V], topic: str) -> None:
     for key in [key for key in table if key[0] == topic]:
         del table[key]
+
+
+class RegistryReads:
+    """Part of every store: entities, publishers, notes, highest numbers."""
+
+    _registry: Registry
+    _lock: threading.Lock
+
+    def topics(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(sorted(self._registry.last))
+
+    def last_sequence(self, topic: str) -> int:
+        with self._lock:
+            return self._registry.last.get(topic, 0)
+
+    def entity(self, topic: str, name: str) -> Entity | None:
+        with self._lock:
+            return self._registry.entity(topic, name)
+
+    def entities(self, topic: str) -> tuple[Entity, ...]:
+        with self._lock:
+            return tuple(self._registry.entities.get(topic, {}).values())
+
+    def catenations(self, topic: str) -> dict[bytes, int]:
+        with self._lock:
+            return dict(self._registry.catenations.get(topic, {}))
+
+    def notes(self, topic: str, prefix: str = "") -> dict[str, bytes]:
+        with self._lock:
+            notes = self._registry.notes.get(topic, {})
+            return {key: notes[key] for key in sorted(notes) if key.startswith(prefix)}

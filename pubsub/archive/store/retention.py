@@ -12,7 +12,7 @@ from pubsub.reliable.numbers import Numbers, Span
 
 _PAGE = 1000
 PAGES = 64
-"""Of the inventory that are looked at each time."""
+"""Pages of the inventory that are looked at each time."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Retention:
     max_age: float | None = None
     """Seconds since an event was archived."""
     max_count: int | None = None
-    """Events."""
+    """How many events."""
     max_bytes: int | None = None
-    """Of the events' bodies together."""
+    """Bytes of the events' bodies together."""
     drop_unseen: bool = False
     """Whether events go that a registered entity waits for; it is then told of the gap. Otherwise they stay,
     whatever the limits."""

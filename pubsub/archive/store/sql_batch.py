@@ -16,7 +16,6 @@ from pubsub.archive.store.changes import (
     ReplicaStored,
     StoredEvent,
 )
-from pubsub.archive.store.event_checksum import event_checksum
 from pubsub.archive.store.registry import Pending, Registry
 from pubsub.archive.store.sql_schema import (
     EVENT_COLUMNS,
@@ -26,6 +25,7 @@ from pubsub.archive.store.sql_schema import (
     Names,
     checked,
     entity_row,
+    event_checksum,
 )
 from pubsub.reliable.numbers import Span
 
@@ -44,9 +44,9 @@ _PUT_STREAM = (
     " ON CONFLICT (number) DO UPDATE SET catenation = excluded.catenation, checksum = excluded.checksum"
 )
 _PUT_ENTITY = (
-    "INSERT INTO entities (position, topic, name, epoch, sync, profiles, acknowledged, gaps, checksum)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, name) DO UPDATE SET epoch = excluded.epoch,"
-    " sync = excluded.sync, profiles = excluded.profiles, acknowledged = excluded.acknowledged,"
+    "INSERT INTO entities (position, topic, name, epoch, sync, profiles, gaps, checksum)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (topic, name) DO UPDATE SET epoch = excluded.epoch,"
+    " sync = excluded.sync, profiles = excluded.profiles,"
     " gaps = excluded.gaps, checksum = excluded.checksum"
 )
 _PUT_NOTE = (
@@ -72,7 +72,7 @@ class SqlBatch:
         """Numbers of topics that this batch begins; None for one that it ends."""
         self._amounts: dict[str, tuple[int, int]] = {}
         self.mended: list[tuple[str, Span]] = []
-        """Spans that were written anew or removed, so that damage in them is no more."""
+        """Spans that were written anew or removed, so that there is no damage in them any more."""
 
     def write(self, changes: Sequence[Change]) -> None:
         for change in changes:

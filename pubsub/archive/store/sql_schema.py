@@ -1,23 +1,43 @@
 """The tables of the SQL stores, and how their small ones are read into memory.
 
-An event's `place` is its topic's number and its sequence number in one integer, so that the table is its own
-index and grows at the end of each topic. Topics, audiences (the sets of entities that events are for) and
-streams (a publisher in a topic) are numbered, and events refer to them by number. Rows that are read into
-memory have a checksum each; where it is wrong, the store is not opened.
+Every event has a checksum over everything that is stored of it (`event_checksum`). An event's `place` is
+its topic's number and its sequence number in one integer, so that the table is its own index and grows at
+the end of each topic. Topics, audiences (the sets of entities that events are for) and streams (a publisher
+in a topic) are numbered, and events refer to them by number. Rows that are read into memory have a checksum
+each; where it is wrong, the store is not opened.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 from zlib import crc32
 
 import msgpack
 
-from pubsub.archive.store.changes import Gap
+from pubsub.archive.store.changes import Gap, StoredEvent
 from pubsub.archive.store.interface import Entity, StoreError
 from pubsub.archive.store.registry import Registry
 from pubsub.reliable.numbers import Span
+
+_NUMBERS = struct.Struct(">QQd")
+
+
+def event_checksum(event: StoredEvent) -> int:
+    start = _of_names(event.topic, event.publisher, event.destinations)
+    numbers = _NUMBERS.pack(event.sequence, event.catenation, event.time)
+    return crc32(event.body, crc32(numbers + event.id, start))
+
+
+@lru_cache(maxsize=1024)
+def _of_names(topic: str, publisher: bytes, destinations: tuple[str, ...]) -> int:
+    check = crc32(topic.encode())
+    for name in (publisher, *(destination.encode() for destination in destinations)):
+        check = crc32(len(name).to_bytes(4, "big") + name, check)
+    return check
+
 
 SEQUENCE_BITS = 40
 MAX_SEQUENCE = (1 << SEQUENCE_BITS) - 1
@@ -54,7 +74,7 @@ SCHEMA = (
     *INDEX_EVENTS,
     """CREATE TABLE IF NOT EXISTS entities (
         topic {int} NOT NULL, name TEXT NOT NULL, position {int} NOT NULL, epoch {int} NOT NULL,
-        sync {int} NOT NULL, profiles {blob} NOT NULL, acknowledged {blob} NOT NULL, gaps {blob} NOT NULL,
+        sync {int} NOT NULL, profiles {blob} NOT NULL, gaps {blob} NOT NULL,
         checksum {int}, PRIMARY KEY (topic, name))""",
     """CREATE TABLE IF NOT EXISTS notes (
         topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, checksum {int},
@@ -114,10 +134,10 @@ class Names:
         self.topics: dict[str, int] = {}
         self.streams: dict[tuple[int, bytes], int] = {}
         self.publishers: dict[int, bytes] = {}
-        """Of each stream."""
+        """The publisher of each stream."""
         self.audiences: dict[tuple[str, ...], int] = {}
         self.members: dict[int, tuple[str, ...]] = {}
-        """Of each audience."""
+        """The names in each audience."""
         self.amounts: dict[str, tuple[int, int]] = {}
         """Events and bytes of each topic."""
         self._used = 0
@@ -161,8 +181,7 @@ def load(connection: Connection) -> tuple[Registry, Names]:
         names.publishers[number] = publisher
         registry.catenations.setdefault(topics[topic], {})[publisher] = catenation
     for row in connection.query(
-        "SELECT topic, name, epoch, sync, profiles, acknowledged, gaps, checksum FROM entities"
-        " ORDER BY position"
+        "SELECT topic, name, epoch, sync, profiles, gaps, checksum FROM entities ORDER BY position"
     ):
         topic, *fields = _verified("entities", row)
         entity = _entity(*fields)
@@ -176,19 +195,16 @@ def load(connection: Connection) -> tuple[Registry, Names]:
 def entity_row(entity: Entity) -> tuple[Any, ...]:
     """An entity as it stands in its table, without its topic and its position."""
     gaps = [(gap.entity, *gap.span, gap.events) for gap in entity.gaps]
-    packed = (msgpack.packb(part) for part in (dict(entity.profiles), entity.acknowledged, gaps))
+    packed = (msgpack.packb(part) for part in (dict(entity.profiles), gaps))
     return (entity.name, entity.epoch, entity.sync, *packed)
 
 
-def _entity(
-    name: str, epoch: int, sync: int, profiles: bytes, acknowledged: bytes, gaps: bytes
-) -> Entity:
+def _entity(name: str, epoch: int, sync: int, profiles: bytes, gaps: bytes) -> Entity:
     return Entity(
         name,
         epoch,
         sync,
         msgpack.unpackb(profiles),
-        tuple(Span(*span) for span in msgpack.unpackb(acknowledged)),
         tuple(
             Gap(who, Span(first, last), events)
             for who, first, last, events in msgpack.unpackb(gaps)

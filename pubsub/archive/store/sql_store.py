@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 from pubsub.archive.store.changes import Change, StoredEvent
-from pubsub.archive.store.event_checksum import event_checksum
 from pubsub.archive.store.interface import Damage, Holding, StoreError
-from pubsub.archive.store.registry import is_outstanding
-from pubsub.archive.store.registry_reads import RegistryReads
+from pubsub.archive.store.registry import RegistryReads
 from pubsub.archive.store.sql_batch import SqlBatch
-from pubsub.archive.store.sql_schema import MAX_SEQUENCE, SEQUENCE_BITS, Connection, load
+from pubsub.archive.store.sql_schema import (
+    MAX_SEQUENCE,
+    SEQUENCE_BITS,
+    Connection,
+    event_checksum,
+    load,
+)
 from pubsub.reliable.numbers import Numbers, Span
 
 _EVENT = "place, time, audience, stream, catenation, checksum, id, body"
@@ -30,6 +33,9 @@ class SqlStore(RegistryReads):
 
     blocking = True
     sync_seconds = 0.0
+    _by_row = ""
+    _by_id = ""
+    """What makes a query of events read their rows, or the index of ids, where the database can be told."""
 
     def __init__(
         self, name: str, writer: Connection, reader: Connection, errors: tuple[type[Exception], ...]
@@ -123,16 +129,19 @@ class SqlStore(RegistryReads):
             numbers = [one.sequence for one in self.read(topic, numbers)] or numbers
         return numbers[0]
 
-    def by_catenation(self, topic: str, publisher: bytes, span: Span) -> list[StoredEvent]:
+    def by_catenation(
+        self, topic: str, publisher: bytes, span: Span, limit: int | None = None
+    ) -> list[StoredEvent]:
         rows = self._ask(
             f"SELECT {_EVENT} FROM events WHERE place BETWEEN ? AND ? AND stream ="
             " (SELECT number FROM streams WHERE topic = ? AND publisher = ?)"
-            " AND catenation BETWEEN ? AND ? ORDER BY catenation",
+            " AND catenation BETWEEN ? AND ? ORDER BY catenation LIMIT ?",
             topic,
             _ALL,
             self._names.topics.get(topic, -1),
             publisher,
             *span,
+            MAX_SEQUENCE if limit is None else limit,
         )
         return self._checked(topic, rows)
 
@@ -197,45 +206,7 @@ class SqlStore(RegistryReads):
                 for place, time, size, audience in rows
             ]
 
-    def outstanding(self, topic: str, entity: str, after: int, limit: int) -> list[int]:
-        one = self.entity(topic, entity)
-        if one is None:
-            return []
-        damaged = self._damaged.get(topic, Numbers(most=None))
-        destined = (
-            sequence
-            for sequence, audience in self._audiences(topic, max(after, one.sync))
-            if (entity in self._names.members.get(audience, ()) or sequence in damaged)
-            and is_outstanding(one, sequence)
-        )
-        return list(islice(destined, limit))
-
-    def _audiences(self, topic: str, after: int) -> Iterator[tuple[int, int]]:
-        """Number and audience of all events above `after`."""
-        statement = (
-            "SELECT place, audience FROM events WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?"
-        )
-        while rows := self._ask(statement, topic, Span(after + 1, MAX_SEQUENCE), _PAGE):
-            for place, audience in rows:
-                after = self._sequence(place)
-                yield after, audience
-
     # -- tables of other replicas --
-
-    def replicas(self, topic: str) -> tuple[bytes, ...]:
-        rows = self._query(
-            "SELECT DISTINCT replica FROM replica_events WHERE topic = ?",
-            (self._names.topics.get(topic, -1),),
-        )
-        return tuple(sorted(bytes(replica) for (replica,) in rows))
-
-    def replica_sequences(
-        self, topic: str, replica: bytes, ids: Iterable[bytes]
-    ) -> dict[bytes, int]:
-        statement = "SELECT sequence FROM replica_events WHERE topic = ? AND id = ? AND replica = ?"
-        number = self._names.topics.get(topic, -1)
-        asked = ((id, self._query(statement, (number, id, replica))) for id in ids)
-        return {id: rows[0][0] for id, rows in asked if rows}
 
     def replica_ids(self, topic: str, replica: bytes, span: Span) -> dict[int, bytes]:
         rows = self._query(
@@ -244,27 +215,6 @@ class SqlStore(RegistryReads):
             (self._names.topics.get(topic, -1), replica, *span),
         )
         return {sequence: bytes(id) for sequence, id in rows}
-
-    def missing_at(self, topic: str, replica: bytes, after: int, limit: int) -> list[int]:
-        rows = self._missing("place", "ORDER BY place LIMIT ?", topic, replica, after, limit)
-        return [self._sequence(place) for (place,) in rows]
-
-    def missing_count(self, topic: str, replica: bytes) -> int:
-        return int(self._missing("count(*)", "", topic, replica, 0)[0][0])
-
-    def _missing(
-        self, what: str, rest: str, topic: str, replica: bytes, after: int, *values: int
-    ) -> list[tuple[Any, ...]]:
-        return self._ask(
-            f"SELECT {what} FROM events WHERE place BETWEEN ? AND ? AND NOT EXISTS"
-            " (SELECT 1 FROM replica_events WHERE topic = ? AND replica_events.id = events.id"
-            f" AND replica = ?) {rest}",
-            topic,
-            Span(after + 1, MAX_SEQUENCE),
-            self._names.topics.get(topic, -1),
-            replica,
-            *values,
-        )
 
     # -- damage --
 
@@ -275,6 +225,21 @@ class SqlStore(RegistryReads):
                 for topic, spoilt in self._damaged.items()
                 for span in spoilt.spans()
             )
+
+    def damaged_ids(self, topic: str) -> dict[int, tuple[bytes, ...]]:
+        with self._lock:
+            spoilt = list(self._damaged.get(topic, ()))
+        in_row = f"SELECT id FROM events{self._by_row} WHERE place BETWEEN ? AND ?"
+        in_index = f"SELECT id FROM events{self._by_id} WHERE place BETWEEN ? AND ?"
+        found: dict[int, tuple[bytes, ...]] = {}
+        for number in spoilt[:_PAGE]:
+            rows = [
+                *self._ask(in_row, topic, Span(number, number)),
+                *self._ask(in_index, topic, Span(number, number)),
+            ]
+            ids = dict.fromkeys(bytes(id) for (id,) in rows if isinstance(id, _BYTES) and id)
+            found[number] = tuple(ids)
+        return found
 
     def verify(self) -> tuple[Damage, ...]:
         for topic in self.topics():

@@ -1,10 +1,16 @@
 """A store in an SQLite file, which is the default.
 
+When a file is opened it is checked, and what can be put right is. Every event's number is in its row and in
+two indexes. One flipped bit changes one of the three at most. So an event whose number both indexes have
+and no row is one whose row has lost its number: a row that cannot be read takes its place, is found like
+any other damaged event, and fetched from a replica or given up. What is wrong in an index alone is made
+anew from the rows. Whatever is wrong after that makes the store unusable; another replica has the events.
+
 The file is in WAL mode with `synchronous=FULL`: a commit returns after the log has been synced, so that a
 batch costs one sync. Another process is kept out by a lock beside the file.
 
 SQLite notices damage to its file only where it stumbles over it, and a changed number hides a row without a
-word. So the whole file is checked when it is opened (`pubsub.archive.store.sqlite_check`).
+word. So the whole file is checked when it is opened.
 """
 
 from __future__ import annotations
@@ -17,10 +23,70 @@ from typing import Any
 
 from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.interface import Damage, StoreError
-from pubsub.archive.store.sql_schema import ADD_CHECKSUM, CHECKED, EVENT_COLUMNS, SCHEMA
+from pubsub.archive.store.sql_schema import (
+    ADD_CHECKSUM,
+    CHECKED,
+    CREATE_EVENTS,
+    EVENT_COLUMNS,
+    INDEX_EVENTS,
+    SCHEMA,
+    Connection,
+)
 from pubsub.archive.store.sql_store import SqlStore
-from pubsub.archive.store.sqlite_check import check_file
 from pubsub.reliable.numbers import Span
+
+_LOST = (
+    "SELECT place FROM events INDEXED BY events_by_id INTERSECT"
+    " SELECT place FROM events INDEXED BY events_by_stream EXCEPT"
+    " SELECT place FROM events NOT INDEXED"
+)
+_MISPLACED = (
+    "SELECT place FROM events NOT INDEXED EXCEPT"
+    " SELECT place FROM (SELECT place FROM events INDEXED BY events_by_id UNION"
+    " SELECT place FROM events INDEXED BY events_by_stream)"
+)
+_UNREADABLE = (
+    "INSERT OR IGNORE INTO salvaged ({}) VALUES (?, 0.0, 0, 0, 0, 0, -1, x'', x'')".format(
+        ", ".join(EVENT_COLUMNS)
+    )
+)
+
+
+def check_file(writer: Connection) -> None:
+    """Return when the file is whole, as far as SQLite can tell; `StoreError` when it cannot be made so."""
+    if _is_whole(writer):
+        return
+    lost, misplaced = writer.query(_LOST), writer.query(_MISPLACED)
+    writer.begin()
+    if lost or misplaced:
+        _copy_events(writer, lost, misplaced)
+    writer.execute("REINDEX")
+    writer.commit()
+    if not _is_whole(writer):
+        raise StoreError("its file is damaged: begin with an empty one beside another replica")
+
+
+def _copy_events(
+    writer: Connection, lost: Sequence[tuple[Any, ...]], misplaced: Sequence[tuple[Any, ...]]
+) -> None:
+    """Make the table anew: among rows that are out of order none can be sought, but all can be read."""
+    columns = ", ".join(EVENT_COLUMNS)
+    create = CREATE_EVENTS.format(int="INTEGER", real="REAL", blob="BLOB")
+    writer.execute(create.replace(" events ", " salvaged "))
+    writer.execute(
+        f"INSERT OR IGNORE INTO salvaged ({columns}) SELECT {columns} FROM events NOT INDEXED"
+    )
+    writer.execute_many("DELETE FROM salvaged WHERE place = ?", misplaced)
+    writer.execute_many(_UNREADABLE, lost)
+    writer.execute("DROP TABLE events")
+    writer.execute("ALTER TABLE salvaged RENAME TO events")
+    for statement in INDEX_EVENTS:
+        writer.execute(statement)
+
+
+def _is_whole(writer: Connection) -> bool:
+    return writer.query("PRAGMA integrity_check(1)") == [("ok",)]
+
 
 _SETTINGS = (
     "PRAGMA journal_mode=WAL",
@@ -38,6 +104,9 @@ _INSERT = "INSERT INTO events ({}) VALUES ({})".format(
 
 class SqliteStore(SqlStore):
     """See `pubsub.archive.store.interface.Store` for what is promised."""
+
+    _by_row = " NOT INDEXED"
+    _by_id = " INDEXED BY events_by_id"
 
     def __init__(self, path: str | Path) -> None:
         try:

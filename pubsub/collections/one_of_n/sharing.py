@@ -1,22 +1,72 @@
-"""One participant's whole part in one-of-n delivery: giver, hands and heirs together; a core."""
+"""One participant's whole part in one-of-n delivery: assigner, leases and redelivery together; a core."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from overlay.contact import PeerId
 from overlay.context import Timer
 from overlay.wire import WireError
-from pubsub.collections.messages import Answer, Estate, Gift, Offer
-from pubsub.collections.one_of_n.config import OneOfNConfig
-from pubsub.collections.one_of_n.giver import Giver
-from pubsub.collections.one_of_n.hands import Hands
-from pubsub.collections.one_of_n.heirs import Heirs
-from pubsub.collections.one_of_n.taker import Taker
+from pubsub.collections.config import OneOfNConfig
+from pubsub.collections.messages import ElementId, ElementOffer, Holdings, TakerAnswer
+from pubsub.collections.one_of_n.assigning import Assigner, Taker
+from pubsub.collections.one_of_n.leases import TakerLeases
+from pubsub.collections.one_of_n.redelivery import Redelivery
 from pubsub.event import unpack_data
 
-Sent = Offer | Answer | Estate
+
+class Presence:
+    """Who is there to assign and take: in the view, or out of it for no longer than a moment; a core.
+
+    A participant is gone when it has left, runs in another incarnation, or is out of the view for
+    `gone_after` seconds.
+    """
+
+    def __init__(
+        self,
+        gone_after: float,
+        now: Callable[[], float],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        on_change: Callable[[], None],
+    ) -> None:
+        """`on_change` is called when somebody may count as gone: `update` is to be called again."""
+        self._gone_after = gone_after
+        self._now = now
+        self._call_later = call_later
+        self._on_change = on_change
+        self._present: dict[PeerId, int] = {}
+        self._out_since: dict[PeerId, float] = {}
+        self._timer: Timer | None = None
+
+    def update(
+        self, view: Collection[PeerId], incarnations: Mapping[PeerId, int]
+    ) -> dict[PeerId, int]:
+        """Those who are there, with their incarnations; `incarnations` has all who have not left."""
+        now, inside = self._now(), frozenset(view)
+        out_since = {
+            peer: self._out_since.get(peer, now)
+            for peer, incarnation in self._present.items()
+            if peer not in inside and incarnations.get(peer) == incarnation
+        }
+        waiting = {peer: s for peer, s in out_since.items() if now - s < self._gone_after}
+        self._out_since = waiting
+        self._present = {p: i for p, i in incarnations.items() if p in inside or p in waiting}
+        if waiting and self._timer is None:
+            wait = min(waiting.values()) + self._gone_after - now
+            self._timer = self._call_later(max(wait, 0.001), self._ring)
+        return dict(self._present)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._on_change()
+
+
+Sent = ElementOffer | TakerAnswer | Holdings
 
 
 class Sharing:
@@ -25,8 +75,8 @@ class Sharing:
         me: PeerId,
         incarnation: int,
         send: Callable[[PeerId, Sent], None],
-        deliver: Callable[[Offer], None],
-        tell_taken: Callable[[Gift], None],
+        deliver: Callable[[ElementOffer], None],
+        tell_taken: Callable[[ElementId], None],
         now: Callable[[], float],
         call_later: Callable[[float, Callable[[], None]], Timer],
         config: OneOfNConfig | None = None,
@@ -34,27 +84,27 @@ class Sharing:
         count: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`incarnation` is another one each time that a participant starts. `tell_taken` broadcasts
-        reliably, to all who take and to the publisher, that a gift is taken; each of them, this one too,
+        reliably, to all who take and to the publisher, that an element is taken; each of them, this one too,
         then calls `taken`. `on_room` is called when `is_full` may have ended."""
         self.config = config or OneOfNConfig()
         self._mine = (me, incarnation)
         self._tell_taken = tell_taken
         self._on_room = on_room
         self._count = count
-        self.giver = Giver(send, self._given, call_later, self.config, on_room, count)
-        self.hands = Hands(
+        self.assigner = Assigner(send, self._given, call_later, self.config, on_room, count)
+        self.leases = TakerLeases(
             send,
             deliver,
             tell_taken,
-            lambda offer: self.heirs.keep(offer),
+            lambda offer: self.redelivery.keep(offer),
             now,
             self.config.most_remembered,
         )
-        self.heirs = Heirs(
+        self.redelivery = Redelivery(
             me,
             send,
             call_later,
-            lambda: [*self.hands.claimed, *self.giver.gifts],
+            lambda: [*self.leases.claimed, *self.assigner.element_ids],
             self._adopt,
             self._divided,
             self.config.most_remembered,
@@ -69,98 +119,100 @@ class Sharing:
         """Who is in the view, in which incarnation, and who of them takes; `is_asked` when anybody does,
         there or not."""
         self._is_asked = is_asked
-        self.hands.present_are(members)
-        self.giver.takers_are(takers, members)
+        self.leases.present_are(members)
+        self.assigner.takers_are(takers, members)
         self._on_room()
 
     def unstable(self) -> None:
-        self.heirs.unstable()
+        self.redelivery.unstable()
 
     def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
         """A stable view was reached, with those of its members that share, and their incarnations."""
-        self.heirs.stable(view, members)
+        self.redelivery.stable(view, members)
 
     def close(self) -> None:
         """No timer is left."""
-        self.giver.close()
-        self.heirs.close()
+        self.assigner.close()
+        self.redelivery.close()
 
     # Elements.
 
     @property
     def is_full(self) -> bool:
         """Whether a publisher is to wait before it adds more; never while nobody asks."""
-        return self._is_asked and self.giver.is_full
+        return self._is_asked and self.assigner.is_full
 
-    def added(self, gift: Gift, topic: str, packed: bytes, data: Any) -> None:
+    def added(self, element_id: ElementId, topic: str, packed: bytes, data: Any) -> None:
         """This participant has published an element."""
         if self._is_asked:
-            self.giver.add(gift, topic, packed, data)
+            self.assigner.add(element_id, topic, packed, data)
 
-    def missed(self, gift: Gift, topic: str, packed: bytes, data: Any) -> None:
+    def missed(self, element_id: ElementId, topic: str, packed: bytes, data: Any) -> None:
         """An element was published before this participant knew of somebody who asked. It is given to one
         taker now, unless it was before."""
-        if not self.hands.knows_taken(gift):
-            self.added(gift, topic, packed, data)
+        if not self.leases.knows_taken(element_id):
+            self.added(element_id, topic, packed, data)
 
-    def received(self, gift: Gift, topic: str, packed: bytes) -> None:
+    def received(self, element_id: ElementId, topic: str, packed: bytes) -> None:
         """An element has come to a participant that takes: a spare copy."""
-        if gift[:2] != self._mine and not self.hands.knows_taken(gift):
-            self.heirs.keep(Offer(gift, topic, packed, 0))
+        if element_id[:2] != self._mine and not self.leases.knows_taken(element_id):
+            self.redelivery.keep(ElementOffer(element_id, topic, packed, 0))
 
-    def taken(self, gift: Gift) -> None:
-        """A broadcast tells that a gift was taken."""
-        self.heirs.taken(gift)
-        self.giver.taken(gift)
-        self.hands.taken(gift)
+    def taken(self, element_id: ElementId) -> None:
+        """A broadcast tells that an element was taken."""
+        self.redelivery.taken(element_id)
+        self.assigner.taken(element_id)
+        self.leases.taken(element_id)
 
-    def _given(self, gift: Gift) -> None:
-        """A taker has told this giver: it must not give it again before the broadcast has come back."""
-        self.hands.remember(gift)
-        self._tell_taken(gift)
+    def _given(self, element_id: ElementId) -> None:
+        """A taker has told this assigner: it must not give it again before the broadcast has come back."""
+        self.leases.remember(element_id)
+        self._tell_taken(element_id)
 
-    def _adopt(self, offer: Offer) -> None:
-        if self.hands.knows_taken(offer.gift):
+    def _adopt(self, offer: ElementOffer) -> None:
+        if self.leases.knows_taken(offer.element_id):
             return
         try:
             data = unpack_data(offer.data)
         except WireError as error:
             self._count(error.reason)
-            self._tell_taken(offer.gift)
+            self._tell_taken(offer.element_id)
         else:
-            self.giver.add(offer.gift, offer.topic, offer.data, data)
+            self.assigner.add(offer.element_id, offer.topic, offer.data, data)
 
-    def _divided(self, is_here: Callable[[Gift], bool]) -> None:
-        """Leave gifts to their publishers that are back; tell what was taken for those that are gone."""
-        adopted = [gift for gift in self.giver.gifts if gift[:2] != self._mine]
-        self.giver.disown([gift for gift in adopted if is_here(gift)])
-        for gift in self.hands.taken_here:
-            if not is_here(gift):
-                self._tell_taken(gift)
+    def _divided(self, is_here: Callable[[ElementId], bool]) -> None:
+        """Leave elements to their publishers that are back; tell what was taken for those that are gone."""
+        adopted = [
+            element_id for element_id in self.assigner.element_ids if element_id[:2] != self._mine
+        ]
+        self.assigner.disown([element_id for element_id in adopted if is_here(element_id)])
+        for element_id in self.leases.taken_here:
+            if not is_here(element_id):
+                self._tell_taken(element_id)
 
     # Messages.
 
     def direct(self, sender: PeerId, message: Sent) -> None:
-        if isinstance(message, Offer):
+        if isinstance(message, ElementOffer):
             if message.to == self._mine[1]:
-                self.hands.offered(sender, message)
-        elif isinstance(message, Answer):
+                self.leases.offered(sender, message)
+        elif isinstance(message, TakerAnswer):
             self._answered(sender, message)
         else:
-            self.heirs.told(sender, message)
+            self.redelivery.told(sender, message)
 
-    def _answered(self, sender: PeerId, answer: Answer) -> None:
-        """A taker may answer to an incarnation that gave a gift away before this one."""
-        if answer.gift in self.giver:
-            self.giver.answered(sender, answer)
-        elif answer.taken and not self.hands.knows_taken(answer.gift):
-            self._tell_taken(answer.gift)
+    def _answered(self, sender: PeerId, answer: TakerAnswer) -> None:
+        """A taker may answer to an incarnation that gave an element away before this one."""
+        if answer.element_id in self.assigner:
+            self.assigner.answered(sender, answer)
+        elif answer.taken and not self.leases.knows_taken(answer.element_id):
+            self._tell_taken(answer.element_id)
 
     def undelivered(self, to: PeerId, message: Sent) -> None:
         """A message may not have arrived."""
-        if isinstance(message, Offer):
-            self.giver.undelivered(to, message)
-        elif isinstance(message, Answer):
-            self.hands.undelivered(to, message)
+        if isinstance(message, ElementOffer):
+            self.assigner.undelivered(to, message)
+        elif isinstance(message, TakerAnswer):
+            self.leases.undelivered(to, message)
         else:
-            self.heirs.undelivered(to, message)
+            self.redelivery.undelivered(to, message)

@@ -18,25 +18,24 @@ from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import (
     Action,
     Alive,
-    Answer,
+    ClientAnswer,
     Digest,
     ListServices,
     Publication,
-    Published,
+    PublicationAck,
     Raise,
-    Received,
     Request,
-    Services,
-    Spread,
+    ServiceList,
+    SpreadPublications,
+    StreamAck,
     Want,
 )
-from pubsub.distributors.protocol.exchange import Exchange
+from pubsub.distributors.protocol.exchange import DistributorExchange, History, NoHistory, Recall
 from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES, Fanout
 from pubsub.distributors.protocol.membership import DistributorMembership
-from pubsub.distributors.protocol.recall import History, NoHistory, Recall
 from pubsub.distributors.protocol.service import Service, Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.upward import Upward
+from pubsub.distributors.protocol.upward import RaisingUp
 from pubsub.distributors.protocol.view import NO_GROUP, View
 from pubsub.reliable.runs import is_source, publisher_of
 
@@ -96,8 +95,10 @@ class DistributorCore:
         run = self.membership.me.run
         self._removed: dict[str, tuple[int, float]] = {}
         """Services that are removed: their versions, and since when."""
-        self._exchange = Exchange(peers, run, self.services, self._removed, self._stability)
-        self.upward = Upward(peers, self.services, lambda name: self.above(name), self._rank)
+        self._exchange = DistributorExchange(
+            peers, run, self.services, self._removed, self._stability
+        )
+        self.upward = RaisingUp(peers, self.services, lambda name: self.above(name), self._rank)
         self.above: Callable[[str], Contact | None] = lambda name: None
         """The distributor of the group above that serves this one, by service."""
         self.below: frozenset[PeerId] = frozenset()
@@ -163,7 +164,7 @@ class DistributorCore:
             self._wake_for(service)
 
     def pump(self, budget: int) -> int:
-        """Send subscribers at most so many datagrams, services in turn; 0 when there is nothing to send."""
+        """Send subscribers at most `budget` datagrams, services in turn; 0 when there is nothing to send."""
         sent = 0
         while self._busy and sent < budget:
             name = next(iter(self._busy))
@@ -296,7 +297,7 @@ class DistributorCore:
         """A publisher or subscriber wants something; it asks again until it is answered."""
         refusal = self._refusal(request)
         if refusal:
-            self._answer(sender, Answer(request.number, refusal, 0, 0, ()))
+            self._answer(sender, ClientAnswer(request.number, refusal, 0, 0, ()))
         elif request.action == Action.SUBSCRIBE:
             self._subscribe(sender, request)
         else:
@@ -308,7 +309,7 @@ class DistributorCore:
             elif service is not None:
                 moved = request.action == Action.MOVED
                 service.fanout.remove(sender.id, request.number, moved)
-            self._answer(sender, Answer(request.number, "", 0, 0, ()))
+            self._answer(sender, ClientAnswer(request.number, "", 0, 0, ()))
 
     def _begin_sources(self, sender: Contact, request: Request) -> None:
         """A publisher says up to which number all distributors that it knew had its messages."""
@@ -358,17 +359,17 @@ class DistributorCore:
         if len(told) > MOST_ANSWERED:
             told.sort(key=lambda one: log.sources[one[0]].active_at)
             told = told[-MOST_ANSWERED:]
-        answer = Answer(request.number, "", log.stream, place - 1, tuple(told))
+        answer = ClientAnswer(request.number, "", log.stream, place - 1, tuple(told))
         self._answer(sender, answer)
         self._wake_for(service)
 
-    def _answer(self, to: Contact, answer: Answer) -> None:
+    def _answer(self, to: Contact, answer: ClientAnswer) -> None:
         context = self._clients if len(answer.have) <= SMALL_ANSWER else self._peers
         context.send(to, answer)
 
     # Messages.
 
-    def receive_spread(self, sender: Contact, spread: Spread) -> None:
+    def receive_spread(self, sender: Contact, spread: SpreadPublications) -> None:
         """Messages from a publisher, which go on to the other distributors, or from one of those."""
         brought: list[Publication] = []
         news: dict[tuple[str, bytes], Service] = {}
@@ -412,7 +413,7 @@ class DistributorCore:
         if sender.id not in self.below or service is None or not self._is_ready:
             self.dropped.add("not_below" if sender.id not in self.below else "no_service")
             if sender.id not in self.below:
-                refusal = Published(raised.service, raised.source, -1, 0, NO_GROUP, 0)
+                refusal = PublicationAck(raised.service, raised.source, -1, 0, NO_GROUP, 0)
                 self._peers.send(sender, refusal)
             return
         if not is_source(raised.source) or raised.after < 0:
@@ -428,7 +429,7 @@ class DistributorCore:
                 brought.append(publication)
         state = service.log.sources[raised.source]
         self._peers.send(
-            sender, Published(raised.service, raised.source, state.high, 0, NO_GROUP, 0)
+            sender, PublicationAck(raised.service, raised.source, state.high, 0, NO_GROUP, 0)
         )
         self._wake_for(service)
         if brought:
@@ -436,7 +437,11 @@ class DistributorCore:
             self.upward.brought(brought)
 
     def _take_from_publisher(
-        self, sender: Contact, service: Service, publication: Publication, spread: Spread
+        self,
+        sender: Contact,
+        service: Service,
+        publication: Publication,
+        spread: SpreadPublications,
     ) -> bool:
         """Whether the message is new and was taken."""
         source, now = publication.source, self._peers.now()
@@ -462,7 +467,7 @@ class DistributorCore:
             service.acknowledged[source] = (state.high, stable)
             view = self.view
             group, number = (view.group, view.number) if view is not None else (NO_GROUP, 0)
-            published = Published(service.name, source, state.high, stable, group, number)
+            published = PublicationAck(service.name, source, state.high, stable, group, number)
             self._clients.send(service.publishers[source], published)
 
     def receive_digest(self, sender: Contact, digest: Digest) -> None:
@@ -486,7 +491,7 @@ class DistributorCore:
         else:
             self.dropped.add("not_a_subscriber")
 
-    def receive_received(self, sender: Contact, received: Received) -> None:
+    def receive_received(self, sender: Contact, received: StreamAck) -> None:
         service = self._by_stream.get(received.stream)
         if service is not None:
             service.fanout.receive(sender, received)
@@ -499,7 +504,7 @@ class DistributorCore:
         """A group below this one wants to know the services."""
         names = sorted(name for name in self.services if name > question.after)
         some = tuple(names[:LISTED_AT_ONCE])
-        self._peers.send(sender, Services(some, len(names) > len(some)))
+        self._peers.send(sender, ServiceList(some, len(names) > len(some)))
 
     def suspect(self, peer: PeerId) -> None:
         self.membership.suspect(peer)

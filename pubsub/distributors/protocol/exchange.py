@@ -2,9 +2,10 @@
 
 A message from a publisher is sent to every distributor of the view at once. Periodically each tells the
 others the highest number that it has of each source; who has less, and has not got it by the next time,
-asks for it. So a message spreads as long as one distributor that has it stays up, whoever first sent it and
-whatever views come and go meanwhile: nothing is flushed at a view change (figure 6), and a message may be
-taken in different views by different distributors. Messages may be lost, repeated and reordered.
+asks for it. So a message spreads as long as one distributor that has it stays up, whichever process first
+sent it and whatever views come and go meanwhile: nothing is flushed at a view change (figure 6), and a
+message may be taken in different views by different distributors. Messages may be lost, repeated and
+reordered.
 
 Each distributor forgets silent sources by itself, when all others have everything of them. Another one may
 still wait to hear that, and tells of the source again: it is answered how far the source had come here, and
@@ -13,16 +14,25 @@ the source stays forgotten. Otherwise the distributors would take forgotten sour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
-from pubsub.distributors.messages import Digest, Publication, Spread, Want
+from pubsub.distributors.messages import (
+    Digest,
+    Publication,
+    Recalled,
+    SpreadPublications,
+    StreamPiece,
+    Want,
+)
+from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES
 from pubsub.distributors.protocol.service import Key, Service, Stability
 from pubsub.distributors.protocol.view import View
 
 WHOLE_EVERY = 8
-"""Every so many ticks all sources are told, not just those that changed."""
+"""Every `WHOLE_EVERY` ticks all sources are told, not just those that changed."""
 
 ENTRIES = 256
 """Sources in one digest."""
@@ -31,10 +41,10 @@ ASKED_AT_ONCE = 256
 """Messages that are asked for at a time."""
 
 SPREAD_BYTES = 256 * 1024
-"""Of messages that are sent in answer at a time, unless one alone is larger."""
+"""Bytes of messages that are sent in answer at a time, unless one alone is larger."""
 
 
-class Exchange:
+class DistributorExchange:
     """One distributor's part; `services` is shared with the rest of the distributor."""
 
     def __init__(
@@ -86,7 +96,7 @@ class Exchange:
 
     def spread(self, publications: tuple[Publication, ...]) -> None:
         """Send messages that a publisher brought to every other distributor."""
-        message = Spread(publications)
+        message = SpreadPublications(publications)
         for other in self._others:
             self._context.send(other, message)
 
@@ -198,4 +208,116 @@ class Exchange:
             size += len(publication.data)
             found.append(publication)
         if found:
-            self._context.send(sender, Spread(tuple(found)))
+            self._context.send(sender, SpreadPublications(tuple(found)))
+
+
+Found = Callable[[Sequence[Publication]], None]
+
+
+class History(Protocol):
+    """Past messages of services, by source and number."""
+
+    def record(self, publication: Publication) -> None:
+        """A message has entered the distributor's log."""
+        ...
+
+    def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
+        """Call `found` once, now or later, with messages `first`, `first + 1`... as far as there are any.
+
+        It may find fewer than were asked for, for reasons of size; none means that `first` is not there.
+        """
+        ...
+
+
+class NoHistory:
+    """Nothing is kept beyond the distributors' logs."""
+
+    def record(self, publication: Publication) -> None:
+        pass
+
+    def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
+        found(())
+
+
+RECALLED_AT_ONCE = 64
+"""Messages that are looked up for one answer."""
+
+
+class Recall:
+    """Answers a subscriber that lacks messages which its distributor's stream no longer holds.
+
+    The subscriber asks for a range of a source's messages; the answer holds as many consecutive pieces as
+    fit a datagram, or says from which number on there is something. It is asked again until it has
+    everything.
+
+    A distributor first looks into its own log; then into its `History`, which is told every message that
+    enters the log and may keep it longer, as an archive does. What neither has is a gap, and the subscriber
+    is told so.
+
+    Reads the log and then the history; sends by `context`, which may lose the answers.
+    """
+
+    def __init__(self, context: Context, history: History, datagram: int, piece_bytes: int) -> None:
+        self._context = context
+        self._history = history
+        self._room = datagram - HEAD_BYTES - 256
+        """Bytes of pieces in one answer; its head names the service."""
+        self._piece_bytes = piece_bytes
+
+    def answer(self, sender: Contact, want: Want, service: Service) -> None:
+        last = min(want.last, want.first + RECALLED_AT_ONCE - 1)
+        held: list[Publication] = []
+        for number in range(want.first, last + 1):
+            publication = service.log.message(want.source, number)
+            if publication is None:
+                break
+            held.append(publication)
+        if held:
+            self._send(sender, want, held)
+            return
+
+        def found(publications: Sequence[Publication]) -> None:
+            self._send(sender, want, publications)
+
+        self._history.read(want.service, want.source, want.first, last, found)
+
+    def _send(self, to: Contact, want: Want, publications: Sequence[Publication]) -> None:
+        if not publications:
+            nothing = Recalled(want.service, want.source, want.first, want.last + 1, ())
+            self._context.send(to, nothing)
+            return
+        for piece in self._answers(want, publications):
+            self._context.send(to, piece)
+
+    def _answers(self, want: Want, publications: Sequence[Publication]) -> list[Recalled]:
+        """One message over several answers if it is large; else as many messages as one answer holds."""
+        size = self._room - PIECE_HEAD_BYTES
+        first = publications[0]
+        if len(first.data) > size:
+            count = -(-len(first.data) // size)
+            parts = [
+                StreamPiece(
+                    first.source,
+                    first.sequence,
+                    0,
+                    number,
+                    count,
+                    first.data[number * size : (number + 1) * size],
+                )
+                for number in range(count)
+            ]
+            return [
+                Recalled(want.service, want.source, want.first, want.first + 1, (part,))
+                for part in parts
+            ]
+        pieces: list[StreamPiece] = []
+        room = self._room
+        for publication in publications:
+            room -= len(publication.data) + PIECE_HEAD_BYTES
+            if room < 0:
+                break
+            pieces.append(
+                StreamPiece(publication.source, publication.sequence, 0, 0, 1, publication.data)
+            )
+        following = want.first + len(pieces)
+        return [Recalled(want.service, want.source, want.first, following, tuple(pieces))]

@@ -4,7 +4,7 @@ All subscribers that are equally far are sent the same datagram, encoded once. A
 distributor its contact and a few numbers: how far it was sent the stream, how far it has acknowledged, and
 when it was last heard. What it reports missing is sent again at once; what it leaves unacknowledged, after a
 time-out, one datagram at a time until it answers. While both stay up and hear each other, a subscriber gets
-the whole stream from its beginning, or is told by `Deliveries.oldest` what is no longer there.
+the whole stream from its beginning, or is told by `StreamDeliveries.oldest` what is no longer there.
 
 Who subscribes, leaves or falls silent is nobody's business but this distributor's.
 """
@@ -14,14 +14,14 @@ from __future__ import annotations
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Alive, Deliveries, Piece, Received
+from pubsub.distributors.messages import Alive, StreamAck, StreamDeliveries, StreamPiece
 from pubsub.distributors.protocol.service_log import ServiceLog
 
 HEAD_BYTES = 64
-"""Of a datagram of deliveries, beside its pieces."""
+"""Bytes of a datagram of deliveries, beside its pieces."""
 
 PIECE_HEAD_BYTES = 48
-"""Of a piece, beside its data."""
+"""Bytes of a piece, beside its data."""
 
 LEAST_WINDOW = 16
 MOST_RESENT = 64
@@ -88,7 +88,7 @@ class Fanout:
         self._ring: list[LocalSubscriber] = []
         self._cursor = 0
         self._has_work = False
-        self._batches: dict[int, tuple[Deliveries, bool]] = {}
+        self._batches: dict[int, tuple[StreamDeliveries, bool]] = {}
         """By first place; and whether no further piece would fit."""
         self._absent: list[tuple[float, int]] = []
         """What subscribers without gaps had when they went elsewhere or fell silent, and until when the rest
@@ -110,7 +110,7 @@ class Fanout:
         self._has_work = True
 
     def remove(self, peer: PeerId, request: int, moved: bool) -> None:
-        """At the subscriber's own request, unless it has come anew since."""
+        """Remove a subscriber at its own request, unless it has come anew since."""
         subscriber = self.subscribers.get(peer)
         if subscriber is None or subscriber.request > request:
             return
@@ -159,7 +159,7 @@ class Fanout:
         return self._has_work
 
     def pump(self, budget: int) -> int:
-        """Send at most so many datagrams, to one subscriber after another; 0 when none is due."""
+        """Send at most `budget` datagrams, to one subscriber after another; 0 when none is due."""
         ring, last, sent = self._ring, self.log.last, 0
         now = self._context.now()
         cursor = self._cursor
@@ -188,7 +188,7 @@ class Fanout:
         subscriber.sent = first + len(batch.pieces) - 1
         self._context.send(subscriber.contact, batch)
 
-    def _batch(self, first: int) -> Deliveries:
+    def _batch(self, first: int) -> StreamDeliveries:
         """As many pieces from a place on as fit one datagram; the same object while it would be equal."""
         log = self.log
         batch, is_full = self._batches.get(first, (None, False))
@@ -198,7 +198,7 @@ class Fanout:
             and (is_full or first + len(batch.pieces) > log.last)
         ):
             return batch
-        pieces: list[Piece] = []
+        pieces: list[StreamPiece] = []
         room, place, is_full = self._room, first, False
         while place <= log.last and not is_full:
             piece = log.at(place)
@@ -209,7 +209,7 @@ class Fanout:
             is_full = room <= 0
         if len(self._batches) >= CACHED_BATCHES:
             self._batches.clear()
-        batch = Deliveries(log.stream, first, log.first, self.pace, tuple(pieces))
+        batch = StreamDeliveries(log.stream, first, log.first, self.pace, tuple(pieces))
         self._batches[first] = (batch, is_full)
         return batch
 
@@ -220,7 +220,7 @@ class Fanout:
 
     # Hearing.
 
-    def receive(self, sender: Contact, received: Received) -> None:
+    def receive(self, sender: Contact, received: StreamAck) -> None:
         """An acknowledgement, a report of missing places, or a question."""
         subscriber = self.subscribers.get(sender.id)
         now = self._context.now()
@@ -232,7 +232,7 @@ class Fanout:
             knows = subscriber is not None
             self._context.send(sender, Alive(self.log.stream, self.log.last, knows, self.pace))
 
-    def _acknowledge(self, subscriber: LocalSubscriber, received: Received, now: float) -> None:
+    def _acknowledge(self, subscriber: LocalSubscriber, received: StreamAck, now: float) -> None:
         upto = min(received.upto, self.log.last)
         window = self._config.window
         if upto > subscriber.acked:

@@ -12,12 +12,12 @@ The coordinator is the most senior member that is not suspected. It proposes the
 all members of this one (phase one); once a majority of them has accepted, the view is agreed on and told to
 everybody in either view (phase two). A coordinator that takes over from a suspected one first asks a
 majority what they have accepted, and proposes that if there is anything: so a view that its predecessor may
-have told to some is the one that all install. Whoever answers a ballot refuses lower ones from then on.
+have told to some is the one that all install. A member that answers a ballot refuses lower ones from then on.
 
-What holds whatever is lost, repeated, reordered, suspected or partitioned, and whoever crashes and comes
-back: no two different views of a group have the same number, and each member installs them in their order.
-A distributor that comes back is another member (see `Member`): it votes on nothing that its earlier run may
-have voted on. That a new view comes needs a majority that stays in touch.
+What holds whatever is lost, repeated, reordered, suspected or partitioned, and whichever members crash and
+come back: no two different views of a group have the same number, and each member installs them in their
+order. A distributor that comes back is another member (see `ViewMember`): it votes on nothing that its
+earlier run may have voted on. That a new view comes needs a majority that stays in touch.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Hello, Prepare, Propose, Vote
-from pubsub.distributors.protocol.view import NO_BALLOT, NO_GROUP, Ballot, Group, Member, View
+from pubsub.distributors.messages import Prepare, Propose, ViewHello, Vote
+from pubsub.distributors.protocol.view import NO_BALLOT, NO_GROUP, Ballot, Group, View, ViewMember
 
-Members = tuple[Member, ...]
+Members = tuple[ViewMember, ...]
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class Agreement:
 
 
 FRESH_TICKS = 5
-"""A newcomer that has not asked for so many ticks is not taken in."""
+"""A newcomer that has not asked for this many ticks is not taken in."""
 
 LATE_TICKS = 2
 """A member that says so soon after a view that it has none may have asked before it was told of the view."""
@@ -186,7 +186,7 @@ class DistributorMembership:
         changed: Callable[[View | None], None],
     ) -> None:
         self.view: View | None = None
-        self.me = Member(context.contact, context.random.getrandbits(62))
+        self.me = ViewMember(context.contact, context.random.getrandbits(62))
         self._context = context
         self._config = config
         self._changed = changed
@@ -194,15 +194,15 @@ class DistributorMembership:
         self._known: dict[PeerId, Contact] = {}
         self._hosts: tuple[Contact, ...] = ()
         """The members of a group that is to take this one in."""
-        self._asked: dict[PeerId, tuple[Member, float]] = {}
-        """Those without a view, and when they last said so."""
+        self._asked: dict[PeerId, tuple[ViewMember, float]] = {}
+        """The distributors without a view, and when each last said so."""
         self._suspected: dict[PeerId, None] = {}
         """Members of this view: the failure detector watches these, and begins anew with who comes back."""
         self._gone: dict[PeerId, None] = {}
         """Members of this view that said goodbye, or that have no view any more."""
         self._latest: dict[Group, View] = {}
-        """The latest view that is known of each group, to be told to whoever has missed it; nothing older is
-        installed."""
+        """The latest view that is known of each group, to be told to members that have missed it; nothing
+        older is installed."""
         self._installed: dict[tuple[Group, int], None] = {}
         """The views that this one was in, the latest ones."""
         self._leaving = False
@@ -214,7 +214,7 @@ class DistributorMembership:
     # What the node says.
 
     def know(self, contacts: Iterable[Contact]) -> None:
-        """These are distributors, or were."""
+        """Take these contacts for all known distributors; some may have stopped."""
         self._known = {contact.id: contact for contact in contacts if contact.id != self.me.id}
 
     def suspect(self, peer: PeerId) -> None:
@@ -224,14 +224,14 @@ class DistributorMembership:
             self._lead_if_due()
 
     def restore(self, peer: PeerId) -> None:
-        """It was heard again."""
+        """A suspected member was heard again."""
         self._suspected.pop(peer, None)
 
     def leave(self) -> None:
         """Say goodbye: the others make a view without this one."""
         self._leaving = True
         if self.view is not None:
-            hello = Hello(self.view.group, self.view.number, (), self.me.run, True)
+            hello = ViewHello(self.view.group, self.view.number, (), self.me.run, True)
             self._tell(_contacts(self.view), hello)
 
     def tick(self) -> None:
@@ -274,14 +274,14 @@ class DistributorMembership:
 
     # What others say.
 
-    def receive_hello(self, sender: Contact, hello: Hello) -> None:
+    def receive_hello(self, sender: Contact, hello: ViewHello) -> None:
         if hello.leaving:
             self._asked.pop(sender.id, None)
             if self.view is not None and self.view.has(sender.id, hello.run):
                 self._set_gone(sender)
         elif not hello.number:
             now = self._context.now()
-            self._asked[sender.id] = (Member(sender, hello.run), now)
+            self._asked[sender.id] = (ViewMember(sender, hello.run), now)
             is_back = self.view is not None and not self.view.has(sender.id, hello.run)
             if is_back or now - self._installed_at >= LATE_TICKS * self._config.tick:
                 self._set_gone(sender)
@@ -323,7 +323,7 @@ class DistributorMembership:
             self._context.send(sender, self._hello_of(latest))
 
     def _hear(self, sender: Contact, told: View) -> None:
-        """Of a view that was agreed on, whoever tells it."""
+        """Hear of a view that was agreed on, from any distributor."""
         mine = self.view
         latest = self._latest.get(told.group)
         newer = latest is None or told.number > latest.number
@@ -387,7 +387,7 @@ class DistributorMembership:
     def _is_out(self, peer: PeerId) -> bool:
         return peer in self._suspected or peer in self._gone
 
-    def _decided(self, members: tuple[Member, ...]) -> None:
+    def _decided(self, members: tuple[ViewMember, ...]) -> None:
         before = self.view
         assert before is not None
         view = View(before.group, before.number + 1, members)
@@ -462,16 +462,16 @@ class DistributorMembership:
         """Whether this one is a member, and not an earlier run of it."""
         return view.has(self.me.id, self.me.run)
 
-    def _hello(self) -> Hello:
+    def _hello(self) -> ViewHello:
         """What this one says of its view, or that it has none."""
         if self.view is None:
-            return Hello(NO_GROUP, 0, (), self.me.run, False)
+            return ViewHello(NO_GROUP, 0, (), self.me.run, False)
         return self._hello_of(self.view)
 
-    def _hello_of(self, view: View) -> Hello:
-        return Hello(view.group, view.number, view.members, self.me.run, False)
+    def _hello_of(self, view: View) -> ViewHello:
+        return ViewHello(view.group, view.number, view.members, self.me.run, False)
 
-    def _tell(self, contacts: Iterable[Contact], hello: Hello) -> None:
+    def _tell(self, contacts: Iterable[Contact], hello: ViewHello) -> None:
         for contact in list(contacts):
             if contact.id != self.me.id:
                 self._context.send(contact, hello)

@@ -16,12 +16,12 @@ from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.messages import (
     Action,
     Alive,
-    Answer,
+    ClientAnswer,
     Publication,
-    Published,
-    Received,
+    PublicationAck,
     Request,
-    Spread,
+    SpreadPublications,
+    StreamAck,
 )
 from pubsub.distributors.protocol.view import NO_GROUP, Group
 from pubsub.reliable.primary import PrimaryKeeper
@@ -125,7 +125,7 @@ class PublishingCore:
         self._context.send(to, request)
 
     def ask(self, primary: Contact) -> None:
-        self._context.send(primary, Received(0, 0, (), 0, True))
+        self._context.send(primary, StreamAck(0, 0, (), 0, True))
 
     def lost(self, primary: Contact) -> None:
         pass
@@ -133,7 +133,7 @@ class PublishingCore:
     def want_servers(self) -> None:
         self._want_distributors()
 
-    def receive_answer(self, sender: Contact, answer: Answer) -> None:
+    def receive_answer(self, sender: Contact, answer: ClientAnswer) -> None:
         if self._removing is not None and answer.number == self._number:
             done, self._removing = self._removing, None
             done()
@@ -160,7 +160,7 @@ class PublishingCore:
 
     # Sending.
 
-    def receive_published(self, sender: Contact, published: Published) -> None:
+    def receive_published(self, sender: Contact, published: PublicationAck) -> None:
         """How far the messages have come at the primary."""
         primary = self.keeper.primary
         if primary is None or sender.id != primary.id or published.source != self.source:
@@ -186,8 +186,8 @@ class PublishingCore:
                 return
             self._channel.send(primary, self._spread(batch))
 
-    def _spread(self, publications: list[Publication]) -> Spread:
-        return Spread(tuple(publications), self.stable, *self._stable_in)
+    def _spread(self, publications: list[Publication]) -> SpreadPublications:
+        return SpreadPublications(tuple(publications), self.stable, *self._stable_in)
 
     def _again(self) -> None:
         """Send once more what was not acknowledged: the distributor may have had no room, or its answer was

@@ -8,7 +8,7 @@ the others' subscribers, only how far behind the slowest is. What a distributor 
 stays a claim for a while: its subscribers without gaps may be about to come here for the rest. A newcomer,
 which was not told such claims, lets go of nothing for as long.
 
-When there is no view, nothing is stable: whoever may be there has not said what it has.
+When there is no view, nothing is stable: distributors that may be there have not said what they have.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ SHORT_PATIENCE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _Orphans:
-    """What a distributor had told that left the view."""
+    """What a distributor that left the view had told before."""
 
     left: float
-    """When."""
+    """When it left."""
     no_gap: dict[str, bool]
     safe: dict[Key, int]
 
 
 class Stability:
-    """What the other distributors have, as they told."""
+    """What the other distributors have, as they told this one."""
 
     def __init__(self, me: PeerId, patience: float) -> None:
         """`patience`: seconds for which the claims of one that left the view are kept."""
@@ -141,7 +141,7 @@ class Stability:
         return self._high.highest(key, self._others)
 
     def holders(self, key: Key, number: int) -> list[PeerId]:
-        """Those of the others that hold a message."""
+        """The other distributors that hold a message."""
         return [
             peer
             for peer in self._others

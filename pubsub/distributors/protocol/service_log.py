@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from pubsub.distributors.messages import Piece, Publication
+from pubsub.distributors.messages import Publication, StreamPiece
 from pubsub.reliable.order import Bounds, Order, Verdict
 
 PIECE_OVERHEAD = 96
@@ -73,7 +73,7 @@ class ServiceLog:
             bounds=EARLY,
             size=lambda publication: len(publication.data),
         )
-        self._pieces: list[Piece] = []
+        self._pieces: list[StreamPiece] = []
         self.busy = 0
         """Sources of which anything is held."""
         self._start = 0
@@ -84,7 +84,7 @@ class ServiceLog:
         """The newest place; one less than `first` when nothing is held."""
         return self.first + len(self._pieces) - self._start - 1
 
-    def at(self, place: int) -> Piece:
+    def at(self, place: int) -> StreamPiece:
         return self._pieces[self._start + place - self.first]
 
     # Taking messages.
@@ -142,7 +142,7 @@ class ServiceLog:
         count = max(1, -(-len(data) // size))
         for number in range(count):
             part = data if count == 1 else data[number * size : (number + 1) * size]
-            piece = Piece(publication.source, publication.sequence, lost, number, count, part)
+            piece = StreamPiece(publication.source, publication.sequence, lost, number, count, part)
             self._pieces.append(piece)
             self.bytes += len(part) + PIECE_OVERHEAD
 
@@ -209,7 +209,7 @@ class ServiceLog:
             del self._pieces[: self._start]
             self._start = 0
 
-    def _let_go(self, piece: Piece) -> None:
+    def _let_go(self, piece: StreamPiece) -> None:
         state = self.sources[piece.source]
         for place in range(self._start, self._start + piece.count):
             self.bytes -= len(self._pieces[place].data) + PIECE_OVERHEAD
@@ -221,7 +221,8 @@ class ServiceLog:
             self.busy -= 1
 
     def forget_sources(self, most: int) -> list[bytes]:
-        """Forget the sources of which nothing is held and that were silent longest, beyond so many.
+        """Where there are more than `most` sources, forget those of which nothing is held, the one silent
+        longest first.
 
         Of the latest `LEFT_BEHIND` x `most` that were forgotten the last numbers are remembered."""
         surplus = len(self.sources) - most

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from overlay.contact import Contact
 from overlay.context import Context
-from pubsub.distributors.messages import Publication, Published, Raise
+from pubsub.distributors.messages import Publication, PublicationAck, Raise
 from pubsub.distributors.protocol.service import Key, Service
 
 RAISED_AT_ONCE = 64
@@ -30,8 +30,8 @@ PATIENCE = 3.0
 """Seconds that each distributor leaves to the publisher's own one, and to those before it in the view."""
 
 
-class Upward:
-    """One distributor's part. `context` may lose what it sends."""
+class RaisingUp:
+    """One distributor's part in raising messages to the group above. `context` may lose what it sends."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Upward:
         if batch:
             self._context.send(above, Raise(service.name, source, first - 1, tuple(batch)))
 
-    def receive_published(self, sender: Contact, published: Published) -> None:
+    def receive_published(self, sender: Contact, published: PublicationAck) -> None:
         """The group above has taken something."""
         above = self._above(published.service)
         service = self._services.get(published.service)

@@ -17,6 +17,7 @@ Group = tuple[int, bytes]
 """Which group of distributors: its generation, and who founded it with a random ending. The smaller one of
 two groups that meet takes the other's members in."""
 
+
 Ballot = tuple[int, bytes]
 """The round and the id of the coordinator: ballots of one view are totally ordered."""
 
@@ -26,7 +27,7 @@ NO_BALLOT: Ballot = (-1, b"")
 
 @message(0xB0)
 @dataclass(frozen=True, slots=True)
-class Member:
+class ViewMember:
     """One run of one distributor. One that comes back after a crash, under its identity, is another member:
     it does not know what it promised before."""
 
@@ -44,7 +45,7 @@ class View:
 
     group: Group
     number: int
-    members: tuple[Member, ...]
+    members: tuple[ViewMember, ...]
     """No two of them have one id."""
 
     def __contains__(self, peer: object) -> bool:

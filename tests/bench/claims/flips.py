@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.aggregates import Aggregate
-from bench.model.published import TABLE_1, TABLE_2
+from bench.model.printed import TABLE_1, TABLE_2
 from bench.results import WHOLE
 from bench.suites.settings import CHURN, DEFAULT, MODES, TOPOLOGIES
 from tests.bench.claims.made_up import first, replayed, row

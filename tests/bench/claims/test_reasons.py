@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from bench.aggregates import Aggregates
-from bench.claims import CLAIMS, decide
+from bench.claims import CLAIMS, Part, Verdict, decide
+from bench.intervals import FEWEST, Interval
 from bench.suites.settings import DEFAULT, MODES
 from tests.bench.claims import flips
 from tests.bench.claims.made_up import evidence, replayed, row, verdict
@@ -109,6 +112,29 @@ def test_a_claim_tells_after_how_many_networks_it_was_decided() -> None:
 def test_an_undecided_claim_tells_what_it_needs() -> None:
     found = evidence("tenth", *flips.CASES["tenth"][1][1]())
     assert found.holds is None
-    assert found.wants == {("figures-19-28", "published")}
+    assert found.wants
+    assert set(found.wants) <= {("figures-19-28", "published", mode) for mode in MODES}
     close = evidence("structured-first", *flips.CASES["structured-first"][0][1]())
-    assert close.wants == set()
+    assert close.wants == {}
+
+
+def test_networks_are_asked_for_the_part_that_may_refute_a_claim_soonest() -> None:
+    """One part that does not hold is enough: nobody asks for networks of the others."""
+
+    def part(mode: str, low: float, value: float, high: float) -> Part:
+        own = replayed(mode, value, 0.01)
+        return Part(mode, Interval(low, value, high), 0.9, 1.0, (own,))
+
+    near, far = part("structured", 0.78, 0.84, 0.91), part("unstructured", 0.5, 0.89, 0.95)
+    inside = part("semi-structured", 0.8, 0.93, 1.0)
+    assert [mode for _, _, mode in Verdict(None, (inside, far, near)).wants] == ["structured"]
+    assert [mode for _, _, mode in Verdict(None, (inside,)).wants] == ["semi-structured"]
+    assert Verdict(True, (near,)).wants == {}
+
+
+def test_a_difference_may_need_few_networks_to_be_none() -> None:
+    own, other = replayed("structured", 0.5, 0.02), replayed("unstructured", 0.5, 0.02)
+    part = Part("difference", Interval(-0.06, 0.001, 0.062), 1e-9, math.inf, (own, other), 0.05)
+    assert part.outcome is None
+    assert part.needed is not None
+    assert part.needed < 4 * FEWEST

@@ -10,8 +10,8 @@ import pytest
 
 from bench import tiers
 from bench.experiment import Experiment, ExperimentError
-from bench.live.population import LivePopulation
 from bench.players import PlayerFailed
+from bench.populations.live import LivePopulation
 from bench.tiers import live
 
 SMALL = {"suite": "s", "figure": "f", "tier": "live", "sizes": (5, 3), "c": 5.0, "a": 3.0}

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.model.epidemic import effective_fanout, everyone_reached, extinction, final_size
-from bench.model.reliability import gossip_reliability
+from bench.model.formulas import (
+    effective_fanout,
+    everyone_reached,
+    extinction,
+    final_size,
+    gossip_reliability,
+)
 from overlay.errors import UsageError
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.model.latency import (
+from bench.model.formulas import (
     broadcast_latency,
     camcast_average_latency,
     camcast_best_latency,

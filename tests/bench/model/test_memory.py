@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.model.community import Community
-from bench.model.memory import (
+from bench.model.formulas import (
+    Community,
     broadcast_memory,
     camcast_memory,
     camcast_tables,

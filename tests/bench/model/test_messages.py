@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.model.community import Community
-from bench.model.messages import (
+from bench.model.formulas import (
+    Community,
     broadcast_messages,
     camcast_bound,
     camcast_loose_bound,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.model.parasites import broadcast_parasites, hierarchical_parasites
-from bench.model.published import TABLE_2, PublishedRow
+from bench.model.formulas import broadcast_parasites, hierarchical_parasites
+from bench.model.printed import TABLE_2, PublishedRow
 from overlay.errors import UsageError
 
 

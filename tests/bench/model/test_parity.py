@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.model.memory import broadcast_memory, hierarchical_memory
+from bench.model.formulas import (
+    broadcast_memory,
+    gossip_reliability,
+    hierarchical_memory,
+    hierarchical_reliability,
+)
 from bench.model.parity import (
     Range,
     broadcast_constant,
@@ -21,7 +26,6 @@ from bench.model.parity import (
     multicast_largest_z,
     multicast_range,
 )
-from bench.model.reliability import gossip_reliability, hierarchical_reliability
 from overlay.errors import UsageError
 
 LEVELS = st.integers(1, 8)

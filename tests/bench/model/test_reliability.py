@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.model.community import Community
-from bench.model.reliability import (
+from bench.model.formulas import (
+    Community,
     broadcast_reliability,
     camcast_reliability,
     drawn_passing_probability,

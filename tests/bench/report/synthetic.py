@@ -12,7 +12,7 @@ import numpy as np
 
 from bench.aggregates import Aggregate, Aggregates
 from bench.experiment import SERIES, Experiment
-from bench.model.published import TABLE_1, TABLE_2
+from bench.model.printed import TABLE_1, TABLE_2
 from bench.results import METRICS, SHARES, UNITS, WHOLE
 from bench.suites import BUILT_IN
 

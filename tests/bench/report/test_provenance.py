@@ -12,8 +12,7 @@ import pytest
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.report.content import GLOSSARY
-from bench.report.experiments import experiments_table
-from bench.report.provenance import provenance
+from bench.report.provenance import experiments_table, provenance
 from bench.results import table as result_table
 from bench.runs import FILE, read_runs, record_run
 from bench.tiers import run

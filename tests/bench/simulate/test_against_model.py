@@ -6,13 +6,18 @@ import math
 
 import pytest
 
-from bench.model.community import Community
-from bench.model.epidemic import effective_fanout, everyone_reached, extinction, final_size
-from bench.model.messages import camcast_messages, hierarchical_messages, multicast_messages
-from bench.model.parasites import hierarchical_parasites
-from bench.model.reliability import (
+from bench.model.formulas import (
+    Community,
+    camcast_messages,
     drawn_passing_probability,
+    effective_fanout,
+    everyone_reached,
+    extinction,
+    final_size,
     gossip_reliability,
+    hierarchical_messages,
+    hierarchical_parasites,
+    multicast_messages,
     passing_probability,
 )
 from bench.simulate import (

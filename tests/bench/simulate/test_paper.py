@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from bench.model.published import TABLE_1, TABLE_2, PublishedRow
+from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
 from bench.simulate import Failure, Protocol, SimulationSettings, simulate_independently
 from tests.bench.simulate.statistics import mean_and_error
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bench.simulate.outbox import drop, fill_sliced
 from bench.simulate.randomness import LOSSES, TABLES, chance32, stream_keys
-from bench.simulate.rows import LANES, draw_row, select_row, slice_width
+from bench.simulate.rounds import drop, fill_sliced
+from bench.simulate.tables import LANES, draw_row, select_row, slice_width
 
 KEYS = stream_keys(7, 7, 0)
 

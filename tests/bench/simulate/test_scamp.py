@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench.simulate import SimulationSettings, Tables, simulate
-from bench.simulate.scamp import scamp_views
+from bench.simulate.tables import scamp_views
 
 
 def sizes(processes: int, copies: int, seed: int = 5) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

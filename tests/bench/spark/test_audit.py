@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bench.analysis.audit
 from bench.analysis.audit import Audit, audit
 from bench.analysis.command import as_text
+from bench.analysis.generate import generate
 from bench.analysis.trace_files import read_traces, trace_files
 from bench.traces import TraceFileError, histories, read_trace
 
@@ -60,7 +62,7 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Audi
     for node, rows in TRACES.items():
         lines = "".join(json.dumps(line) + "\n" for line in rows)
         (directory / f"{node}.jsonl").write_text(lines)
-    return audit(spark, read_traces(spark, trace_files([directory])))
+    return audit(spark, read_traces(spark, trace_files([str(directory)])))
 
 
 def value(found: Audit, topic: str, metric: str) -> float:
@@ -120,7 +122,7 @@ def test_a_node_in_two_communities_has_an_event_in_both_by_one_copy(
     ]
     trace = tmp_path / "both.jsonl"
     trace.write_text("".join(json.dumps(line) + "\n" for line in rows))
-    found = audit(spark, read_traces(spark, [trace]))
+    found = audit(spark, read_traces(spark, [str(trace)]))
     assert found.missed == []
     assert value(found, "/", "reliability") == value(found, "/x", "reliability") == 1.0
     assert [(r["topic"], r["receptions"]) for r in found.latencies] == [("/x", 1)]
@@ -133,5 +135,42 @@ def test_a_bad_line_far_into_a_file_is_named(spark: SparkSession, tmp_path: Path
     good = json.dumps(row(0.0, "a", "join", "/"))
     (tmp_path / "good.jsonl").write_text(good + "\n")
     (tmp_path / "bad.jsonl").write_text(f"{good}\n{good}\nnonsense\n")
-    with pytest.raises(TraceFileError, match=r"bad\.jsonl, line 3, is no JSON$"):
-        read_traces(spark, trace_files([tmp_path]))
+    with pytest.raises(TraceFileError, match=r"bad\.jsonl, line 3, is not JSON$"):
+        read_traces(spark, trace_files([str(tmp_path)]))
+
+
+def test_many_rows_are_summarised_by_sql_to_the_same_means(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate(spark, 5_000, 10, f"{tmp_path}/made")
+    rows = read_traces(spark, trace_files([str(tmp_path)]))
+    exact = audit(spark, rows)
+    monkeypatch.setattr(bench.analysis.audit, "EXACT_ROWS", 0)
+    for one in ("outcomes", "missed_by"):
+        spark.catalog.uncacheTable(one)
+    found = audit(spark, rows)
+    assert (found.nodes, found.events, found.missing) == (exact.nodes, exact.events, exact.missing)
+    assert found.missed == exact.missed
+    assert found.missed_by == exact.missed_by
+    assert 0 < found.missing["misses"] < 30
+    for one, other in zip(found.communities, exact.communities, strict=True):
+        assert (one["metric"], one["count"]) == (other["metric"], other["count"])
+        assert one["value"] == pytest.approx(other["value"])
+        assert one["low"] <= one["value"] <= one["high"]
+    [late], [other] = found.latencies, exact.latencies
+    assert late["p50"] == pytest.approx(other["p50"], rel=0.05)
+    assert late["longest"] == other["longest"]
+
+
+def test_a_uri_is_read_by_spark_and_what_it_cannot_read_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(row(0.0, "a", "join", "/")) + "\n")
+    generate(spark, 100, 5, f"{tmp_path}/below/made")
+    assert read_traces(spark, trace_files([tmp_path.as_uri()])).count() > 50
+    for place, sentence in (
+        ("nothere://bucket/traces", "Spark has no file system for nothere://"),
+        (f"{tmp_path.as_uri()}/missing.jsonl", "there is no file:"),
+    ):
+        with pytest.raises(TraceFileError, match=sentence):
+            read_traces(spark, trace_files([place]))

@@ -14,7 +14,7 @@ from bench import tiers
 from bench.experiment import Experiment
 from bench.results import WHOLE, CommunityResult, Measured
 from bench.simulate.replay_round import LAST_ROUND, REACHED, SENT_UPWARD
-from bench.simulate.scamp import scamp_views
+from bench.simulate.tables import scamp_views
 from bench.suites.settings import variant
 from bench.tiers.replay import Member, Snapshot, replay, run_events
 from bench.tiers.simulate import SCAMP_COPIES

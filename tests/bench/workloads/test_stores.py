@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.servers import NotInstalled
-from bench.servers.temporary import installed
+from bench.servers import NotInstalled, installed
 from bench.workloads import stores
 from bench.workloads.workload import LEFT_OUT
 

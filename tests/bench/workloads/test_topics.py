@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.systems.topic_company import measure_matrix
-from bench.systems.topics import run_on_sockets, run_virtual
+from bench.systems.topics import measure_matrix, run_on_sockets, run_virtual
 from bench.workloads import topics
 from bench.workloads.topics import messages_for
 from pubsub.cli import main

@@ -253,6 +253,36 @@ def test_peers_that_only_begin_to_open_cannot_fill_the_table() -> None:
     assert b.refused == {"too_many_half_open": 100 - SMALL.max_half_open}
 
 
+def test_peers_that_only_begin_to_open_make_way_for_those_of_other_hosts() -> None:
+    _, _, b = pair()
+    for number in range(100):
+        b.receive(contact(number), opening(number + 1))
+    others = [replace(contact(200 + number), host=f"127.0.1.{number + 1}") for number in range(3)]
+    for number, other in enumerate(others):
+        b.receive(other, opening(1000 + number))
+        assert b.table.get(other.id)
+    assert len(b.table) == SMALL.max_half_open
+    b.receive(contact(150), opening(2000))
+    assert not b.table.get(contact(150).id)
+    assert all(b.table.get(other.id) for other in others)
+
+
+def test_a_host_with_most_channels_loses_one_that_was_not_used_to_a_peer_of_another_host() -> None:
+    wire = Wire(1)
+    table = ChannelTable(wire.config, 300, wire.random)
+    used = [contact(number) for number in range(2)]
+    for peer in used:
+        table.to(peer, 0.0).write(b"message", None)
+    for number in range(2, wire.config.max_channels):
+        table.receive(contact(number), opening(number), 0.0)
+        table._opened_by_peers.clear()  # as if each had finished opening
+    other = replace(contact(99), host="127.0.1.1")
+    table.receive(other, opening(99), 0.0)
+    assert table.get(other.id)
+    assert [core.contact for core in table.dropped] == [contact(2)]
+    assert all(table.get(peer.id) for peer in used)
+
+
 def test_a_peer_that_never_finished_opening_makes_way_after_a_while() -> None:
     wire, _, b = pair()
     for number in range(SMALL.max_half_open):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.overlay.channel.faulty_wire import Faults
@@ -45,9 +45,7 @@ def scenarios(*actions: st.SearchStrategy[Action]) -> st.SearchStrategy[Scenario
     )
 
 
-quickly = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
+quickly = settings(max_examples=150, print_blob=True)
 
 
 @quickly

@@ -49,7 +49,7 @@ def lost_messages_sent_to_the_next_session(patch: pytest.MonkeyPatch) -> None:
 
     def resend(self: Transmitter) -> int:
         runs = [*self.flight._flying.values(), *self.flight._lost.values()]
-        bundles = [run.payload for run in runs if run.messages]
+        bundles = [b"".join(run.parts) for run in runs if run.messages]
         lost = restart(self)
         for message in chain.from_iterable(map(decode_bundle, bundles)):
             self.buffer.add(message, None)

@@ -17,7 +17,7 @@ def receiver() -> Receiver:
 
 
 def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
-    segment = encode_bundle([bytes(size)])
+    segment = b"".join(encode_bundle([bytes(size)]))
     try:
         taker.inbox.take_bundle(number, segment)
     except Refused:

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.channel.recovery import LEAST_SEGMENTS, CongestionWindow, RoundTrip
+from overlay.channel.recovery import (
+    INITIAL_BYTES,
+    LEAST_BYTES,
+    LEAST_SEGMENTS,
+    CongestionWindow,
+    RoundTrip,
+)
 
 
 def test_the_first_sample_sets_the_estimate_as_in_rfc_6298_2_2() -> None:
@@ -64,6 +70,8 @@ def test_an_unused_window_does_not_grow() -> None:
 
 def test_losses_of_one_round_trip_halve_the_window_once_and_then_it_grows_by_a_segment() -> None:
     window = CongestionWindow(segment=1_000, most_segments=1_000)
+    while window.size < 2 * LEAST_BYTES:
+        window.acknowledged(window.size, number=1, was_full=True)
     before = window.size
     for number in (3, 4, 5):
         window.lost(number, next_number=10)
@@ -72,6 +80,18 @@ def test_losses_of_one_round_trip_halve_the_window_once_and_then_it_grows_by_a_s
     assert window.size == before // 2, "sent before the halving: says nothing new"
     window.acknowledged(window.size, number=10, was_full=True)
     assert window.size == before // 2 + 1_000
+
+
+def test_losses_keep_nobody_below_the_floor() -> None:
+    window = CongestionWindow(segment=1_000, most_segments=1_000)
+    for number in range(100):
+        window.lost(number, next_number=number + 1)
+        window.acknowledged(window.size, number=number, was_full=True)
+    assert LEAST_BYTES <= window.size <= 2 * LEAST_BYTES
+
+
+def test_large_segments_begin_with_what_a_socket_holds() -> None:
+    assert CongestionWindow(segment=60_000, most_segments=1_000).size == INITIAL_BYTES
 
 
 def test_a_time_out_leaves_the_least_window_and_no_loss_leaves_less() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from overlay.contact import Address, Contact
-from overlay.dht.letter import Letter, unpack_letter
+from overlay.dht.messages import Letter, unpack_letter
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from overlay.contact import Contact, PeerId
 from overlay.dht import Dht, DhtConfig
-from overlay.dht.protocol import DhtProtocol
+from overlay.dht.exchange import Call
+from overlay.dht.node import DhtNode
 from overlay.entropy import entropy
 from overlay.identity import Identity
 from overlay.metrics import Metrics
@@ -49,11 +50,17 @@ class Member:
         return values.get(label, 0)
 
     @property
-    def protocol(self) -> DhtProtocol:
-        return self.dht._server.protocol
+    def protocol(self) -> DhtNode:
+        return self.dht.node
+
+    async def ping(self, to: Contact) -> Call:
+        """Ask for a sign of life, and wait for the end of that."""
+        over: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        self.dht.node.ping(to, over.set_result)
+        return await over
 
     async def close(self) -> None:
-        await self.dht.close()
+        self.dht.close()
         await self.endpoint.close()
 
 
@@ -67,7 +74,7 @@ async def open_member(
     listening = EndpointConfig(listen=f"{host}:{port}", datagram_size=datagram_size)
     endpoint = await Endpoint.open(listening, identity or Identity.create(), Metrics())
     config = config or DhtConfig()
-    return Member(host, endpoint, await Dht.start(endpoint, config), config)
+    return Member(host, endpoint, Dht(endpoint, config), config)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from overlay.contact import Contact
-from overlay.dht.address_tokens import AddressTokens
+from overlay.dht.trust import AddressTokens
 from tests.overlay.dht.swarm import key
 
 PEER = Contact(key("peer"), "127.0.0.1", 4000)

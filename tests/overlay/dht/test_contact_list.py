@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from overlay.contact import Contact
-from overlay.dht.contact_list import contact_of, join_contacts, split_entries
+from overlay.dht.messages import contact_of, join_contacts, split_entries
 from overlay.wire import WireError
 from tests.overlay.dht.swarm import key
 

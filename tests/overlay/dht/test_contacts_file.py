@@ -16,7 +16,6 @@ from kademlia.network import Server
 
 from overlay.contact import Contact
 from overlay.dht.contacts_file import MOST_BYTES, MOST_CONTACTS, load_contacts, save_contacts
-from overlay.dht.server import DhtServer
 from overlay.limited_msgpack import pack
 from tests.overlay.dht.both import on_both
 from tests.overlay.dht.swarm import key
@@ -52,7 +51,7 @@ class Bomb:
         return (os.mkdir, (str(self.folder),))
 
 
-@on_both(DhtServer.load_state, lambda file: asyncio.run(Server.load_state(file, 0)))
+@on_both(load_contacts, lambda file: asyncio.run(Server.load_state(file, 0)))
 def test_a_file_cannot_run_code(
     subject: Callable[[Path], object], verdict: AbstractContextManager[Any], tmp_path: Path
 ) -> None:

@@ -11,9 +11,18 @@ import pytest
 from rpcudp.protocol import RPCProtocol
 
 from overlay.contact import Contact
-from overlay.dht.call import Call, Outcome
-from overlay.dht.letter import unpack_letter
-from overlay.dht.messages import TOO_LARGE, FindNode, Found, Ping, Pong, Record, Store
+from overlay.dht.exchange import Call, Outcome
+from overlay.dht.messages import (
+    TOO_LARGE,
+    FindNode,
+    Found,
+    Letter,
+    Ping,
+    Pong,
+    Record,
+    Store,
+    unpack_letter,
+)
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.transport.endpoint import Kind
@@ -50,7 +59,7 @@ def letter_in(packet: Packet) -> Any:
 async def reply_from_another_address(net: Network) -> bool:
     a, b, c = await open_member(A), await Rogue.open(B, silent), await Rogue.open(C, silent)
     with net.capture() as packets:
-        call = a.protocol.call_ping(b.contact)
+        call = a.protocol.ping(b.contact)
         await asyncio.sleep(0.1)
         c.reply(a.contact.address, letter_in(packets[0]), b"\x92\x01\xc4\x01t")
         await asyncio.sleep(0.1)
@@ -106,7 +115,7 @@ async def tasks_of_a_flood(net: Network) -> int:
     before = len(asyncio.all_tasks())
     body = b"\x00\x00" + bytes(8) + b"\x91\x00"
     for _ in range(500):
-        a.protocol.datagram_received(body, b.contact)
+        a.dht.receive(b.contact, body)
     return len(asyncio.all_tasks()) - before
 
 
@@ -223,22 +232,21 @@ def test_a_malformed_reply_ends_the_call_and_costs_the_place(
     seed: int, reply: object, reason: str
 ) -> None:
     async def work(member: Member, rogue: Rogue, net: Network) -> Any:
-        await member.protocol.call_ping(rogue.contact)
+        await member.ping(rogue.contact)
         assert rogue.contact in member.dht.known_contacts()
         rogue.answer = lambda sender, request: reply
-        call = member.protocol.call_ping(rogue.contact)
-        result = await call
+        call = await member.ping(rogue.contact)
         rogue.answer = pong
         rogue.request(member.contact.address, Ping())
         await asyncio.sleep(1)
         return (
             call.outcome,
-            result,
+            call.reply,
             member.counted("dht_dropped", reason),
             member.dht.known_contacts(),
         )
 
-    assert two(seed, work) == (Outcome.OFFENDED, (False, None), 1, [])
+    assert two(seed, work) == (Outcome.OFFENDED, None, 1, [])
 
 
 def test_a_dead_peer_is_given_up_in_a_few_round_trips(seed: int) -> None:
@@ -273,7 +281,7 @@ def test_closing_wakes_those_who_wait(seed: int) -> None:
             asyncio.ensure_future(member.dht.closest(key("x"))),
         ]
         await asyncio.sleep(0.01)
-        await member.dht.close()
+        member.dht.close()
         results = await asyncio.gather(*waiting, return_exceptions=True)
         with pytest.raises(ClosedError):
             await member.dht.ask(rogue.contact, Ping())
@@ -289,7 +297,7 @@ def test_a_closed_dht_answers_nobody(seed: int) -> None:
         rogue.request(member.contact.address, Ping())
         await asyncio.sleep(1)
         before = len(rogue.heard)
-        await member.dht.close()
+        member.dht.close()
         rogue.request(member.contact.address, Ping())
         await asyncio.sleep(1)
         return before, len(rogue.heard) - before, member.counted("dht_dropped", "closed")
@@ -331,7 +339,8 @@ def test_random_bytes_raise_nothing_and_are_counted(seed: int) -> None:
 
 def test_a_call_ends_once() -> None:
     ended: list[Call] = []
-    call = Call(bytes(8), Contact(key("x"), "127.0.0.1", 1), b"", None)
+    letter = Letter(False, False, 0, bytes(8), None, None, b"")
+    call = Call(Contact(key("x"), "127.0.0.1", 1), letter)
     call.on_end = ended.append
     call.end(Outcome.ANSWERED)
     call.end(Outcome.GIVEN_UP)
@@ -344,11 +353,12 @@ def test_a_timer_that_rings_late_is_not_held_against_the_peer(seed: int) -> None
     """A process that was held up for longer than the time-out first looks into its socket."""
 
     async def work(member: Member, rogue: Rogue, net: Network) -> Any:
-        call = member.protocol.call_ping(rogue.contact)
+        over: asyncio.Future[Call] = asyncio.get_running_loop().create_future()
+        call = member.protocol.ping(rogue.contact, over.set_result)
         call.due -= 10.0
         call.sent[0] -= 10.5
         member.protocol.exchange._expired(call)
         sendings = len(call.sent)
-        return sendings, await call
+        return sendings, (await over).reply
 
-    assert two(seed, work) == (1, (True, Pong(b"token", False)))
+    assert two(seed, work) == (1, Pong(b"token", False))

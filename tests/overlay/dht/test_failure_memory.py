@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overlay.contact import Contact
-from overlay.dht.failure_memory import LONGEST_DISTRUST, REMEMBERED, FailureMemory
+from overlay.dht.trust import LONGEST_DISTRUST, MARKED_CONTACTS, FailureMemory
 from tests.overlay.dht.swarm import key
 
 PEER = Contact(key("peer"), "127.0.0.1", 4000)
@@ -45,6 +45,6 @@ def test_distrust_doubles_up_to_a_limit() -> None:
 
 def test_memory_is_bounded() -> None:
     memory = FailureMemory(dead_for=10.0, distrusted_for=60.0)
-    for number in range(REMEMBERED + 10):
+    for number in range(MARKED_CONTACTS + 10):
         memory.failed(Contact(key("x"), "127.0.0.1", 1 + number), 0.0)
-    assert len(memory) == REMEMBERED
+    assert len(memory) == MARKED_CONTACTS

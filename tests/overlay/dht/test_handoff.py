@@ -12,10 +12,10 @@ from kademlia.node import Node
 
 from overlay.contact import Contact
 from overlay.dht.config import DhtConfig
-from overlay.dht.handoff import GIVERS, is_due
 from overlay.dht.messages import Record
-from overlay.dht.peer import Peer, Target, peer_of
-from overlay.dht.routing_table import ExactRoutingTable
+from overlay.dht.routing import RoutingTable
+from overlay.dht.upstream import Target, peer_of
+from overlay.dht.values import GIVERS, is_due
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.both import on_both
 from tests.overlay.dht.stock import open_stock
@@ -43,13 +43,13 @@ async def handed_over(net: Network) -> tuple[set[bytes], set[bytes]]:
     first, second, new = next(
         some for some in permutations(members, 3) if due(*(m.contact.id for m in some))
     )
-    await first.protocol.call_ping(second.contact)
+    await first.ping(second.contact)
     for place in KEYS:
-        first.protocol.storage.offer(place, Record(1, b"v", 600.0))
-    await first.protocol.call_ping(new.contact)
+        first.protocol.store.offer(place, Record(1, b"v", 600.0))
+    await first.ping(new.contact)
     await asyncio.sleep(5)
     ids = (first.contact.id, second.contact.id, new.contact.id)
-    return {k for k, _ in new.protocol.storage}, due(*ids)
+    return {k for k, _ in new.protocol.store}, due(*ids)
 
 
 async def handed_over_stock(net: Network) -> tuple[set[bytes], set[bytes]]:
@@ -75,26 +75,17 @@ def test_keys_go_to_the_nodes_that_are_close_to_them(
         assert got == should_get
 
 
-class Static:
-    """A protocol of nodes that never fail."""
-
-    def sound(self, peers: list[Peer]) -> list[Peer]:
-        return peers
-
-    def check(self, peer: Peer) -> None: ...
-
-
 def test_a_few_of_those_who_know_a_new_node_hand_a_key_on() -> None:
     nodes = [peer_of(Contact(key(("node", n)), "127.0.0.1", 1 + n)) for n in range(12)]
     new, *old = nodes
-    tables = [ExactRoutingTable(Static(), 8, node, lambda: 0.0) for node in old]
+    tables = [RoutingTable(node, 8, lambda: 0.0) for node in old]
     for table in tables:
         for node in nodes:
-            if node is not table.node:
-                table.add_contact(node)
+            if node is not table.own:
+                table.add(node)
     handed = 0
     for place in map(Target, KEYS):
-        givers = [table.node for table in tables if is_due(table, place.id, new)]
+        givers = [table.own for table in tables if is_due(table, place.id, new)]
         closest = sorted(old, key=place.distance_to)
         belongs = new.distance_to(place) < closest[7].distance_to(place)
         assert sorted(givers, key=place.distance_to) == (closest[:GIVERS] if belongs else [])
@@ -115,7 +106,7 @@ def test_values_follow_the_network_as_it_grows(seed: int) -> None:
             )
         await swarm.grow(18, at_once=1)
         await asyncio.sleep(5)
-        holders = {member.contact: dict(member.protocol.storage) for member in swarm.members}
+        holders = {member.contact: dict(member.protocol.store) for member in swarm.members}
         closest = [swarm.closest(key(n), 1)[0] for n in range(20)]
         held = sum(key(n) in holders[contact] for n, contact in enumerate(closest))
         assert held >= 19, f"the closest node holds only {held} of 20 values"
@@ -128,11 +119,11 @@ def test_a_dying_record_is_not_handed_on(seed: int) -> None:
 
     async def main() -> None:
         first, new = await open_member(nth_host(2)), await open_member(nth_host(3))
-        first.protocol.storage.offer(key("dying"), Record(1, b"v", 3.0))
-        first.protocol.storage.offer(key("living"), Record(1, b"v", 30.0))
-        await first.protocol.call_ping(new.contact)
+        first.protocol.store.offer(key("dying"), Record(1, b"v", 3.0))
+        first.protocol.store.offer(key("living"), Record(1, b"v", 30.0))
+        await first.ping(new.contact)
         await asyncio.sleep(1)
-        assert [k for k, _ in new.protocol.storage] == [key("living")]
+        assert [k for k, _ in new.protocol.store] == [key("living")]
 
     net.run(main())
 
@@ -143,12 +134,12 @@ def test_a_new_node_that_vanishes_costs_nothing_more(seed: int) -> None:
     async def main() -> None:
         first, new = await open_member(nth_host(2)), await open_member(nth_host(3))
         for place in KEYS * 10:
-            first.protocol.storage.offer(place, Record(1, b"v", 300.0))
-        await first.protocol.call_ping(new.contact)
+            first.protocol.store.offer(place, Record(1, b"v", 300.0))
+        await first.ping(new.contact)
         await new.close()
         await asyncio.sleep(20)
         assert len(first.protocol.exchange) == 0
-        assert first.dht._server.hand_off._worker is None
+        assert not first.protocol.hand_off.is_working
         await first.close()
 
     net.run(main())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overlay.contact import Contact
-from overlay.dht.id_proof import IdProofs
+from overlay.dht.trust import IdProofs
 from overlay.identity import Identity
 
 CHALLENGE = bytes(range(16))

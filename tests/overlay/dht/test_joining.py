@@ -12,7 +12,7 @@ import pytest
 from overlay.contact import Address
 from overlay.dht import DhtConfig, NoBootstrapAnswer
 from overlay.dht.contacts_file import load_contacts
-from overlay.dht.joining import LONGEST_BACKOFF, backoff
+from overlay.dht.upkeep import LONGEST_BACKOFF, backoff
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.swarm import Member, Swarm, key, open_member
 
@@ -123,7 +123,7 @@ def test_a_joined_node_knows_its_neighbours_and_they_know_it(seed: int) -> None:
         await asyncio.sleep(2)
         newest = swarm.members[-1]
         nearest = swarm.closest(newest.contact.id, 7)[1:]
-        assert newest.dht.neighbours() == nearest
+        assert newest.protocol.neighbours() == nearest
         neighbours = [member for member in swarm.members if member.contact in nearest]
         assert all(newest.contact in member.dht.known_contacts() for member in neighbours)
 

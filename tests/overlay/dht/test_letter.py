@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.dht.letter import (
+from overlay.dht.messages import (
     CHALLENGE_BYTES,
     NUMBER_BYTES,
     PROOF_BYTES,
     Letter,
-    resent,
     unpack_letter,
 )
 from overlay.wire import WireError
@@ -33,11 +32,6 @@ letters = st.builds(
 @given(letters)
 def test_a_letter_survives_the_way(letter: Letter) -> None:
     assert unpack_letter(letter.packed()) == letter
-
-
-@given(letters, st.integers(0, 255))
-def test_sending_again_changes_the_attempt_only(letter: Letter, attempt: int) -> None:
-    assert unpack_letter(resent(letter.packed(), attempt)) == letter._replace(attempt=attempt)
 
 
 @given(st.binary(max_size=200))

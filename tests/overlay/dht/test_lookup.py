@@ -13,8 +13,17 @@ from kademlia.node import Node
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.config import DhtConfig
-from overlay.dht.contact_list import join_contacts
-from overlay.dht.messages import NOT_SERVED, FindValue, Found, FoundValue, Ping, Pong, Record, Store
+from overlay.dht.messages import (
+    NOT_SERVED,
+    FindValue,
+    Found,
+    FoundValue,
+    Ping,
+    Pong,
+    Record,
+    Store,
+    join_contacts,
+)
 from overlay.entropy import entropy
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.both import on_both
@@ -36,7 +45,7 @@ def place(distance: int) -> PeerId:
 async def member_knowing(rogues: list[Rogue], config: DhtConfig | None = None) -> Member:
     member = await open_member(A, config)
     for rogue in rogues:
-        await member.protocol.call_ping(rogue.contact)
+        await member.ping(rogue.contact)
     return member
 
 
@@ -54,7 +63,7 @@ async def seconds_with_silent_peers(net: Network) -> float:
     guide = await Rogue.open(nth_host(10), names(*dead, *(rogue.contact for rogue in alive)))
     member = await member_knowing([guide])
     for _ in range(30):
-        await member.protocol.call_ping(guide.contact)
+        await member.ping(guide.contact)
     started = net.now
     found = await member.dht.closest(TARGET)
     assert len(found) == 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from overlay.contact import Contact
-from overlay.dht.contact_list import join_contacts
 from overlay.dht.messages import (
     MAX_CONTACTS,
     MAX_VALUE_BYTES,
@@ -19,6 +18,7 @@ from overlay.dht.messages import (
     Refused,
     Store,
     Stored,
+    join_contacts,
 )
 from overlay.errors import UsageError
 from overlay.limited_msgpack import pack

@@ -11,7 +11,6 @@ from kademlia.node import Node
 
 from overlay.contact import Contact
 from overlay.dht.config import DhtConfig
-from overlay.dht.contact_list import split_entries
 from overlay.dht.messages import (
     BAD_TOKEN,
     MAX_VALUE_BYTES,
@@ -26,6 +25,7 @@ from overlay.dht.messages import (
     Refused,
     Store,
     Stored,
+    split_entries,
 )
 from overlay.identity import Identity
 from overlay.virtual import Latency, Network, nth_host
@@ -83,7 +83,7 @@ async def least_recently_seen(net: Network) -> bool:
     for other in others:
         await a.dht.ask(other.contact, Ping())
     await others[0].dht.ask(a.contact, Ping())
-    return bool(a.protocol.router.buckets[0].head().id == others[1].contact.id)
+    return bool(a.protocol.contacts.table.buckets[0].head().id == others[1].contact.id)
 
 
 async def least_recently_seen_stock(net: Network) -> bool:
@@ -102,10 +102,9 @@ def test_who_was_heard_last_is_at_the_end(subject: Observe, verdict: Verdict, se
 
 async def one_failed_request(net: Network) -> int:
     a, b = await open_member(A), await Rogue.open(B, pong)
-    await a.protocol.call_ping(b.contact)
+    await a.ping(b.contact)
     b.answer = silent
-    call = a.protocol.call_ping(b.contact)
-    await call
+    await a.ping(b.contact)
     b.answer = pong
     await asyncio.sleep(3)
     return len(a.dht.known_contacts())
@@ -180,8 +179,8 @@ async def nonsense_stored(net: Network) -> int:
         b"\x94\x07\xc4\x01x\x94\x05\x01\xc4\x01v\xcb\x40\x4e\x00\x00\x00\x00\x00\x00\xc4\x08"
         + token,
     ):
-        a.protocol.datagram_received(b"\x00\x00" + bytes(8) + body, b.contact)
-    return len(a.protocol.storage)
+        a.dht.receive(b.contact, b"\x00\x00" + bytes(8) + body)
+    return len(a.protocol.store)
 
 
 async def nonsense_stored_stock(net: Network) -> int:
@@ -202,7 +201,7 @@ async def unreachable_sender(net: Network) -> int:
     a = await open_member(A)
     for n in range(30):
         ghost = Contact(key(n), nth_host(500 + n), 4000)
-        a.protocol.datagram_received(b"\x00\x00" + bytes(8) + b"\x91\x00", ghost)
+        a.dht.receive(ghost, b"\x00\x00" + bytes(8) + b"\x91\x00")
     await asyncio.sleep(10)
     return len(a.dht.known_contacts())
 
@@ -228,7 +227,7 @@ async def neighbours_of_a_crowd(net: Network) -> bool:
     """Is there a reply to a request whose full answer does not fit a datagram?"""
     small, asker = await open_member(A, datagram_size=600), await open_member(B)
     for n in range(2, 30):
-        await small.protocol.call_ping((await Rogue.open(nth_host(n), pong)).contact)
+        await small.ping((await Rogue.open(nth_host(n), pong)).contact)
     return isinstance(await asker.dht.ask(small.contact, FindNode(key("x"), 64)), Found)
 
 
@@ -275,9 +274,9 @@ def test_repeated_failures_evict_and_any_sign_of_life_brings_back(seed: int) -> 
         await asyncio.sleep(5)
         assert a.dht.known_contacts() == []
         assert a.counted("dht_evicted", "dead") == 1
-        assert a.protocol.failures.avoids(b.contact, asyncio.get_running_loop().time())
+        assert a.protocol.contacts.failures.avoids(b.contact, asyncio.get_running_loop().time())
         net.heal()
-        b.protocol.call_ping(a.contact)
+        b.protocol.ping(a.contact)
         await asyncio.sleep(1)
         assert a.dht.known_contacts() == [b.contact]
 
@@ -288,12 +287,12 @@ def test_a_store_needs_the_token_that_its_sender_was_given(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
         record = Record(1, b"v", 60.0)
         await b.dht.ask(a.contact, Ping())
-        token = b.dht.token(a.contact)
+        token = b.protocol.token(a.contact)
         assert await b.dht.ask(a.contact, Store(key("k"), record, bytes(8))) == BAD_TOKEN
         assert await b.dht.ask(a.contact, Store(key("k"), record, b"")) == BAD_TOKEN
         thief = await open_member(nth_host(9))
         assert await thief.dht.ask(a.contact, Store(key("k"), record, token)) == BAD_TOKEN
-        assert len(a.protocol.storage) == 0
+        assert len(a.protocol.store) == 0
         assert a.counted("dht_refused", "token") == 3
         assert await b.dht.ask(a.contact, Store(key("k"), record, token)) == Stored(1)
         await asyncio.sleep(601)
@@ -321,7 +320,7 @@ def test_a_light_member_is_in_no_table_and_serves_nothing(seed: int) -> None:
         assert await a.dht.ask(light.contact, FindNode(key("x"), 20)) == NOT_SERVED
         assert isinstance(await a.dht.ask(light.contact, Ping()), Pong)
         assert light.contact not in a.dht.known_contacts()
-        assert len(light.protocol.storage) == 0
+        assert len(light.protocol.store) == 0
 
     together(seed, work)
 
@@ -333,15 +332,15 @@ def test_replies_fit_the_datagram_however_much_is_asked_for(seed: int) -> None:
         small = await open_member(A, datagram_size=600)
         asker = await open_member(B)
         for n in range(2, 40):
-            await small.protocol.call_ping((await Rogue.open(nth_host(n), pong)).contact)
+            await small.ping((await Rogue.open(nth_host(n), pong)).contact)
         found = await asker.dht.ask(small.contact, FindNode(key("x"), 64))
         assert isinstance(found, Found)
         exact = [
-            p.contact for p in small.protocol.router.find_neighbors(small.protocol.source_node, 64)
+            p.contact for p in small.protocol.contacts.closest(small.protocol.contacts.own, 64)
         ]
         assert 5 < len(split_entries(found.contacts)) < len(exact)
         value = bytes(small.dht.max_value)
-        small.protocol.storage.offer(key("x"), Record(1, value, 60.0))
+        small.protocol.store.offer(key("x"), Record(1, value, 60.0))
         reply = await asker.dht.ask(small.contact, FindValue(key("x"), 20))
         assert isinstance(reply, FoundValue)
         assert reply.record.value == value
@@ -375,7 +374,7 @@ def test_other_layers_serve_requests_of_their_own(seed: int) -> None:
 
 def test_a_node_may_ask_itself(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
-        store = Store(key("k"), Record(1, b"v", 60.0), a.dht.token(a.contact))
+        store = Store(key("k"), Record(1, b"v", 60.0), a.protocol.token(a.contact))
         assert await a.dht.ask(a.contact, store) == Stored(1)
         assert await a.dht.ask(a.contact, Refused("x")) == NOT_SERVED
 
@@ -400,7 +399,7 @@ def test_a_flood_of_forged_senders_stays_within_bounds(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
         for n in range(2000):
             ghost = Contact(key(n), f"127.9.{n // 250}.{1 + n % 250}", 4000)
-            a.protocol.datagram_received(b"\x00\x00" + bytes(8) + b"\x91\x00", ghost)
+            a.dht.receive(ghost, b"\x00\x00" + bytes(8) + b"\x91\x00")
         assert len(a.protocol.exchange) <= a.config.probes_at_once
         await asyncio.sleep(30)
         assert a.dht.known_contacts() == [b.contact]
@@ -416,7 +415,7 @@ def test_where_one_is_dead_others_are_checked_at_once(seed: int) -> None:
         a = await open_member(A, DhtConfig(check_interval=1e6))
         rogues = [await Rogue.open(nth_host(n), pong) for n in range(2, 40)]
         for rogue in rogues:
-            await a.protocol.call_ping(rogue.contact)
+            await a.ping(rogue.contact)
         await asyncio.sleep(10)
         for rogue in rogues[::2]:
             rogue.answer = silent
@@ -428,3 +427,21 @@ def test_where_one_is_dead_others_are_checked_at_once(seed: int) -> None:
         assert [contact for contact in a.dht.known_contacts() if contact in dead] == []
 
     net.run(main())
+
+
+def test_a_stranger_is_answered_before_it_is_asked_for_a_sign_of_life(seed: int) -> None:
+    """Who is asked by somebody that it has just heard from does not ask back."""
+
+    async def work(net: Network, a: Member, b: Member) -> None:
+        stranger = await Rogue.open(nth_host(9), pong)
+        stranger.request(a.contact.address, Ping())
+        await asyncio.sleep(1)
+        assert [type(message) for message in stranger.heard] == [Pong, Ping]
+        c = await open_member(nth_host(8))
+        sent = a.metrics.as_dict()["dht_requests_sent"]
+        await c.ping(a.contact)
+        await asyncio.sleep(1)
+        assert c.metrics.as_dict()["dht_requests_sent"] == 1
+        assert a.metrics.as_dict()["dht_requests_sent"] == sent + 1  # type: ignore[operator]
+
+    together(seed, work, check_interval=1e6)

@@ -11,8 +11,8 @@ from overlay.dht import Dht, DhtConfig
 from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
+from overlay.session import new_key
 from overlay.transport.endpoint import Endpoint, EndpointConfig
-from overlay.transport.seal import new_key
 from tests.overlay.dht.swarm import key
 
 
@@ -32,7 +32,7 @@ async def network(listen: str, keys: tuple[bytes, ...], config: DhtConfig) -> No
             endpoint = await Endpoint.open(
                 EndpointConfig(listen, keys=keys), Identity.create(), Metrics()
             )
-            dht = await Dht.start(endpoint, config)
+            dht = Dht(endpoint, config)
             nodes.append((endpoint, dht))
             await dht.join([nodes[0][1].contact.address])
         goal = int.from_bytes(key("x"), "big")
@@ -46,7 +46,7 @@ async def network(listen: str, keys: tuple[bytes, ...], config: DhtConfig) -> No
         assert record.value == b"value"
     finally:
         for endpoint, dht in nodes:
-            await dht.close()
+            dht.close()
             await endpoint.close()
 
 

@@ -8,23 +8,14 @@ import random
 import pytest
 
 from overlay.contact import Contact, PeerId
-from overlay.dht.contact_list import contact_of
-from overlay.dht.peer import Peer, Target, peer_of
-from overlay.dht.routing_table import ExactRoutingTable
+from overlay.dht.messages import contact_of
+from overlay.dht.routing import RoutingTable
 from overlay.dht.shortlist import Shortlist
+from overlay.dht.upstream import Peer, Target, peer_of
 
 K, ALPHA = 20, 3
 MET = 150
 """Nodes anywhere that a node has met by chance; it also knows its own neighbourhood."""
-
-
-class Static:
-    """A protocol of nodes that never fail."""
-
-    def sound(self, peers: list[Peer]) -> list[Peer]:
-        return peers
-
-    def check(self, peer: Peer) -> None: ...
 
 
 class World:
@@ -36,29 +27,29 @@ class World:
             peer_of(Contact(PeerId(draw.randbytes(20)), f"10.0.{n >> 8}.{n & 255}", 4000))
             for n in range(size)
         ]
-        self._tables: dict[Peer, ExactRoutingTable] = {}
+        self._tables: dict[Peer, RoutingTable] = {}
 
     def closest(self, target: int, count: int) -> list[Peer]:
         return heapq.nsmallest(count, self.nodes, key=lambda node: node.long_id ^ target)
 
-    def table(self, node: Peer) -> ExactRoutingTable:
+    def table(self, node: Peer) -> RoutingTable:
         table = self._tables.get(node)
         if table is None:
-            table = self._tables[node] = ExactRoutingTable(Static(), K, node, lambda: 0.0)
+            table = self._tables[node] = RoutingTable(node, K, lambda: 0.0)
             for other in self.closest(node.long_id, 2 * K)[1:] + self._draw.sample(self.nodes, MET):
                 if other is not node:
-                    table.add_contact(other)
+                    table.add(other)
         return table
 
     def look_up(self, asker: Peer, target: Target) -> Shortlist:
         shortlist = Shortlist(target.long_id, K, ALPHA, 12 * K)
         shortlist.add_self(asker)
-        shortlist.add(self.table(asker).find_neighbors(target))
+        shortlist.add(self.table(asker).closest(target, K))
         flight: list[tuple[Peer, int]] = []
         while not shortlist.is_finished:
             flight += shortlist.next_to_ask()
             asked, count = flight.pop(0)
-            named = self.table(asked).find_neighbors(target, count, exclude=asker)
+            named = self.table(asked).closest(target, count, exclude=asker)
             shortlist.answered(asked)
             fresh = shortlist.unknown([peer.entry for peer in named], asked)
             shortlist.add([peer_of(contact_of(entry)) for entry in fresh], introduced_by=asked)
@@ -71,7 +62,7 @@ def run(size: int, lookups: int, seed: int) -> tuple[float, float]:
     world = World(size, draw)
     hops = requests = 0
     for number in range(lookups):
-        target = Target(draw.randbytes(20))
+        target = Target(PeerId(draw.randbytes(20)))
         shortlist = world.look_up(draw.choice(world.nodes), target)
         assert shortlist.result() == world.closest(target.long_id, K), f"lookup {number}"
         hops += shortlist.hops

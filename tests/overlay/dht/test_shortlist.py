@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from overlay.contact import Contact, PeerId
-from overlay.dht.contact_list import contact_of
-from overlay.dht.peer import Peer, peer_of
+from overlay.dht.messages import contact_of
 from overlay.dht.shortlist import ADDRESSES_AN_ID, FIRST_CREDIT, MOST_REACH, Shortlist
+from overlay.dht.upstream import Peer, peer_of
 
 K, ALPHA, BUDGET = 4, 2, 60
 

@@ -14,8 +14,7 @@ import pytest
 
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
-from overlay.dht.contact_list import join_contacts
-from overlay.dht.messages import FindNode, FindValue, Found, Ping, Pong
+from overlay.dht.messages import FindNode, FindValue, Found, Ping, Pong, join_contacts
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.rogue import Rogue
 from tests.overlay.dht.swarm import Member, Swarm, key

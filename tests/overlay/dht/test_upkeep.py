@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,12 +11,13 @@ import pytest
 from kademlia.node import Node
 from kademlia.protocol import KademliaProtocol
 
-from overlay.contact import Contact
 from overlay.dht import DhtConfig
-from overlay.dht.peer import Target, peer_of
-from overlay.dht.protocol import DhtProtocol
-from overlay.dht.routing_table import ExactRoutingTable
+from overlay.dht.node import DhtNode
+from overlay.dht.upstream import Target
+from overlay.identity import Identity
+from overlay.metrics import Metrics
 from overlay.virtual import Latency, Network, nth_host
+from overlay.virtual.stage import Stage, numbered_contact
 from tests.overlay.dht.both import on_both
 from tests.overlay.dht.stock import open_stock
 from tests.overlay.dht.swarm import Swarm, key
@@ -68,8 +68,8 @@ def test_a_node_that_lost_everybody_looks_for_the_bootstrap_nodes_again(seed: in
         swarm = Swarm(net)
         await swarm.grow(2)
         lonely = swarm.members[1]
-        lonely.protocol.router.flush()
-        lonely.protocol.buried.clear()
+        lonely.protocol.contacts.table.clear()
+        lonely.protocol.contacts.lost.clear()
         await asyncio.sleep(30)
         assert lonely.dht.known_contacts() == [swarm.members[0].contact]
 
@@ -100,10 +100,10 @@ def test_a_lookup_counts_as_a_refresh_and_answering_others_does_not(seed: int) -
         await swarm.grow(4)
         await asyncio.sleep(50)
         asked, asker = swarm.members[0], swarm.members[1]
-        ages = [bucket.last_updated for bucket in asked.protocol.router.buckets]
+        ages = [bucket.last_used for bucket in asked.protocol.contacts.table.buckets]
         await asker.dht.closest(key("x"))
-        assert asker.protocol.router.bucket_of(Target(key("x"))).last_updated > 50.0
-        assert [bucket.last_updated for bucket in asked.protocol.router.buckets] == ages
+        assert asker.protocol.contacts.table.bucket_of(Target(key("x"))).last_used > 50.0
+        assert [bucket.last_used for bucket in asked.protocol.contacts.table.buckets] == ages
 
     net.run(main())
 
@@ -129,7 +129,7 @@ async def left_after_stopping(net: Network) -> int:
     member = swarm.members[0]
     lookup = asyncio.ensure_future(member.dht.closest(key(1)))
     await asyncio.sleep(0.01)
-    await member.dht.close()
+    member.dht.close()
     await asyncio.gather(lookup, return_exceptions=True)
     return len(member.protocol.exchange)
 
@@ -157,14 +157,13 @@ def test_stopping_ends_the_requests_in_flight(
 
 def refresh_id_at_the_end() -> bytes:
     """The id that refreshes the last bucket when chance picks the greatest number."""
-    draw = random.Random(1)
-    draw.randint = lambda low, high: high  # type: ignore[method-assign]
-    protocol = DhtProtocol.__new__(DhtProtocol)
-    node = peer_of(Contact(key(1), "127.0.0.1", 4000))
-    protocol.router = ExactRoutingTable(protocol, 20, node, lambda: 9999.0)
-    protocol.router.buckets[-1].last_updated = 0.0
-    protocol._draw, protocol._config = draw, DhtConfig()
-    return protocol.get_refresh_ids()[-1]
+    stage = Stage(1)
+    contact = numbered_contact(1)
+    context = stage.context(contact)
+    context.random.randrange = lambda low, high: high - 1  # type: ignore[assignment,method-assign]
+    node = DhtNode(context, DhtConfig(), Identity.create(), Metrics(), 1200)
+    node.contacts.table.buckets[-1].last_used = -9999.0
+    return node.upkeep.refresh_ids()[-1]
 
 
 def refresh_id_at_the_end_stock() -> bytes:

@@ -27,10 +27,10 @@ async def republished(net: Network) -> Any:
     swarm = Swarm(net)
     await swarm.grow(2)
     old, new = swarm.members
-    new.protocol.storage.offer(key("k"), Record(2, b"new", 7200.0))
-    old.protocol.storage.offer(key("k"), Record(1, b"old", 7200.0))
+    new.protocol.store.offer(key("k"), Record(2, b"new", 7200.0))
+    old.protocol.store.offer(key("k"), Record(1, b"old", 7200.0))
     await asyncio.sleep(4000)
-    return new.protocol.storage[key("k")].value
+    return getattr(new.protocol.store.get(key("k")), "value", None)
 
 
 async def republished_stock(net: Network) -> Any:
@@ -82,9 +82,9 @@ async def outdated_at_home(net: Network) -> Any:
     swarm = Swarm(net)
     await swarm.grow(3)
     reader, *others = swarm.members
-    reader.protocol.storage.offer(key("k"), Record(1, b"old", 600.0))
+    reader.protocol.store.offer(key("k"), Record(1, b"old", 600.0))
     for other in others:
-        other.protocol.storage.offer(key("k"), Record(2, b"new", 600.0))
+        other.protocol.store.offer(key("k"), Record(2, b"new", 600.0))
     record = await reader.dht.get(key("k"))
     assert record is not None
     return record.value
@@ -122,7 +122,7 @@ def test_a_value_is_at_the_k_closest_nodes_and_found_from_anywhere(seed: int) ->
     async def work(swarm: Swarm) -> None:
         outcome = await swarm.members[3].dht.put(key("k"), b"value", 7, 60.0)
         assert outcome == PutOutcome(replicas=5, newest=7)
-        holders = [m.contact for m in swarm.members if m.protocol.storage.get(key("k"))]
+        holders = [m.contact for m in swarm.members if m.protocol.store.get(key("k"))]
         assert sorted(holders, key=str) == sorted(swarm.closest(key("k"), 5), key=str)
         for member in swarm.members:
             record = await member.dht.get(key("k"))
@@ -151,7 +151,7 @@ def test_publishing_again_keeps_a_value_through_churn_but_not_beyond_its_life(se
         started = swarm.net.now
         await swarm.members[0].dht.put(key("k"), b"v", 1, 600.0)
         while swarm.net.now - started < 500:
-            for victim in [m for m in swarm.members if m.protocol.storage.get(key("k"))][:2]:
+            for victim in [m for m in swarm.members if m.protocol.store.get(key("k"))][:2]:
                 swarm.crash(victim)
                 await swarm.add()
             await asyncio.sleep(60)
@@ -159,9 +159,9 @@ def test_publishing_again_keeps_a_value_through_churn_but_not_beyond_its_life(se
         await asyncio.sleep(600 - (swarm.net.now - started) + 15)
         for member in swarm.members:
             assert await member.dht.get(key("k")) is None
-            assert len(member.protocol.storage) == 0
+            assert len(member.protocol.store) == 0
 
-    with_network(seed, work, republish_interval=30.0)
+    with_network(seed, work, republish_interval=30.0, check_interval=10.0)
 
 
 async def _member(net: Network) -> Dht:
@@ -198,8 +198,8 @@ def test_a_closed_dht_says_so(seed: int) -> None:
 
     async def main() -> None:
         dht = await _member(net)
-        await dht.close()
-        await dht.close()
+        dht.close()
+        dht.close()
         for call in (
             dht.closest(key(1)),
             dht.get(key(1)),

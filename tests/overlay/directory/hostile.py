@@ -30,7 +30,14 @@ def invents_members(network: ModelNetwork, node: ModelNode) -> Answer:
         members = made.setdefault(shard, invent(shard))
         marks = [fingerprint(shard.topic, member) for member in members]
         return ShardReply(
-            True, False, 0, shard.depth, pack(f">{len(marks)}I", *marks), tuple(members[:5]), True
+            True,
+            False,
+            0,
+            shard.depth,
+            pack(f">{len(marks)}I", *marks),
+            tuple(members[:5]),
+            True,
+            (),
         )
 
     return answer
@@ -42,7 +49,7 @@ def leaves_members_out(network: ModelNetwork, node: ModelNode) -> Answer:
     def answer(sender: Contact, request: object) -> object | None:
         reply = node.server.handle(sender, request)
         if isinstance(reply, ShardReply) and reply.fingerprints:
-            return ShardReply(True, False, 0, reply.hint, reply.fingerprints[:12], (), True)
+            return ShardReply(True, False, 0, reply.hint, reply.fingerprints[:12], (), True, ())
         return reply
 
     return answer
@@ -58,7 +65,7 @@ def exchanges_addresses(network: ModelNetwork, node: ModelNode) -> Answer:
         elsewhere = [Contact(contact.id, "10.255.255.255", 1) for contact in reply.contacts]
         marks = [fingerprint(request.topic, contact) for contact in elsewhere]  # type: ignore[attr-defined]
         forged = pack(f">{len(marks)}I", *marks) + reply.fingerprints[4 * len(marks) :]
-        return ShardReply(True, False, 0, reply.hint, forged, tuple(elsewhere), True)
+        return ShardReply(True, False, 0, reply.hint, forged, tuple(elsewhere), True, ())
 
     return answer
 
@@ -68,7 +75,7 @@ def speaks_of_the_deep(network: ModelNetwork, node: ModelNode) -> Answer:
 
     def answer(sender: Contact, request: object) -> object | None:
         if isinstance(request, Query):
-            return ShardReply(True, True, network.config.capacity, 32, b"", (), True)
+            return ShardReply(True, True, network.config.capacity, 32, b"", (), True, ())
         return AnnounceReply("", True, True, 200, (), b"")
 
     return answer
@@ -80,13 +87,13 @@ def talks_nonsense(network: ModelNetwork, node: ModelNode) -> Answer:
     nonsense: list[object] = [
         Refused("no"),
         Announce(PeerId(bytes(20)), 0, 0, 0, b""),
-        ShardReply(True, False, 0, 0, b"abc", (), True),
-        ShardReply(True, False, -1, -9, b"", (), True),
-        ShardReply(True, False, 0, 0, bytes(4 * 250), (), True),
-        ShardReply(True, False, 0, 0, b"\0\0\0\1" * 5, (), True),
-        ShardReply(True, False, 0, 0, b"\0\0\0\1", (stranger,), True),
-        ShardReply(True, False, 3, 0, b"", (stranger,) * 9, True),
-        ShardReply(True, True, 10**9, 10**6, b"", (), True),
+        ShardReply(True, False, 0, 0, b"abc", (), True, ()),
+        ShardReply(True, False, -1, -9, b"", (), True, ()),
+        ShardReply(True, False, 0, 0, bytes(4 * 250), (), True, ()),
+        ShardReply(True, False, 0, 0, b"\0\0\0\1" * 5, (), True, ()),
+        ShardReply(True, False, 0, 0, b"\0\0\0\1", (stranger,), True, ()),
+        ShardReply(True, False, 3, 0, b"", (stranger,) * 9, True, ()),
+        ShardReply(True, True, 10**9, 10**6, b"", (), True, ()),
         AnnounceReply("!" * 1000, True, True, -5, (), b""),
         "text",
     ]

@@ -7,14 +7,22 @@ probability `loss`; a request that is not answered is sent three times, as the D
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable
 from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from overlay.contact import Contact, PeerId
-from overlay.dht.address_tokens import AddressTokens
-from overlay.directory import Directory, DirectoryConfig, DirectoryServer
+from overlay.context import Randomness
+from overlay.dht.trust import AddressTokens
+from overlay.directory import (
+    DirectoryConfig,
+    DirectoryServer,
+    DirectoryService,
+    Replication,
+    TopicSize,
+)
 from overlay.metrics import Metrics
+from overlay.steps import Steps, Work
 from overlay.wire import decode, encode
 
 T = TypeVar("T")
@@ -23,13 +31,12 @@ TRIES = 3
 Answer = Callable[[Contact, object], object | None]
 
 
-def drive(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine of the directory that never has to wait."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    raise AssertionError("the model network never suspends")
+def drive(work: Work[T]) -> T:
+    """Run steps of the directory that never have to wait."""
+    results: list[T] = []
+    Steps(work, results.append)
+    assert results, "the model network never suspends"
+    return results[0]
 
 
 def contact_of(random: Random, index: int) -> Contact:
@@ -52,50 +59,119 @@ class ModelNode:
             give_token=lambda sender: self.tokens.token_for(sender, network.clock),
             neighbours=lambda key: tuple(network.closest(key, network.config.replicas, self.side)),
             ask_alive=lambda contact, answered: answered(contact.id in network.members),
+            began=lambda shard: self.replication.begin(shard),
+            own=contact,
         )
+        self.asker = ModelPeer(contact, network)
+        self.replication = Replication(self.asker, self.server, network.config)
         self.answer: Answer = self.server.handle
         self.served = 0
-        self.side = 0
+
+    @property
+    def side(self) -> int:
+        return self.asker.side
+
+
+class Over:
+    """Something that was over at once."""
+
+    def cancel(self) -> None: ...
+
+
+class ModelTimer:
+    """A timer on the network's clock."""
+
+    def __init__(self, peer: ModelPeer, action: Callable[[], None]) -> None:
+        self.peer = peer
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        self.action = None
+
+    def fire(self) -> None:
+        if self.action is not None and self.peer.is_alive:
+            self.action()
 
 
 class ModelPeer:
-    """A process that uses the directory: the port, and the directory on it."""
+    """A process that uses the directory: its port to the DHT, its context, and the directory on both."""
 
     def __init__(self, contact: Contact, network: ModelNetwork, side: int = 0) -> None:
         self.contact = contact
         self.network = network
-        self.random = network.random
+        self.random: Randomness = network.random
         self.side = side
+        self.is_alive = True
         self.metrics = Metrics()
-        self.directory = Directory(self, network.config, self.metrics)
+        self.service = DirectoryService(self, network.config, self.metrics)
         self.asks = 0
         self.lookups = 0
+
+    # What a test asks of it.
+
+    def announce(self) -> None:
+        self.service.announce(TOPIC)
+
+    def withdraw(self) -> None:
+        self.service.withdraw(TOPIC)
+
+    def sample(self, count: int, topic: str = TOPIC) -> list[Contact]:
+        found: list[tuple[Contact, ...]] = []
+        self.service.sample(topic, count, found.append)
+        return list(found[0])
+
+    def contacts(self, count: int, topic: str = TOPIC) -> list[Contact]:
+        found: list[tuple[Contact, ...]] = []
+        self.service.contacts(topic, count, found.append)
+        return list(found[0])
+
+    def size(self, topic: str = TOPIC) -> TopicSize:
+        found: list[TopicSize] = []
+        self.service.count(topic, found.append)
+        return found[0]
+
+    # Its context.
+
+    @property
+    def context(self) -> ModelPeer:
+        return self
 
     def now(self) -> float:
         return self.network.clock
 
-    async def closest(self, key: PeerId, count: int) -> Sequence[Contact]:
-        self.lookups += 1
-        return self.network.closest(key, count, self.side)
+    def send(self, to: Contact, message: object) -> None:
+        raise AssertionError("the directory speaks through the DHT only")
 
-    async def around(self, key: PeerId, exact: int, wide: int) -> Sequence[Contact]:
+    def call_later(self, delay: float, action: Callable[[], None]) -> ModelTimer:
+        timer = ModelTimer(self, action)
+        self.network.schedule(delay, timer.fire)
+        return timer
+
+    # Its node of the DHT.
+
+    def around(
+        self, key: PeerId, exact: int, wide: int, done: Callable[[list[Contact]], None]
+    ) -> Over:
         self.lookups += 1
-        return self.network.closest(key, wide, self.side)
+        done(list(self.network.closest(key, wide, self.side)))
+        return Over()
+
+    def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
+        return self.network.closest(key, count, self.side)
 
     def token(self, to: Contact) -> bytes:
         node = self.network.nodes.get(to.id)
         return node.tokens.token_for(self.contact, self.now()) if node else b""
 
-    async def ask(self, to: Contact, request: object) -> object | None:
+    def ask(self, to: Contact, request: object, done: Callable[[object | None], None]) -> Over:
+        reply = None
         for _ in range(TRIES):
             self.asks += 1
             reply = self.network.deliver(self, to, request)
             if reply is not None:
-                return reply
-        return None
-
-    async def together(self, calls: Sequence[Awaitable[T]]) -> list[T]:
-        return [await call for call in calls]
+                break
+        done(reply)
+        return Over()
 
 
 class ModelNetwork:
@@ -114,7 +190,7 @@ class ModelNetwork:
         self.members: dict[PeerId, ModelPeer] = {}
         self.delivered = 0
         self._made = 0
-        self._refreshes: list[tuple[float, int, PeerId]] = []
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._ids: dict[int, list[int]] = {}
         self._closest: dict[tuple[PeerId, int], tuple[Contact, ...]] = {}
         for _ in range(nodes):
@@ -135,7 +211,7 @@ class ModelNetwork:
 
     def partition(self, in_second_half: Callable[[Contact], bool]) -> None:
         for node in self.nodes.values():
-            node.side = int(in_second_half(node.contact))
+            node.asker.side = int(in_second_half(node.contact))
         for member in self.members.values():
             member.side = int(in_second_half(member.contact))
         self.partitioned = True
@@ -154,23 +230,22 @@ class ModelNetwork:
         joined = [self.peer() for _ in range(count)]
         for member in joined:
             self.members[member.contact.id] = member
-            self._schedule(member, self.random.uniform(0, over))
+            member.call_later(self.random.uniform(0, over), member.announce)
         if not over:
             self.run(0)
         return joined
 
     def kill(self, member: ModelPeer) -> None:
         del self.members[member.contact.id]
+        member.is_alive = False
 
     def run(self, seconds: float) -> None:
         """Let the members announce themselves for so long."""
         until = self.clock + seconds
-        while self._refreshes and self._refreshes[0][0] <= until:
-            when, _, key = heapq.heappop(self._refreshes)
-            member = self.members.get(key)
+        while self._timers and self._timers[0][0] <= until:
+            when, _, action = heapq.heappop(self._timers)
             self.clock = max(self.clock, when)
-            if member is not None:
-                self._schedule(member, drive(member.directory.announce(TOPIC)))
+            action()
         self.clock = until
 
     def closest(self, key: PeerId, count: int, side: int) -> tuple[Contact, ...]:
@@ -213,9 +288,9 @@ class ModelNetwork:
         assert decode(data) == message
         return message
 
-    def _schedule(self, member: ModelPeer, delay: float) -> None:
+    def schedule(self, delay: float, action: Callable[[], None]) -> None:
         self._made += 1
-        heapq.heappush(self._refreshes, (self.clock + delay, self._made, member.contact.id))
+        heapq.heappush(self._timers, (self.clock + delay, self._made, action))
 
     def _contact(self) -> Contact:
         self._made += 1

@@ -9,7 +9,7 @@ import pytest
 from overlay.directory import DirectoryConfig
 from overlay.directory.tree import Shard, topic_key
 from tests.overlay.directory import hostile
-from tests.overlay.directory.model_network import TOPIC, Answer, ModelNetwork, ModelNode, drive
+from tests.overlay.directory.model_network import TOPIC, Answer, ModelNetwork, ModelNode
 from tests.overlay.directory.uniformity import count_draws, p_value
 
 Kind = Callable[[ModelNetwork, ModelNode], Answer]
@@ -43,10 +43,10 @@ def test_honest_members_stay_uniform_and_nobody_else_is_drawn(kind: Kind | None)
     network = ModelNetwork(3, NODES, DirectoryConfig(split=24, merge=8, capacity=64))
     turn_hostile(network, hostile.KINDS if kind is None else (kind,))
     network.join(150, over=2.0)
-    network.run(network.config.record_life + 3)
+    network.run(3 * network.config.period + 3)
     readers = [network.peer() for _ in range(3)]
     counts = count_draws(readers, network.members, draws=1_500, at_once=30)
     assert sum(counts.values()) >= 0.99 * 1_500
     assert p_value(counts, 30, len(network.members)) > 1e-3
-    size = drive(readers[0].directory.size(TOPIC)).members
+    size = readers[0].size().members
     assert size == pytest.approx(150, rel=0.02)

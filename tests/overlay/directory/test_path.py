@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from overlay.directory.path import Part, Path
+from overlay.directory.reading import Part, Path, ShardView
 from overlay.directory.sampler import _Drawn
-from overlay.directory.shard_view import ShardView
 from overlay.directory.tree import Shard, topic_key
 from tests.overlay.directory.model_network import ModelNetwork
 
@@ -58,7 +57,7 @@ def test_the_leaf_is_where_nothing_is_below_and_home_where_the_advice_ends() -> 
 
 def test_a_draw_falls_on_those_already_taken_as_often_as_their_part_in_the_shard() -> None:
     """Else a sample would be spread over the shards more evenly than chance does."""
-    sampler = ModelNetwork(seed=1, nodes=1).peer().directory._sampler
+    sampler = ModelNetwork(seed=1, nodes=1).peer().service._sampler
     path = Path((view(0, set(range(10))),))
     repeated = 0
     for _ in range(2_000):
@@ -69,7 +68,7 @@ def test_a_draw_falls_on_those_already_taken_as_often_as_their_part_in_the_shard
 
 
 def test_a_shard_is_chosen_by_its_part_of_the_weight() -> None:
-    sampler = ModelNetwork(seed=1, nodes=1).peer().directory._sampler
+    sampler = ModelNetwork(seed=1, nodes=1).peer().service._sampler
     path = Path((view(1, {1, 2, 3}, below=True), view(3, {4, 5})))
     chosen: Counter[int] = Counter()
     for _ in range(2_200):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact, PeerId
 from overlay.directory import DirectoryConfig, DirectoryServer
-from overlay.directory.messages import Announce, AnnounceReply, Query, ShardReply, Withdraw
+from overlay.directory.messages import Announce, AnnounceReply, Fetch, Query, ShardReply, Withdraw
 from overlay.directory.server import REPLY_BYTES
 from overlay.directory.tree import Shard, fingerprint, point_of, shard_at, topic_key
 from overlay.errors import UsageError
@@ -48,7 +48,7 @@ class Fixture:
 
     def query(self, shard: Shard | None = None, want: int = 50, skip: int = 0) -> ShardReply:
         shard = shard or Shard(TOPIC, 0, 0)
-        query = Query(shard.topic, shard.depth, shard.prefix, 5, skip, want)
+        query = Query(shard.topic, shard.depth, shard.prefix, 5, skip, want, 0)
         reply = self.server.handle(self.peers(1)[0], query)
         assert isinstance(reply, ShardReply)
         return reply
@@ -203,19 +203,22 @@ def test_a_replica_is_settled_after_a_round_of_announcements_and_until_announcem
 @pytest.mark.parametrize(
     "request_",
     [
-        Query(TOPIC, -1, 0, 0, 0, 1),
-        Query(TOPIC, 33, 0, 0, 0, 1),
-        Query(TOPIC, 2, 4, 0, 0, 1),
-        Query(TOPIC, 2, -1, 0, 0, 1),
-        Query(TOPIC, 0, 0, -1, 0, 1),
-        Query(TOPIC, 0, 0, 1 << 32, 0, 1),
-        Query(TOPIC, 0, 0, 0, -1, 1),
-        Query(TOPIC, 0, 0, 0, 0, -1),
+        Query(TOPIC, -1, 0, 0, 0, 1, 0),
+        Query(TOPIC, 33, 0, 0, 0, 1, 0),
+        Query(TOPIC, 2, 4, 0, 0, 1, 0),
+        Query(TOPIC, 2, -1, 0, 0, 1, 0),
+        Query(TOPIC, 0, 0, -1, 0, 1, 0),
+        Query(TOPIC, 0, 0, 1 << 32, 0, 1, 0),
+        Query(TOPIC, 0, 0, 0, -1, 1, 0),
+        Query(TOPIC, 0, 0, 0, 0, -1, 0),
+        Query(TOPIC, 0, 0, 0, 0, 1, -1),
+        Fetch(TOPIC, 2, 4, 0),
+        Fetch(TOPIC, 0, 0, -1),
         Announce(TOPIC, 5, 4, 0, TOKEN),
         Announce(TOPIC, 0, 33, 0, TOKEN),
         Announce(TOPIC, -1, 0, 0, TOKEN),
         Withdraw(TOPIC, 33, 0, TOKEN),
-        ShardReply(False, False, 0, 0, b"", (), False),
+        ShardReply(False, False, 0, 0, b"", (), False, ()),
         "text",
         None,
     ],

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.directory import DirectoryConfig
 from overlay.directory.messages import ShardReply
-from overlay.directory.shard_view import ShardView, Witness, checked_reply, combine, content
+from overlay.directory.reading import (
+    ShardView,
+    Witness,
+    checked_reply,
+    combine,
+    is_content,
+)
 from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
 from tests.overlay.directory.model_network import contact_of
 
@@ -38,15 +44,15 @@ def view(*witnesses: Witness) -> ShardView:
 
 def test_two_settled_replicas_that_say_the_same_are_enough() -> None:
     pair = [witness(0, EVERYONE), witness(1, EVERYONE)]
-    assert content(pair)
+    assert is_content(pair)
     assert view(*pair).members == EVERYONE
 
 
 def test_two_that_differ_or_are_not_settled_or_hold_nothing_are_not_enough() -> None:
-    assert not content([witness(0, EVERYONE), witness(1, EVERYONE - {100})])
-    assert not content([witness(0, EVERYONE), witness(1, EVERYONE, settled=False)])
-    assert not content([witness(0), witness(1)])
-    assert not content([witness(0, EVERYONE)])
+    assert not is_content([witness(0, EVERYONE), witness(1, EVERYONE - {100})])
+    assert not is_content([witness(0, EVERYONE), witness(1, EVERYONE, settled=False)])
+    assert not is_content([witness(0), witness(1)])
+    assert not is_content([witness(0, EVERYONE)])
 
 
 def test_a_lone_voice_counts_while_the_others_are_too_new_to_know() -> None:
@@ -58,8 +64,8 @@ def test_a_lone_voice_counts_while_the_others_are_too_new_to_know() -> None:
 
 def test_that_the_tree_goes_on_takes_three() -> None:
     deep = [witness(index, below=5) for index in range(3)]
-    assert not content(deep[:2])
-    assert content(deep)
+    assert not is_content(deep[:2])
+    assert is_content(deep)
     assert view(*deep).below
     assert not view(*deep[:2], *(witness(index, EVERYONE) for index in (2, 3, 4))).below
 
@@ -105,7 +111,7 @@ def test_few_answers_are_believed_as_they_are() -> None:
 
 def reply(contacts: list[Contact], marks: list[int]) -> ShardReply:
     packed = pack(f">{len(marks)}I", *marks)
-    return ShardReply(True, False, 0, 0, packed, tuple(contacts), True)
+    return ShardReply(True, False, 0, 0, packed, tuple(contacts), True, ())
 
 
 def test_a_contact_counts_only_with_the_very_address_that_was_announced() -> None:
@@ -130,8 +136,8 @@ def test_replies_that_no_honest_node_sends_are_no_testimony() -> None:
     for bad in (
         reply([], [1] * 5),
         reply([], list(range(config.capacity + 1))),
-        ShardReply(True, False, 0, 0, b"abc", (), True),
-        ShardReply(True, False, -1, 0, b"", (), True),
-        ShardReply(True, False, config.capacity + 1, 0, b"", (), True),
+        ShardReply(True, False, 0, 0, b"abc", (), True, ()),
+        ShardReply(True, False, -1, 0, b"", (), True, ()),
+        ShardReply(True, False, config.capacity + 1, 0, b"", (), True, ()),
     ):
         assert checked_reply(ROOT, REPLICAS[0], bad, config) is None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.overlay.directory.model_network import TOPIC, ModelNetwork, drive
+from tests.overlay.directory.model_network import ModelNetwork
 
 
 def check_size(network: ModelNetwork, readers: int = 5) -> None:
     """What newcomers are told of the topic's size."""
     true = len(network.members)
     for _ in range(readers):
-        size = drive(network.peer().directory.size(TOPIC))
+        size = network.peer().size()
         if true < 64:
             assert (size.members, size.relative_error) == (true, 0.0)
         else:
@@ -43,9 +43,9 @@ def test_sizes_are_right_at_once_and_one_time_to_live_after_thirty_per_cent_have
 
 def test_nobody_has_announced_an_unknown_topic() -> None:
     peer = ModelNetwork(seed=1, nodes=32).peer()
-    assert drive(peer.directory.size("/unknown")).members == 0
-    assert drive(peer.directory.sample("/unknown", 5)) == []
-    assert drive(peer.directory.contacts("/unknown", 5)) == []
+    assert peer.size("/unknown").members == 0
+    assert peer.sample(5, "/unknown") == []
+    assert peer.contacts(5, "/unknown") == []
 
 
 def test_a_process_that_keeps_asking_is_told_of_growth_from_one_shard_to_many() -> None:
@@ -54,5 +54,5 @@ def test_a_process_that_keeps_asking_is_told_of_growth_from_one_shard_to_many() 
     for step in (1, 9, 90, 300):
         network.join(step, over=1.0)
         network.run(network.config.size_life + 1)
-        size = drive(reader.directory.size(TOPIC)).members
+        size = reader.size().members
         assert size == pytest.approx(len(network.members), rel=0.05)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from overlay.contact import Contact
 from overlay.directory.messages import Announce
 from overlay.directory.tree import Shard, topic_key
-from tests.overlay.directory.model_network import TOPIC, ModelNetwork, ModelPeer, drive
+from tests.overlay.directory.model_network import TOPIC, ModelNetwork, ModelPeer, Over, drive
 
 KEY = topic_key(TOPIC)
 
 
 def everyone(peer: ModelPeer) -> set[bytes]:
-    return {contact.id for contact in drive(peer.directory.sample(TOPIC, 500))}
+    return {contact.id for contact in peer.sample(500)}
 
 
 def test_a_member_is_found_as_soon_as_its_announcement_returns() -> None:
@@ -30,7 +33,7 @@ def test_a_crashed_member_is_gone_after_one_time_to_live_for_old_readers_and_new
         network.kill(member)
     network.run(network.config.ttl)
     assert everyone(reader) == everyone(network.peer()) == set(network.members)
-    assert drive(reader.directory.size(TOPIC)).members == 200
+    assert reader.size().members == 200
 
 
 def test_a_member_that_is_reported_as_silent_is_gone_if_it_is_and_stays_if_it_is_not() -> None:
@@ -42,7 +45,7 @@ def test_a_member_that_is_reported_as_silent_is_gone_if_it_is_and_stays_if_it_is
     for member in members[:100]:
         network.kill(member)
     for member in members[:200]:
-        drive(reader.directory.report(TOPIC, member.contact))
+        reader.service.report(TOPIC, member.contact)
     assert everyone(network.peer()) == set(network.members)
     assert len(network.members) == 200
 
@@ -67,7 +70,7 @@ def test_a_withdrawn_member_is_gone_at_once_despite_loss() -> None:
     network.run(network.config.ttl)
     for member in members[:20]:
         network.kill(member)
-        drive(member.directory.withdraw(TOPIC))
+        member.withdraw()
     assert everyone(network.peer()) == set(network.members)
 
 
@@ -77,20 +80,20 @@ def test_an_announcement_that_arrives_after_the_withdrawal_does_not_bring_the_me
     sent: list[tuple[Contact, object]] = []
     ask = member.ask
 
-    async def recording(to: Contact, request: object) -> object | None:
+    def recording(to: Contact, request: object, done: Callable[[object | None], None]) -> Over:
         sent.append((to, request))
-        return await ask(to, request)
+        return ask(to, request, done)
 
     member.ask = recording  # type: ignore[method-assign]
     network.run(network.config.period)
     network.kill(member)
-    drive(member.directory.withdraw(TOPIC))
+    member.withdraw()
     late = [(to, request) for to, request in sent if isinstance(request, Announce)]
     assert late
     for to, request in late:
         network.deliver(member, to, request)
     assert everyone(network.peer()) == {other.contact.id}
-    drive(member.directory.announce(TOPIC))
+    member.announce()
     assert everyone(network.peer()) == {member.contact.id, other.contact.id}
 
 
@@ -100,7 +103,7 @@ def test_a_process_that_restarts_with_another_id_at_its_address_is_listed_once()
     network.kill(before)
     after = network.peer()
     after.contact = Contact(after.contact.id, before.contact.host, before.contact.port)
-    drive(after.directory.announce(TOPIC))
+    after.announce()
     assert everyone(network.peer()) == {after.contact.id}
 
 
@@ -119,7 +122,7 @@ def test_after_a_partition_both_halves_find_each_other_within_one_time_to_live()
     network.run(network.config.ttl)
     for reader in (*readers, network.peer()):
         assert everyone(reader) == set(network.members)
-        assert drive(reader.directory.size(TOPIC)).members == 140
+        assert reader.size().members == 140
 
 
 def test_a_reader_follows_when_a_shard_moves_to_other_nodes() -> None:
@@ -141,14 +144,14 @@ def test_a_sample_never_holds_the_process_itself() -> None:
     for member in members:
         assert member.contact.id not in everyone(member)
         assert len(everyone(member)) == 29
-        found = drive(member.directory.contacts(TOPIC, 29))
+        found = member.contacts(29)
         assert len({c.id for c in found} - {member.contact.id}) == 29
 
 
 def test_announcing_with_no_node_in_reach_is_tried_again_soon() -> None:
     network = ModelNetwork(seed=9, nodes=0)
     peer = network.peer()
-    assert drive(peer.directory.announce(TOPIC)) < network.config.period / 4
+    assert drive(peer.service._announcer.refresh(KEY)) < network.config.period / 4
     assert everyone(peer) == set()
 
 
@@ -168,3 +171,69 @@ def test_a_member_that_few_replicas_have_heard_comes_again_soon_and_tells_the_ne
     network.run(network.config.period / 6)
     assert everyone(network.peer()) == {member.contact.id for member in members}
     assert all(len(node.server._store) <= 1 for node in network.nodes.values())
+
+
+def test_a_node_that_begins_to_hold_a_shard_knows_all_of_its_members_at_once() -> None:
+    network = ModelNetwork(seed=12, nodes=30)
+    members = network.join(40, over=5.0)
+    network.run(network.config.ttl)
+    root = Shard(KEY, 0, 0)
+    before = network.closest(root.key, 5, 0)
+    for contact in before[:2]:
+        network.kill_node(network.nodes[contact.id])
+    network.kill(members[0])
+    network.join(1)
+    new = [contact for contact in network.closest(root.key, 5, 0) if contact not in before]
+    assert len(new) == 2
+    for contact in new:
+        held = network.nodes[contact.id].server._store.held(root)
+        assert held is not None
+        assert len(held.members) == 41
+        assert held.settled(network.clock)
+    network.run(network.config.ttl)
+    assert everyone(network.peer()) == set(network.members), "a copied record lives no longer"
+
+
+def test_a_new_holder_that_finds_new_holders_only_asks_farther_away_for_the_members() -> None:
+    network = ModelNetwork(seed=13, nodes=6)
+    members = network.join(4)
+    root = Shard(KEY, 0, 0)
+    before = set(network.closest(root.key, 5, 0))
+    while before & set(network.closest(root.key, 8, 0)):
+        network.add_node()
+        assert len(network.nodes) < 500
+    assert before & set(network.closest(root.key, 20, 0)), "some are still around"
+    members += network.join(1)
+    for contact in network.closest(root.key, 5, 0):
+        held = network.nodes[contact.id].server._store.held(root)
+        assert held is not None
+        assert set(held.members) == {member.contact.id for member in members}
+        assert held.settled(network.clock)
+    assert everyone(network.peer()) == {member.contact.id for member in members}
+
+
+def test_a_holder_that_is_joining_does_not_take_silence_around_it_for_an_empty_topic() -> None:
+    network = ModelNetwork(seed=14, nodes=6)
+    root = Shard(KEY, 0, 0)
+    for node in network.nodes.values():
+        node.replication._is_joining = lambda: True
+    member = network.join(1)[0]
+    for contact in network.closest(root.key, 5, 0):
+        held = network.nodes[contact.id].server._store.held(root)
+        assert held is not None
+        assert set(held.members) == {member.contact.id}
+        assert not held.settled(network.clock)
+
+
+def test_a_member_that_crashed_and_came_back_at_another_address_is_soon_found_there() -> None:
+    network = ModelNetwork(seed=15, nodes=40)
+    members = network.join(10, over=5.0)
+    network.run(network.config.ttl)
+    network.kill(members[0])
+    back = ModelPeer(replace(members[0].contact, port=4001), network)
+    back.announce()
+    network.run(network.config.period / 6)
+    found = network.peer().sample(500)
+    assert back.contact in found
+    assert members[0].contact not in found
+    assert len(found) == 10

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chisquare
 
 from overlay.directory import DirectoryConfig
-from overlay.directory.topic_outline import TopicOutline
+from overlay.directory.survey import TopicOutline
 from overlay.directory.tree import Shard, by_rank, point_of, shard_at, topic_key
 from overlay.errors import UsageError
 from tests.overlay.directory.model_network import contact_of

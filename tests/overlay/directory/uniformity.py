@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from scipy.stats import chi2
 
 from overlay.contact import PeerId
-from tests.overlay.directory.model_network import TOPIC, ModelPeer, drive
+from tests.overlay.directory.model_network import ModelPeer
 
 
 def count_draws(
@@ -18,7 +18,7 @@ def count_draws(
     made = 0
     while made < draws:
         for reader in readers:
-            sample = drive(reader.directory.sample(TOPIC, at_once))
+            sample = reader.sample(at_once)
             assert len({contact.id for contact in sample}) == at_once, "a sample is distinct"
             made += at_once
             for contact in sample:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from overlay.contact import Contact
 from overlay.entropy import entropy
+from overlay.failure import FailureConfig
 from overlay.identity import Identity
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.endpoint import EndpointConfig
@@ -29,7 +30,7 @@ class Watcher:
     restored: list[tuple[float, Contact]] = field(default_factory=list)
     crashed: list[Contact] = field(default_factory=list)
 
-    def watch(self, others: list[Watcher]) -> None:
+    def watch(self, others: list[Watcher], *, in_turn: bool = False) -> None:
         now = asyncio.get_running_loop().time
         failure = self.runtime.failure
         failure.subscribe(
@@ -39,7 +40,7 @@ class Watcher:
         failure.subscribe(self.crashed.append, strict=True)
         for other in others:
             if other is not self:
-                failure.watch(other.runtime.contact)
+                failure.watch(other.runtime.contact, in_turn=in_turn)
 
     async def chatter(self, others: list[Watcher], pause: float) -> None:
         self.runtime.on(Chatter, lambda sender, text: None)
@@ -49,9 +50,11 @@ class Watcher:
             self.runtime.send(entropy().choice(peers), Chatter("so many words"))
 
 
-async def open_node(net: Network, index: int, identity: Identity | None = None) -> Watcher:
+async def open_node(
+    net: Network, index: int, identity: Identity | None = None, helpers: int = 3
+) -> Watcher:
     host = nth_host(index)
-    config = RuntimeConfig(EndpointConfig(f"{host}:4000"))
+    config = RuntimeConfig(EndpointConfig(f"{host}:4000"), failure=FailureConfig(helpers=helpers))
     return Watcher(await net.spawn(host, Runtime.open(config, identity)))
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.failure.accrual import AnswerTime
+from overlay.failure.detector import AnswerTime
 
 RETRY = 0.1
 answers = st.lists(st.floats(0.001, 5), max_size=50)

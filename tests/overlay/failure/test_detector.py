@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
-from overlay.failure.config import FailureConfig
-from overlay.failure.detector import SECOND_TO_ASK, Action, Ask, Detector, Restore, Suspect
+from overlay.failure.detector import (
+    SECOND_TO_ASK,
+    Action,
+    Ask,
+    Detector,
+    FailureConfig,
+    Restore,
+    Suspect,
+)
 
 ME = PeerId(b"m" * 20)
 PEER = Contact(PeerId(b"p" * 20), "127.0.0.2", 4000)
@@ -137,7 +146,7 @@ def test_whatever_is_heard_suspicion_and_restoration_alternate_and_silence_is_su
     ("field", "value"),
     [("interval", 0.0), ("least_retry", -1.0), ("threshold", 0.0), ("most_timeout", 1.0)],
 )
-def test_a_configuration_that_cannot_work_names_the_field(field: str, value: float) -> None:
+def test_a_configuration_that_cannot_work_names_the_field(field: str, value: Any) -> None:
     with pytest.raises(UsageError, match=field):
         FailureConfig(**{field: value})
 

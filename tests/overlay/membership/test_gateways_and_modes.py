@@ -12,9 +12,9 @@ from overlay.errors import UsageError
 from overlay.membership.gateways import Gateways
 from overlay.membership.hyparview import HyParViewConfig, HyParViewMembership
 from overlay.membership.modes import MODES, MembershipConfig, ModeName, make_membership
-from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.service import ScampMembership
-from overlay.membership.structured.config import StructuredConfig
+from overlay.membership.structured.drawing import StructuredConfig
 from overlay.membership.structured.service import StructuredMembership
 from overlay.virtual.stage import Stage, numbered_contact
 from tests.overlay.membership.community import (

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from overlay.contact import Contact
-from overlay.membership.scamp import indirection
-from overlay.membership.scamp.config import ScampConfig
-from overlay.membership.scamp.indirection import Indirection
+from overlay.membership.scamp import published
+from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.messages import Subscribe, Subscription, Walk, Welcome
+from overlay.membership.scamp.published import Indirection
 from overlay.virtual.stage import numbered_contact
 from tests.overlay.membership.community import TOPIC, ScampCommunity, in_degrees
 
@@ -22,9 +22,9 @@ NEVER = 80_000.0
 @pytest.fixture(autouse=True)
 def _length_for_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without heartbeats there is no census, and the gateway would take the community for a small one."""
-    steps = indirection.walk_length(MEMBERS)
+    steps = published.walk_length(MEMBERS)
     assert steps == 10
-    monkeypatch.setattr(indirection, "walk_length", lambda size: steps)
+    monkeypatch.setattr(published, "walk_length", lambda size: steps)
 
 
 def community_with_one_gateway(seed: int) -> ScampCommunity:
@@ -91,6 +91,6 @@ def test_gateways_are_held_by_no_more_members_than_others() -> None:
 
 def test_without_walks_a_gateway_serves_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
     community = community_with_one_gateway(41)
-    monkeypatch.setattr(indirection, "walk_length", lambda size: 0)
+    monkeypatch.setattr(published, "walk_length", lambda size: 0)
     chosen = contacts_chosen(community)
     assert variation(chosen) > 0.9

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
-from overlay.membership.scamp.config import ScampConfig
-from overlay.membership.scamp.forwarding import keep_probability
+from overlay.membership.scamp.balance import SPARED_AT_ONCE
+from overlay.membership.scamp.community import ScampConfig
 from overlay.membership.scamp.messages import (
     Echo,
     Forward,
@@ -29,7 +29,8 @@ from overlay.membership.scamp.messages import (
     Walk,
     Welcome,
 )
-from overlay.membership.scamp.service import SPARED_AT_ONCE, ScampMembership
+from overlay.membership.scamp.published import keep_probability
+from overlay.membership.scamp.service import ScampMembership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from tests.overlay.membership.community import TOPIC, AllKnowing, Listener, ScampCommunity

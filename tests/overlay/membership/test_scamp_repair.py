@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp.community import ScampConfig
 from overlay.virtual.stage import StageConfig
 from tests.overlay.membership.community import (
     ScampCommunity,

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from overlay.membership.scamp import forwarding, service
-from overlay.membership.scamp.config import ScampConfig
+from overlay.membership.scamp import balance as improvement
+from overlay.membership.scamp import published
+from overlay.membership.scamp.community import ScampConfig
 from tests.overlay.membership.community import (
     Graph,
     ScampCommunity,
@@ -110,7 +111,7 @@ def test_sizes_are_distributed_as_they_should_be_among_ten_thousand() -> None:
 
 def test_a_constant_keep_probability_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mean view is right all the same: only the spread and the coverage show it."""
-    monkeypatch.setattr(forwarding, "keep_probability", lambda view_size: 0.4)
+    monkeypatch.setattr(published, "keep_probability", lambda view_size: 0.4)
     graph = grown(seed=11, count=1000, c=1).graph
     mean, spread = SIZES_AT_1000[1]
     assert view_sizes(graph)[0] == pytest.approx(mean, rel=0.35)
@@ -147,7 +148,7 @@ def test_views_do_not_swell_when_newcomers_ask_too_often(monkeypatch: pytest.Mon
     assert view_sizes(community.graph)[0] < 1.6 * wanted
     assert max(in_degrees(community.graph)) < 2 * wanted
     assert min(in_degrees(community.graph)) > wanted / 2
-    monkeypatch.setattr(service, "TOO_MANY", 100.0)
+    monkeypatch.setattr(improvement, "TOO_MANY", 100.0)
     assert view_sizes(crowd(17).graph)[0] > 1.8 * wanted, "there was nothing to see"
 
 

@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
-from overlay.membership.structured.config import StructuredConfig
-from overlay.membership.structured.messages import Confirm, Drawn, Farewell, Released
-from overlay.membership.structured.pace import Pace
-from overlay.membership.structured.service import FEW, StructuredMembership
+from overlay.membership.structured.balance import FEW
+from overlay.membership.structured.drawing import (
+    Confirm,
+    Drawn,
+    Farewell,
+    Pace,
+    Released,
+    StructuredConfig,
+)
+from overlay.membership.structured.service import StructuredMembership
 from overlay.metrics import Metrics
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from tests.overlay.membership.community import (

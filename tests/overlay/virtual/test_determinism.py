@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from overlay.entropy import entropy
-from overlay.virtual import Network, garbage
+from overlay.virtual import Network, world
 
 from . import busy_program
 from .helpers import listen
@@ -58,7 +58,7 @@ def test_a_program_that_walks_a_set_of_strings_is_found_out() -> None:
 def test_the_interpreter_does_not_choose_when_garbage_is_collected(
     collect_every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(garbage, "COLLECT_EVERY", collect_every)
+    monkeypatch.setattr(world, "COLLECT_EVERY", collect_every)
     thresholds = gc.get_threshold()
     runs = []
     try:

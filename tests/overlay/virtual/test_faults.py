@@ -227,5 +227,5 @@ def test_an_impossible_latency_is_refused(model: str, parameters: tuple[float, .
 def test_a_host_outside_of_the_loopback_network_is_refused(host: str) -> None:
     net = Network(seed=1)
     for refused in (net.crash, net.restart, lambda host: net.slow(host, 2)):
-        with pytest.raises(UsageError, match="no virtual host"):
+        with pytest.raises(UsageError, match="is not a virtual host"):
             refused(host)

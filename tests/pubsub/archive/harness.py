@@ -13,6 +13,7 @@ from overlay.virtual.disk import VirtualDisk
 from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_contact
 from pubsub.archive.protocol.archived_event import id_of, pack_event
 from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.delivery import OptimisticSubscriber, OrderedSubscriber
 from pubsub.archive.protocol.finder import Finder, Found
 from pubsub.archive.protocol.frontier import RUN_BYTES
 from pubsub.archive.protocol.interest import Interest
@@ -33,9 +34,8 @@ from pubsub.archive.protocol.messages import (
     ReplicaSummary,
     StoredEvents,
 )
-from pubsub.archive.protocol.optimistic import OptimisticSubscriber
-from pubsub.archive.protocol.ordered import OrderedSubscriber
 from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.reading import AskEvents, AskStreams
 from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
@@ -142,6 +142,8 @@ class ArchiveActor:
         self.core = ManagedTopic(world)
         self.handlers: dict[type, Callable[[Contact, Any], None]] = {
             Discover: self.core.receive_discover,
+            AskStreams: self.core.reading.receive_streams,
+            AskEvents: self.core.reading.receive_events,
             Companion: self.core.receive_companion,
             Register: self.core.entities.receive_register,
             Invoice: self.core.entities.receive_invoice,
@@ -325,6 +327,7 @@ class SubscriberActor:
         self.context = stage.context(self.contact)
         self.search = Searching(self.sim, self.contact, b"")
         self.inbox: list[tuple[bytes, bool]] = []
+        self.hands: list[Numbered] = []
         self.given: dict[bytes, None] = {}
         self.core = self.subscriber_classes[0 if self.ordered else 1](
             self.context,
@@ -365,6 +368,7 @@ class SubscriberActor:
         excused = numbered.doubtful and not self.remembers and id not in self.given
         self.given[id] = None
         self.inbox.append((id, excused))
+        self.hands.append(numbered)
         if not self.remembers:
             self.deliveries.append(self.inbox[-1])
         slow = self.sim.chance.random() < 0.1
@@ -372,7 +376,7 @@ class SubscriberActor:
 
     def _work(self) -> None:
         id = self.inbox.pop(0)
-        self.core.done_with_next()
+        self.core.done_with(self.hands.pop(0))
         if self.remembers:
             self.deliveries.append(id)
             self.kept.position = self.core.done.marks()

@@ -23,7 +23,7 @@ def test_the_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["archive", "--topic", "/t", "--store", "shelf:///t"], "is no store"),
+        (["archive", "--topic", "/t", "--store", "shelf:///t"], "is not a store"),
         (["archive", "--topic", "t", "--store", "memory:"], "begin with a slash"),
         (["subscribe", "/t", "--durable", "me", "--since", "yesterday"], "is neither now nor"),
         (["publish", "/t", "x", "--durable", "--deadline", "0.5"], "no archive of /t"),

@@ -162,7 +162,7 @@ def test_what_cannot_be_safe_is_said() -> None:
         assert raised.value.receipt.durable is not None
         with pytest.raises(DurableUsageError, match="copies"):
             await publisher.publish("/soccer", durable=True, copies=0)
-        with pytest.raises(DurableUsageError, match="no name"):
+        with pytest.raises(DurableUsageError, match="is not a valid name"):
             publisher.subscribe("/soccer", durable="")
         for nowhere in ("soon", True, -1, 10**400, math.inf, math.nan, None):
             with pytest.raises(DurableUsageError, match="since is"):

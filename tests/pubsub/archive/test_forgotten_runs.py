@@ -136,10 +136,13 @@ def test_replicas_catch_up_with_many_runs_in_bounded_messages_and_forget_them() 
     run_many(600)
 
 
-def looks_at_marks(runs: int) -> int:
-    """How often it is looked whether a frontier covers a mark, until another replica has caught up."""
-    sim = Simulation(1, archives=1, config=replace(CONFIG, window=1_024, batch=256))
+def looks_at_marks(runs: int, *, leaves: bool = False) -> int:
+    """How often it is looked whether a frontier covers a mark, until another replica has caught up: a new
+    one, or one that was out of touch, while the first one `leaves`."""
+    config = replace(CONFIG, window=1_024, batch=256)
+    sim = Simulation(1, archives=2 if leaves else 1, config=config)
     sim.stage.run(6)
+    sim.apart = leaves
     add_runs(sim, runs)
     sim.stage.run_for(2)
     looks = 0
@@ -152,9 +155,15 @@ def looks_at_marks(runs: int) -> int:
     covers = Frontier.covers
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Frontier, "covers", counted)
-        sim.archives.append(sim.make_archive(1))
+        sim.apart = False
+        left: list[None] = []
+        if leaves:
+            sim.archives[0].core.leave(lambda: left.append(None))
+        else:
+            sim.archives.append(sim.make_archive(1))
         caught_up(sim, runs)
-        sim.stage.run_for(2)
+        sim.stage.run_for(5)
+        assert bool(left) == leaves
     assert sim.archives[1].core.replication.is_ready
     return looks
 
@@ -162,6 +171,11 @@ def looks_at_marks(runs: int) -> int:
 def test_catching_up_does_not_take_longer_for_each_run_the_more_runs_there_are() -> None:
     """Every event that came was compared with all that had come before."""
     assert looks_at_marks(2_000) < 2 * 4 * looks_at_marks(500)
+
+
+def test_leaving_does_not_take_longer_for_each_run_the_more_runs_there_are() -> None:
+    """With every message that came it was looked again at all runs that the other replica has by now."""
+    assert looks_at_marks(2_000, leaves=True) < 2 * 4 * looks_at_marks(500, leaves=True)
 
 
 @pytest.mark.sweep

@@ -10,8 +10,7 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from overlay.virtual.stage import numbered_contact
-from pubsub.archive.protocol.frontier import new_stream, stream_of
-from pubsub.archive.protocol.given import Given
+from pubsub.archive.protocol.frontier import Given, new_stream, stream_of
 from pubsub.archive.protocol.messages import Companion
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (

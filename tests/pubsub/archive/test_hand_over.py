@@ -8,8 +8,8 @@ import pytest
 
 from overlay.topic_name import TopicNameError
 from overlay.virtual import Latency, nth_host
-from pubsub.archive.acceptance import Acceptance
 from pubsub.archive.errors import ArchiveError, DurableUsageError
+from pubsub.archive.hand_over import Acceptance
 from pubsub.archive.protocol.messages import ReplicaInfo
 from pubsub.archive.store import StoreError
 from tests.pubsub.archive.test_durable_nodes import World, play, take

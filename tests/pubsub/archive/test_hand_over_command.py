@@ -13,9 +13,13 @@ import pytest
 
 from overlay.contact import Address, Contact, PeerId
 from pubsub.archive.errors import ArchiveError, DurableUsageError
-from pubsub.archive.hand_over_desk import HandOverDesk, operator_ids
-from pubsub.archive.hand_over_messages import HandedOver, HandOver
-from pubsub.archive.hand_over_request import request_hand_over
+from pubsub.archive.hand_over import (
+    HandedOver,
+    HandOver,
+    HandOverDesk,
+    operator_ids,
+    request_hand_over,
+)
 from pubsub.cli import main
 from tests.pubsub.archive.test_durable_nodes import World, play
 from tests.pubsub.command_process import camcast, line
@@ -121,7 +125,7 @@ def test_only_operators_and_those_on_the_same_machine_are_obeyed() -> None:
     async def main() -> None:
         desk, stranger = Desk(), PeerId(bytes(20))
         assert (await desk.ask(1, stranger)).state == "refused"
-        assert "no operator" in desk.answers[-1].why
+        assert "is not an operator" in desk.answers[-1].why
         assert not desk.done
         assert (await desk.ask(1, stranger, "127.0.0.1")).state == "working"
         assert (await desk.ask(1)).state == "working"

@@ -12,7 +12,7 @@ import pytest
 
 from overlay import wire
 from overlay.virtual.stage import numbered_contact
-from pubsub.archive.protocol import messages
+from pubsub.archive.protocol import messages, reading
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     TOPIC,
@@ -23,7 +23,9 @@ from tests.pubsub.archive.harness import (
 )
 from tests.pubsub.archive.sqlite_archive import SqliteArchive
 
-KINDS = [
+KINDS: list[type] = [
+    reading.AskEvents,
+    reading.AskStreams,
     messages.Discover,
     messages.Offer,
     messages.Companion,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from overlay.contact import Contact
-from pubsub.archive.protocol.given import Given
+from pubsub.archive.protocol.delivery import OrderedSubscriber
+from pubsub.archive.protocol.frontier import Given
 from pubsub.archive.protocol.messages import Companion
-from pubsub.archive.protocol.ordered import OrderedSubscriber
 from pubsub.archive.protocol.publisher import Publisher
 from pubsub.archive.protocol.subscriber import Numbered
 from pubsub.archive.store.changes import Change

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from overlay.errors import UsageError
 from overlay.virtual.stage import numbered_contact
+from pubsub.archive.protocol.config import DurableConfig
+from pubsub.archive.protocol.delivery import OrderedSubscriber
 from pubsub.archive.protocol.interest import Interest
-from pubsub.archive.protocol.ordered import OrderedSubscriber
 from pubsub.archive.protocol.subscriber import Subscribing
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
@@ -21,7 +25,7 @@ from tests.pubsub.archive.schedules import run_schedule
 from tests.pubsub.archive.test_faults import assert_kept
 
 
-def pair(seed: int, **options: float) -> Simulation:
+def pair(seed: int, **options: object) -> Simulation:
     """Two replicas that have met, close to each other."""
     options = {"sync_seconds": 0.001, **options}
     sim = Simulation(seed, archives=2, latency=(0.0005, 0.001), **options)  # type: ignore[arg-type]
@@ -302,3 +306,26 @@ def test_a_removal_is_forgotten_after_its_time() -> None:
     sim.stage.run_for(3)
     assert not any(archive.store.notes(TOPIC, "gone/") for archive in sim.archives)
     assert not any(list(archive.core.entities.tombstones) for archive in sim.archives)
+
+
+def test_a_name_that_nobody_uses_is_forgotten_and_one_in_use_at_another_replica_is_not() -> None:
+    sim = pair(10, config=replace(CONFIG, abandoned=60.0))
+    used, left = subscribe(sim, "used"), subscribe(sim, "left")
+    sim.stage.run_for(3)
+    left.crash()
+    sim.stage.run_for(200)
+    assert names(sim) == [["used"], ["used"]], "it has had no event, and is there"
+    one, _ = used_and_other(sim, used)
+    other = next(archive for archive in sim.archives if archive is not one)
+    other.crash()
+    used.crash()
+    sim.stage.run_for(200)
+    assert "used" in one.core.entities.all, "it may be in use at the other replica"
+    other.start()
+    sim.stage.run_for(100)
+    assert names(sim) == [[], []]
+
+
+def test_a_time_after_which_names_are_abandoned_is_not_shorter_than_a_failover() -> None:
+    with pytest.raises(UsageError, match=r"abandoned=5\.0 must be 0, or at least ten times"):
+        DurableConfig(abandoned=5.0)

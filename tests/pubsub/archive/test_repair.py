@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from pubsub.archive.store.changes import Append, Change
 from pubsub.archive.store.retention import Retention
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
@@ -14,8 +19,11 @@ from tests.pubsub.archive.harness import (
     ArchiveActor,
     PublisherActor,
     Simulation,
+    StageCommit,
     SubscriberActor,
 )
+from tests.pubsub.archive.schedules import BUSY, QUIET, break_things, fill
+from tests.pubsub.archive.schedules import publish as publish_all
 from tests.pubsub.archive.sqlite_archive import SqliteArchive
 
 EVENTS = 20
@@ -178,3 +186,81 @@ def test_a_changed_byte_in_a_file_of_sqlite_is_repaired_or_told(
         assert not verdict(sim.history, "exact", ordered=True)
     for archive in sim.archives:
         archive.store.close()
+
+
+class NotingCommit(StageCommit):
+    """Notes which events were ever stored under which numbers, by archive."""
+
+    stored: ClassVar[dict[bytes, dict[int, bytes]]] = {}
+
+    def __call__(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
+        numbers = self.stored.setdefault(self._context.contact.id, {})
+        for change in changes:
+            if isinstance(change, Append):
+                numbers[change.event.sequence] = change.event.id
+        super().__call__(changes, then)
+
+
+class RottingArchive(ArchiveActor):
+    """Bits of the first archive's files flip whenever it is down."""
+
+    commit_class = NotingCommit
+
+    def crash(self) -> None:
+        super().crash()
+        if self is self.sim.archives[0]:
+            for _ in range(self.flips.choice((1, 1, 2, 5))):
+                self.disk.flip_somewhere()
+
+    @cached_property
+    def flips(self) -> random.Random:
+        return random.Random(f"{self.sim.stage.seed} rot")
+
+
+class RottingSimulation(Simulation):
+    make_archive_class = RottingArchive
+
+
+def run_rotting(seed: int) -> tuple[Simulation, set[bytes]]:
+    """A schedule of faults in which the first archive's disk rots; and what only that one ever had."""
+    NotingCommit.stored.clear()
+    sim = RottingSimulation(
+        seed,
+        archives=3,
+        loss=0.1 * (seed % 3),
+        duplicate=0.1 * (seed % 2),
+        latency=(0.001, 0.001 + 0.05 * (seed % 4)),
+        skew=1.0,
+    )
+    fill(sim, copies=2)
+    publish_all(sim, 60)
+    break_things(sim, 12, [*sim.archives, *sim.archives, *sim.publishers, *sim.subscribers])
+    first = sim.archives[0]
+    for time in (8.0, 16.0):
+        sim.stage.call_at(time, lambda: first.crash() if first.up else None)
+        sim.stage.call_at(time + 2, lambda: None if first.up else first.start())
+    sim.stage.run(BUSY + QUIET)
+    others = [set(one.store.sequences(TOPIC, sim.history.published)) for one in sim.archives[1:]]
+    return sim, set(sim.history.published) - others[0] - others[1]
+
+
+@pytest.mark.parametrize("seed", [1005, 1009, 1010, 1011, 1020, 1028, 1035])
+def test_bits_that_flip_at_one_archive_cost_nobody_an_event_that_another_one_has(seed: int) -> None:
+    sim, only_there = run_rotting(seed)
+    for subscriber in sim.subscribers:
+        assert not verdict(sim.history, subscriber.name, ordered=subscriber.ordered)
+        told = sum(last - first + 1 for first, last in subscriber.gaps)
+        assert told <= len(only_there), f"{subscriber.gaps} though others have all but {only_there}"
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(2000, 2200, 20)])
+def test_bits_that_flip_at_one_archive_by_many_seeds(seeds: range) -> None:
+    """Where two places of one batch are damaged, numbers may be told that were none of an event."""
+    for seed in seeds:
+        sim, only_there = run_rotting(seed)
+        stored = NotingCommit.stored[sim.archives[0].contact.id]
+        for subscriber in sim.subscribers:
+            assert not verdict(sim.history, subscriber.name, ordered=subscriber.ordered), seed
+            told = [n for first, last in subscriber.gaps for n in range(first, last + 1)]
+            assert {stored[number] for number in told if number in stored} <= only_there, seed

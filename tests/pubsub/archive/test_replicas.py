@@ -15,6 +15,7 @@ from tests.pubsub.archive.harness import (
 )
 from tests.pubsub.archive.schedules import run_schedule
 from tests.pubsub.archive.test_faults import assert_kept
+from tests.pubsub.archive.test_repair import damage
 
 
 def subscribe(sim: Simulation, name: str = "exact", number: int = 120) -> SubscriberActor:
@@ -215,12 +216,11 @@ def test_a_flipped_bit_is_found_and_repaired_from_another_replica() -> None:
     assert len(sim.history.acknowledged) == 40
     victim = sim.archives[0]
     victim.crash()
-    (log,) = [path for path in victim.disk.image() if path.endswith(".log")]
-    victim.disk.flip(log, 8 * 3000)
+    damage(victim, list(sim.history.acknowledged)[20])
     victim.start()
-    assert any(damage.reason == "corrupt" for damage in victim.store.damage())
+    assert any(one.reason == "corrupt" for one in victim.store.damage())
     sim.stage.run_for(20)
-    assert not [damage for damage in victim.store.damage() if damage.reason == "corrupt"]
+    assert not [one for one in victim.store.damage() if one.reason == "corrupt"]
     assert has_all(sim, victim)
     sim.archives[1].crash()
     subscribe(sim)
@@ -237,8 +237,7 @@ def test_a_flipped_bit_without_a_replica_is_told_as_a_gap() -> None:
     sim.stage.run_for(5)
     (archive,) = sim.archives
     archive.crash()
-    (log,) = [path for path in archive.disk.image() if path.endswith(".log")]
-    archive.disk.flip(log, 8 * 3000)
+    damage(archive, list(sim.history.acknowledged)[20])
     archive.start()
     reader.start()
     sim.stage.run_for(30)

@@ -70,7 +70,7 @@ def test_a_replica_that_is_gone_for_good_can_be_forgotten() -> None:
         assert not first.status()["/soccer"]["replicas"][replica]["here"]
         first.forget_replica("/soccer", replica)
         assert first.status()["/soccer"]["replicas"] == {}
-        with pytest.raises(UsageError, match="no replica of /soccer"):
+        with pytest.raises(UsageError, match="not a replica of /soccer"):
             first.forget_replica("/soccer", replica)
 
     play(main)

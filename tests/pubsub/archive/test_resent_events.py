@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from pubsub.archive.protocol.inventory import Resent
 from pubsub.archive.protocol.publisher import Publisher
-from pubsub.archive.protocol.resent import Resent
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     CONFIG,

@@ -16,10 +16,9 @@ from typing import Any
 
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
-from pubsub.broadcast.events import Broadcast, Deliver, StartDetector
-from pubsub.broadcast.kernel import Channel, Event, Stack
-from pubsub.broadcast.message import Message
-from pubsub.broadcast.process import OnCrash, Process
+from pubsub.broadcast.events import Broadcast, Deliver, LayerMessage, StartDetector
+from pubsub.broadcast.kernel import LayerChannel, LayerEvent, Stack
+from pubsub.broadcast.process import GroupProcess, OnCrash
 from tests.pubsub.broadcast.properties import Broadcasts, Delivery, History
 
 
@@ -94,14 +93,14 @@ class World:
         self.unnoticed: list[tuple[int, int]] = []
         self._sent_by = [0] * size
         self._crash_after = dict(self.schedule.crashes)
-        self.processes: dict[int, Process] = {}
-        self.channels: dict[int, Channel] = {}
+        self.processes: dict[int, GroupProcess] = {}
+        self.channels: dict[int, LayerChannel] = {}
         for rank in range(size):
             self._open(rank)
 
     def _open(self, rank: int) -> None:
         context = _Context(self, rank, self.contacts[rank], random.Random(f"{rank}"))
-        process = Process(
+        process = GroupProcess(
             rank, self.contacts, context, watch=lambda told: self.watchers.update({rank: told})
         )
         self.processes[rank] = process
@@ -130,9 +129,9 @@ class World:
     def broadcast(self, rank: int) -> None:
         payload = [rank, len(self.history.broadcasts[rank])]
         self.history.record_broadcast(rank, tuple(payload))
-        self.channels[rank].push(Broadcast(Message(payload)))
+        self.channels[rank].push(Broadcast(LayerMessage(payload)))
 
-    def _delivered(self, rank: int, event: Event) -> None:
+    def _delivered(self, rank: int, event: LayerEvent) -> None:
         if isinstance(event, Deliver) and self.up[rank]:
             data = event.message.data
             self.history.record(Delivery(rank, event.source, tuple(data) if data else None))

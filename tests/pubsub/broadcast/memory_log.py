@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pubsub.broadcast.stable_log import Restored, Stored, Then
+from pubsub.broadcast.log import RestoredMember, StoredMessage, Then
 
 
 class MemoryStableLog:
     def __init__(self) -> None:
-        self._messages: dict[tuple[int, int], Stored] = {}
+        self._messages: dict[tuple[int, int], StoredMessage] = {}
         self._delivered: dict[tuple[int, int], None] = {}
         self._taken: dict[tuple[int, int], None] = {}
         self._dropped: dict[tuple[int, int], None] = {}
         self._marks: dict[int, int] = {}
 
-    def restore(self) -> Restored:
-        return Restored(
+    def restore(self) -> RestoredMember:
+        return RestoredMember(
             copies=tuple(
                 m for key, m in sorted(self._messages.items()) if key not in self._dropped
             ),
@@ -26,7 +26,7 @@ class MemoryStableLog:
     def _untaken(self) -> list[tuple[int, int]]:
         return [k for k in self._delivered if k not in self._taken and k in self._messages]
 
-    def held(self, stored: Stored, then: Then) -> None:
+    def held(self, stored: StoredMessage, then: Then) -> None:
         self._messages.setdefault((stored.origin, stored.number), stored)
         then()
 

@@ -16,17 +16,14 @@ from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.endpoint import EndpointConfig
 from overlay.virtual import Latency, Network, nth_host
-from pubsub.broadcast.best_effort import BestEffort
-from pubsub.broadcast.events import Deliver
-from pubsub.broadcast.kernel import Channel, Event, Layer, Session, Stack
-from pubsub.broadcast.links import PerfectLinks
-from pubsub.broadcast.message import Message
-from pubsub.broadcast.perfect_detector import PerfectDetector
+from pubsub.broadcast.events import Deliver, LayerMessage
+from pubsub.broadcast.group import Group, GroupChannel, GroupError
+from pubsub.broadcast.kernel import Layer, LayerChannel, LayerEvent, LayerSession, Stack
+from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks
 from pubsub.broadcast.probabilistic import Probabilistic
-from pubsub.broadcast.process import Process
+from pubsub.broadcast.process import GroupProcess
+from pubsub.broadcast.reliable import UniformAllAck
 from pubsub.broadcast.stacks import NAMES
-from pubsub.broadcast.uniform import UniformAllAck
-from pubsub.group import Group, GroupChannel, GroupError
 
 MEMBERS = [f"{nth_host(number)}:4000" for number in range(4)]
 
@@ -329,14 +326,14 @@ class Shout(Layer):
     name = "shout"
     requires = ("broadcast",)
 
-    def session(self, process: Process) -> Session:
+    def session(self, process: GroupProcess) -> LayerSession:
         return ShoutSession(process)
 
 
-class ShoutSession(Session):
-    def on_up(self, channel: Channel, event: Event) -> None:
+class ShoutSession(LayerSession):
+    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
         if isinstance(event, Deliver):
-            loud = Message(str(event.message.data).upper(), event.message.headers)
+            loud = LayerMessage(str(event.message.data).upper(), event.message.headers)
             event = Deliver(event.source, loud, event.number)
         channel.up(self, event)
 

@@ -11,31 +11,33 @@ import pytest
 from overlay.virtual.stage import Stage, numbered_contact
 from overlay.wire import decode, encode
 from pubsub.broadcast import stacks
-from pubsub.broadcast.best_effort import BestEffort
-from pubsub.broadcast.causal_order import CausalOrder
-from pubsub.broadcast.events import Broadcast, Crash, Deliver, StartDetector
-from pubsub.broadcast.fifo_order import FifoOrder
+from pubsub.broadcast.events import (
+    Broadcast,
+    Crash,
+    Deliver,
+    GroupPacket,
+    LayerMessage,
+    StartDetector,
+)
 from pubsub.broadcast.kernel import (
-    Channel,
     ChannelClose,
     CompositionError,
-    Event,
     Layer,
-    Session,
+    LayerChannel,
+    LayerEvent,
+    LayerSession,
     Stack,
     TimeOut,
 )
-from pubsub.broadcast.lazy_reliable import LazyReliable
-from pubsub.broadcast.links import PerfectLinks, UnreliableLinks
-from pubsub.broadcast.message import Message, Packet
-from pubsub.broadcast.perfect_detector import PerfectDetector
+from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks, UnreliableLinks
+from pubsub.broadcast.order import CausalLayer, FifoLayer
 from pubsub.broadcast.probabilistic import Probabilistic
-from pubsub.broadcast.process import Process
-from pubsub.broadcast.uniform import UniformAllAck
+from pubsub.broadcast.process import GroupProcess
+from pubsub.broadcast.reliable import LazyReliable, UniformAllAck
 
 
 @dataclass(frozen=True)
-class Chat(Event):
+class Chat(LayerEvent):
     """An event that no layer knows."""
 
     text: str
@@ -46,21 +48,23 @@ class Echo(Layer):
 
     name = "echo"
 
-    def session(self, process: Process) -> Session:
+    def session(self, process: GroupProcess) -> LayerSession:
         return EchoSession(process)
 
 
-class EchoSession(Session):
-    def on_down(self, channel: Channel, event: Event) -> None:
+class EchoSession(LayerSession):
+    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
         if isinstance(event, Chat):
             channel.up(self, Chat(event.text + " 1"))
             channel.up(self, Chat(event.text + " 2"))
 
 
-def process(stage: Stage | None = None, rank: int = 0, members: int = 2, **more: Any) -> Process:
+def process(
+    stage: Stage | None = None, rank: int = 0, members: int = 2, **more: Any
+) -> GroupProcess:
     contacts = [numbered_contact(number) for number in range(members)]
     world = stage or Stage(1)
-    made = Process(rank, contacts, world.context(contacts[rank]), **more)
+    made = GroupProcess(rank, contacts, world.context(contacts[rank]), **more)
     world.attach(contacts[rank], made.receive)  # type: ignore[arg-type]
     return made
 
@@ -78,8 +82,8 @@ def process(stage: Stage | None = None, rank: int = 0, members: int = 2, **more:
         ),
         ((BestEffort(), UnreliableLinks()), "'beb' requires 'perfect links'"),
         ((PerfectLinks(), BestEffort()), "'beb' requires 'perfect links'"),
-        ((FifoOrder(), PerfectLinks()), "'fifo' requires 'broadcast'"),
-        ((CausalOrder(), BestEffort(), PerfectLinks()), "'causal' requires 'reliable broadcast'"),
+        ((FifoLayer(), PerfectLinks()), "'fifo' requires 'broadcast'"),
+        ((CausalLayer(), BestEffort(), PerfectLinks()), "'causal' requires 'reliable broadcast'"),
         ((Probabilistic(), PerfectLinks()), "'pb' requires 'unreliable links'"),
         ((PerfectLinks(), PerfectLinks()), "'perfect links' twice"),
         ((), "has no layer"),
@@ -99,7 +103,7 @@ def test_every_named_stack_composes_with_every_order(name: str, order: str) -> N
 
 
 def test_events_keep_their_order_and_do_not_interrupt_a_session() -> None:
-    seen: list[Event] = []
+    seen: list[LayerEvent] = []
     channel = Stack([BestEffort(), PerfectLinks(), Echo()], "test").open(process(), seen.append)
     channel.push(Chat("a"))
     channel.push(Chat("b"))
@@ -110,7 +114,7 @@ def test_events_keep_their_order_and_do_not_interrupt_a_session() -> None:
 @pytest.mark.parametrize("name", stacks.NAMES)
 def test_every_layer_passes_on_what_it_does_not_know(name: str, order: str) -> None:
     layers = stacks.stack(name, order).layers
-    seen: list[Event] = []
+    seen: list[LayerEvent] = []
     channel = Stack([*layers, Echo()], "test").open(process(), seen.append)
     channel.push(Chat("hello"))
     assert seen == [Chat("hello 1"), Chat("hello 2")]
@@ -124,7 +128,7 @@ def test_a_session_shared_by_two_channels_orders_across_both() -> None:
         member = process(stage, rank)
         qos = stacks.stack("beb", "fifo")
 
-        def take(event: Event, inbox: list[object] = inboxes[rank]) -> None:
+        def take(event: LayerEvent, inbox: list[object] = inboxes[rank]) -> None:
             if isinstance(event, Deliver):
                 inbox.append(event.message.data)
 
@@ -132,14 +136,14 @@ def test_a_session_shared_by_two_channels_orders_across_both() -> None:
         two = qos.open(member, take, channel="two", sessions={"fifo": one.session("fifo")})
         channels.append((one, two))
     for number in range(40):
-        channels[0][number % 2].push(Broadcast(Message(number)))
+        channels[0][number % 2].push(Broadcast(LayerMessage(number)))
     stage.run_for(10)
     assert inboxes == [list(range(40)), list(range(40))]
 
 
 def test_the_detector_speaks_once_of_each_member_and_not_before_it_is_started() -> None:
     told: list[Any] = []
-    seen: list[Event] = []
+    seen: list[LayerEvent] = []
     member = process(members=3, watch=told.append)
     channel = Stack([PerfectDetector(), PerfectLinks()], "test").open(member, seen.append)
     assert told == []
@@ -154,11 +158,11 @@ def test_the_detector_speaks_once_of_each_member_and_not_before_it_is_started() 
 def test_messages_for_a_member_that_is_not_met_yet_wait_for_it() -> None:
     stage = Stage(seed=1)
     here, there = numbered_contact(0), numbered_contact(1)
-    got: list[Packet] = []
+    got: list[GroupPacket] = []
     stage.attach(there, lambda sender, packet: got.append(packet))  # type: ignore[arg-type]
-    member = Process(0, [here, None], stage.context(here))
+    member = GroupProcess(0, [here, None], stage.context(here))
     channel = stacks.stack("beb").open(member, lambda event: None)
-    channel.push(Broadcast(Message("early")))
+    channel.push(Broadcast(LayerMessage("early")))
     stage.run_for(1)
     assert got == []
     member.found(1, there)
@@ -175,13 +179,13 @@ def test_what_a_peer_sends_never_raises(
 ) -> None:
     monkeypatch.setattr("pubsub.broadcast.process.MOST_EARLY", 1)
     member = process()
-    seen: list[Event] = []
+    seen: list[LayerEvent] = []
     stacks.stack(name, "causal").open(member, seen.append)
     peer = numbered_contact(1)
-    member.receive(peer, decode(encode(Packet(name, headers, "x"))))  # type: ignore[arg-type]
+    member.receive(peer, decode(encode(GroupPacket(name, headers, "x"))))  # type: ignore[arg-type]
     for place in ("nowhere", "nowhere else"):
-        member.receive(peer, Packet(place, headers, "x"))  # type: ignore[arg-type]
-    member.receive(numbered_contact(7), Packet(name, headers, "x"))  # type: ignore[arg-type]
+        member.receive(peer, GroupPacket(place, headers, "x"))  # type: ignore[arg-type]
+    member.receive(numbered_contact(7), GroupPacket(name, headers, "x"))  # type: ignore[arg-type]
     assert seen == []
     assert member.dropped["no_channel"] == member.dropped["not_a_member"] == 1
 
@@ -192,28 +196,28 @@ class Farewell(Layer):
     name = "farewell"
     requires = ("broadcast",)
 
-    def session(self, process: Process) -> Session:
+    def session(self, process: GroupProcess) -> LayerSession:
         return FarewellSession(process)
 
 
-class FarewellSession(Session):
-    def __init__(self, process: Process) -> None:
+class FarewellSession(LayerSession):
+    def __init__(self, process: GroupProcess) -> None:
         super().__init__(process)
         self.rang: list[object] = []
         self.ended = 0
 
-    def on_down(self, channel: Channel, event: Event) -> None:
+    def on_down(self, channel: LayerChannel, event: LayerEvent) -> None:
         if isinstance(event, ChannelClose):
-            channel.down(self, Broadcast(Message("goodbye")))
+            channel.down(self, Broadcast(LayerMessage("goodbye")))
         channel.down(self, event)
 
-    def on_up(self, channel: Channel, event: Event) -> None:
+    def on_up(self, channel: LayerChannel, event: LayerEvent) -> None:
         if isinstance(event, TimeOut):
             self.rang.append(event.what)
         else:
             channel.up(self, event)
 
-    def closed(self, channel: Channel) -> None:
+    def closed(self, channel: LayerChannel) -> None:
         self.ended += 1
 
 
@@ -223,8 +227,8 @@ def test_a_channel_that_is_closed_says_its_last_words_and_then_nothing() -> None
     seen: list[list[object]] = [[], []]
     members = [process(stage, rank) for rank in range(2)]
 
-    def inbox(rank: int) -> Callable[[Event], None]:
-        def take(event: Event) -> None:
+    def inbox(rank: int) -> Callable[[LayerEvent], None]:
+        def take(event: LayerEvent) -> None:
             if isinstance(event, Deliver):
                 seen[rank].append(event.message.data)
 
@@ -236,10 +240,10 @@ def test_a_channel_that_is_closed_says_its_last_words_and_then_nothing() -> None
     channels[0].after(session, 1.0, "soon")
     channels[0].after(session, 60.0, "never")
     stage.run_for(2)
-    channels[1].push(Broadcast(Message("on its way")))
+    channels[1].push(Broadcast(LayerMessage("on its way")))
     channels[0].close()
     channels[0].close()
-    channels[0].push(Broadcast(Message("too late")))
+    channels[0].push(Broadcast(LayerMessage("too late")))
     stage.run_for(100)
     assert session.rang == ["soon"]
     assert session.ended == 1
@@ -253,7 +257,7 @@ def test_what_comes_before_a_channel_is_opened_waits_for_it() -> None:
     members = [process(stage, rank) for rank in range(2)]
     early = stack.open(members[0], lambda event: None, channel="second")
     for number in range(3):
-        early.push(Broadcast(Message(number)))
+        early.push(Broadcast(LayerMessage(number)))
     stage.run_for(5)
     seen: list[object] = []
     stack.open(

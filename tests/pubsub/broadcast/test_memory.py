@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from overlay.virtual.stage import Stage, numbered_contact
-from pubsub.broadcast.events import Broadcast, StartDetector
-from pubsub.broadcast.kernel import Channel
-from pubsub.broadcast.message import Message
+from pubsub.broadcast.events import Broadcast, LayerMessage, StartDetector
+from pubsub.broadcast.kernel import LayerChannel
 from pubsub.broadcast.probabilistic import Probabilistic
-from pubsub.broadcast.process import OnCrash, Process
+from pubsub.broadcast.process import GroupProcess, OnCrash
 from pubsub.broadcast.stacks import stack
 from tests.pubsub.broadcast.adversary import Schedule, World
 
@@ -30,9 +29,9 @@ class Wire:
         self.watchers: list[OnCrash] = []
         self.down: set[int] = set()
         self.delivered = 0
-        self.channels: list[Channel] = []
+        self.channels: list[LayerChannel] = []
         self._processes = [
-            Process(rank, contacts, self._context(rank), watch=self.watchers.append)
+            GroupProcess(rank, contacts, self._context(rank), watch=self.watchers.append)
             for rank in range(members)
         ]
         for process in self._processes:
@@ -70,7 +69,7 @@ def check_flat(qos: str, order: str, broadcasts: int, crash: bool = False) -> No
     objects: list[int] = []
     for number in range(broadcasts):
         sender = number % (2 if wire.down else 3)
-        wire.channels[sender].push(Broadcast(Message(number)))
+        wire.channels[sender].push(Broadcast(LayerMessage(number)))
         wire.run()
         if crash and number == broadcasts // 10:
             wire.down.add(2)

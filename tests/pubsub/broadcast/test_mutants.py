@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from pubsub.broadcast import stacks
-from pubsub.broadcast.best_effort import BestEffortSession
-from pubsub.broadcast.causal_order import CausalSession
 from pubsub.broadcast.events import Broadcast, Deliver, Send
-from pubsub.broadcast.fifo_order import FifoSession
-from pubsub.broadcast.indulgent import IndulgentSession
-from pubsub.broadcast.lazy_reliable import LazyReliableSession
-from pubsub.broadcast.uniform import UniformSession
+from pubsub.broadcast.links import BestEffortSession
+from pubsub.broadcast.majority import IndulgentSession
+from pubsub.broadcast.order import CausalSession, FifoSession
+from pubsub.broadcast.reliable import LazyReliableSession, UniformSession
 from pubsub.reliable.numbers import Numbers
 from tests.pubsub.broadcast import properties
 from tests.pubsub.broadcast.adversary import Schedule, World, run

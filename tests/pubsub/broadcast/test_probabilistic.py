@@ -15,11 +15,10 @@ from scipy.stats import t as student
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
-from pubsub.broadcast.events import Broadcast, Deliver
-from pubsub.broadcast.kernel import BadMessage, Channel, Event
-from pubsub.broadcast.message import Message
+from pubsub.broadcast.events import Broadcast, Deliver, LayerMessage
+from pubsub.broadcast.kernel import BadMessage, LayerChannel, LayerEvent
 from pubsub.broadcast.probabilistic import FARTHEST, Probabilistic, ProbabilisticSession, missing
-from pubsub.broadcast.process import Process
+from pubsub.broadcast.process import GroupProcess
 from pubsub.broadcast.stacks import stack
 from pubsub.reliable.numbers import Numbers
 from tests.pubsub.broadcast.properties import Delivery, History, no_creation, no_duplication
@@ -31,20 +30,20 @@ class Crowd:
     def __init__(self, layer: Probabilistic, members: int, seed: int, **network: Any) -> None:
         self.stage = Stage(seed, StageConfig(**network))
         self.delivered: Counter[Any] = Counter()
-        self.channels: list[Channel] = []
+        self.channels: list[LayerChannel] = []
         contacts = [numbered_contact(number) for number in range(members)]
         qos = stack("pb", probabilistic=layer)
         for rank, contact in enumerate(contacts):
-            process = Process(rank, contacts, self.stage.context(contact))
+            process = GroupProcess(rank, contacts, self.stage.context(contact))
             self.stage.attach(contact, process.receive)  # type: ignore[arg-type]
             self.channels.append(qos.open(process, self._delivered))
 
-    def _delivered(self, event: Event) -> None:
+    def _delivered(self, event: LayerEvent) -> None:
         assert isinstance(event, Deliver)
         self.delivered[event.message.data] += 1
 
     def broadcast(self, rank: int, data: Any) -> None:
-        self.channels[rank].push(Broadcast(Message(data)))
+        self.channels[rank].push(Broadcast(LayerMessage(data)))
 
     def stored(self, rank: int) -> int:
         session = self.channels[rank].session("pb")
@@ -112,8 +111,8 @@ def gossip_among_crashes(seed: int, loss: float, duplicate: float, first_only: b
         if sent[sender.id] == crash_after.get(sender.id):
             stage.crash(sender)
 
-    def member(rank: int) -> Channel:
-        process = Process(rank, contacts, stage.context(contacts[rank]))
+    def member(rank: int) -> LayerChannel:
+        process = GroupProcess(rank, contacts, stage.context(contacts[rank]))
         stage.attach(contacts[rank], process.receive)  # type: ignore[arg-type]
         qos = stack("pb", probabilistic=Probabilistic(3, 3, first_only=first_only))
         return qos.open(process, lambda event: delivered(rank, event))
@@ -125,7 +124,7 @@ def gossip_among_crashes(seed: int, loss: float, duplicate: float, first_only: b
         if stage.is_up(contacts[rank]):
             payload = (rank, len(history.broadcasts[rank]))
             history.record_broadcast(rank, payload)
-            channels[rank].push(Broadcast(Message(list(payload))))
+            channels[rank].push(Broadcast(LayerMessage(list(payload))))
 
     stage.observe(observe)
     channels = [member(rank) for rank in range(8)]
@@ -200,7 +199,7 @@ def test_an_order_over_gossip_skips_what_was_missed_and_keeps_the_rest_in_order(
     inboxes: list[list[Any]] = [[] for _ in contacts]
     channels = []
     for rank, contact in enumerate(contacts):
-        process = Process(rank, contacts, stage.context(contact))
+        process = GroupProcess(rank, contacts, stage.context(contact))
         stage.attach(contact, process.receive)  # type: ignore[arg-type]
         inbox = inboxes[rank]
         channels.append(
@@ -211,7 +210,7 @@ def test_an_order_over_gossip_skips_what_was_missed_and_keeps_the_rest_in_order(
         )
     for number in range(40):
         stage.call_at(
-            number * 0.1, lambda number=number: channels[0].push(Broadcast(Message(number)))
+            number * 0.1, lambda number=number: channels[0].push(Broadcast(LayerMessage(number)))
         )
     stage.run_for(120)
     assert inboxes[0] == list(range(40))

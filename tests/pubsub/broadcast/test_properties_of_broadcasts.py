@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pubsub.broadcast import stacks
-from pubsub.broadcast.best_effort import BestEffort
-from pubsub.broadcast.indulgent import IndulgentUniform
 from pubsub.broadcast.kernel import Stack
-from pubsub.broadcast.links import PerfectLinks
-from pubsub.broadcast.perfect_detector import PerfectDetector
-from pubsub.broadcast.uniform import UniformSession
+from pubsub.broadcast.links import BestEffort, PerfectDetector, PerfectLinks
+from pubsub.broadcast.majority import IndulgentUniform
+from pubsub.broadcast.reliable import UniformSession
 from tests.pubsub.broadcast.adversary import Schedule, World, run
 from tests.pubsub.broadcast.properties import (
     History,
@@ -43,9 +41,7 @@ ORDERED: dict[str, tuple[Property, ...]] = {
     "causal": (fifo_order, causal_order, nothing_skipped),
 }
 
-few = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+few = settings(max_examples=40, database=None)
 many = settings(few, max_examples=400)
 
 

@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub.broadcast.best_effort import BestEffort
-from pubsub.broadcast.events import Taken
-from pubsub.broadcast.kernel import Event, Stack
-from pubsub.broadcast.links import PerfectLinks
-from pubsub.broadcast.message import Message
-from pubsub.broadcast.recoverable import RecoverableUniform
-from pubsub.broadcast.stable_log import Restored, Stored
+from pubsub.broadcast.events import Finished, LayerMessage
+from pubsub.broadcast.kernel import LayerEvent, Stack
+from pubsub.broadcast.links import BestEffort, PerfectLinks
+from pubsub.broadcast.log import RestoredMember, SqliteGroupLog, StoredMessage
+from pubsub.broadcast.majority import RecoverableUniform
 from pubsub.broadcast.stacks import stack
-from pubsub.group_log import SqliteLog
 from tests.pubsub.broadcast.adversary import Schedule, World
 from tests.pubsub.broadcast.memory_log import MemoryStableLog
 from tests.pubsub.broadcast.properties import Payload, no_creation, uniform_agreement
@@ -97,7 +94,7 @@ class RecoveringWorld(World):
         if self.is_alive(rank, life):
             self.completed.append(self.history.broadcasts[rank][-1])
 
-    def _delivered(self, rank: int, event: Event) -> None:
+    def _delivered(self, rank: int, event: LayerEvent) -> None:
         if self.up[rank]:
             payload = event.message.data  # type: ignore[attr-defined]
             self.twice_in_one_life += payload in self._this_life[rank]
@@ -105,7 +102,7 @@ class RecoveringWorld(World):
             super()._delivered(rank, event)
             if rank in self.channels:
                 source, number = event.source, event.number  # type: ignore[attr-defined]
-                self.channels[rank].push(Taken(source, number))
+                self.channels[rank].push(Finished(source, number))
 
     def _something(self) -> bool:
         down = [rank for rank, up in enumerate(self.up) if not up]
@@ -149,9 +146,7 @@ def check(schedule: Schedule) -> RecoveringWorld:
     return world
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+@settings(max_examples=60, database=None)
 @given(
     seed=st.integers(0, 1 << 32),
     members=st.integers(2, 5),
@@ -201,14 +196,15 @@ def test_what_was_written_is_there_after_the_process_died(tmp_path: Path) -> Non
     path = tmp_path / "log.sqlite"
     code = (
         "import os, sys\n"
-        "from pubsub.group_log import SqliteLog\n"
-        "from pubsub.broadcast.stable_log import Restored, Stored\n"
-        "from pubsub.broadcast.message import Message\n"
+        "from pubsub.broadcast.log import SqliteGroupLog, StoredMessage\n"
+        "from pubsub.broadcast.events import LayerMessage\n"
         "import asyncio\n"
         "async def main():\n"
-        "    log = SqliteLog(sys.argv[1], 'one')\n"
+        "    log = SqliteGroupLog(sys.argv[1], 'one')\n"
         "    nothing = lambda: None\n"
-        "    for n in (1, 2, 3): log.held(Stored(0, n, Message({'n': n}).push(0, 0, n)), nothing)\n"
+        "    for n in (1, 2, 3):\n"
+        "        message = LayerMessage({'n': n}).push(0, 0, n)\n"
+        "        log.held(StoredMessage(0, n, message), nothing)\n"
         "    log.delivered(0, 1, 1, nothing); log.taken(0, 1); log.delivered(0, 3, 1, nothing)\n"
         "    await log.journal.written()\n"
         "    os._exit(9)\n"
@@ -216,14 +212,14 @@ def test_what_was_written_is_there_after_the_process_died(tmp_path: Path) -> Non
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT).returncode == 9
 
-    async def restore() -> Restored:
-        log = SqliteLog(path, "one")
+    async def restore() -> RestoredMember:
+        log = SqliteGroupLog(path, "one")
         restored = log.restore()
         await log.close()
         return restored
 
     restored = asyncio.run(restore())
-    third = Stored(0, 3, Message({"n": 3}, ((0, 0, 3),)))
+    third = StoredMessage(0, 3, LayerMessage({"n": 3}, ((0, 0, 3),)))
     assert [copy.number for copy in restored.copies] == [1, 2, 3]
     assert restored.untaken == (third,)
     assert (restored.marks, restored.above) == ({0: 1}, ((0, 3),))

@@ -209,14 +209,14 @@ def test_what_a_peer_invents_is_counted_and_dropped() -> None:
         Announce(TOPIC, source, (1,)),
         Announce(TOPIC, source, (1, 10**9)),
         Announce(TOPIC, source, (1, 1) * 1000),
-        Fetch(TOPIC, source, (-1, 2)),
-        Fetch(TOPIC, source, (2**63 - 1, 2)),
+        Fetch(TOPIC, source, (-1, 2), True),
+        Fetch(TOPIC, source, (2**63 - 1, 2), True),
     ):
         one.process.receive(other.contact, message)
     assert one.drops("malformed_event") == 6
     one.process.receive(other.contact, Announce(TOPIC, source, (1, 10)))
     one.process.receive(other.contact, Prune(TOPIC, source))
-    one.process.receive(other.contact, Fetch(TOPIC, source, (1, 10)))
+    one.process.receive(other.contact, Fetch(TOPIC, source, (1, 10), True))
     troupe.stage.run_for(10)
     assert one.drops("not_fetched") == 10
     assert other.metrics.counter("events_not_kept", "").value == 30

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from overlay.contact import Contact, PeerId
@@ -19,6 +19,7 @@ from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_con
 from overlay.wire import decode
 from pubsub.camcast.community import Community, Services
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
+from pubsub.camcast.leases import Until
 from pubsub.camcast.messages import Announce
 from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import Process
@@ -52,8 +53,12 @@ class StageCarrier:
 
     def suspect(self, peer: PeerId) -> None: ...
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> int:
+    def tell(self, to: Contact, message: object, until: Until) -> None:
+        self._context.send(to, message)
+
+    def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         for contact in to:
+            assert untils[contact.id]() > self._context.now()
             if self._context.random.random() >= self._loss:
                 self._context.send(contact, decode(encode_copy(gossip)))
         return len(to)

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from overlay.contact import PeerId
-from pubsub.collections.messages import Gift, Offer
+from pubsub.collections.messages import ElementId, ElementOffer
 from pubsub.collections.one_of_n import OneOfNConfig, Sharing, Taker
 from pubsub.event import pack_data
 from tests.pubsub.collections.model_topic import Member, ModelTopic, Source, User
@@ -26,39 +26,39 @@ class TakingUser(User):
             member.life,
             member.send,
             self._work,
-            lambda gift: self._tell_taken(gift),
+            lambda element_id: self._tell_taken(element_id),
             member.context.now,
             member.context.call_later,
             OneOfNConfig(in_hand=3),
         )
         self.sharing.participants_are({member.id: member.life}, [], True)
-        self.done: list[Gift] = []
+        self.done: list[ElementId] = []
 
     def add(self) -> None:
         packed = pack_data(len(self.run.added))
-        gift = (self.member.id, self.member.life, self.member.broadcast(packed))
-        self.run.added[gift] = self
-        self.sharing.added(gift, TOPIC, packed, None)
+        element_id = (self.member.id, self.member.life, self.member.broadcast(packed))
+        self.run.added[element_id] = self
+        self.sharing.added(element_id, TOPIC, packed, None)
 
-    def _tell_taken(self, gift: Gift) -> None:
-        self.member.broadcast(gift)
+    def _tell_taken(self, element_id: ElementId) -> None:
+        self.member.broadcast(element_id)
 
-    def _work(self, offer: Offer) -> None:
+    def _work(self, offer: ElementOffer) -> None:
         context = self.member.context
         context.call_later(context.random.uniform(0, 0.6), lambda: self._finish(offer))
 
-    def _finish(self, offer: Offer) -> None:
+    def _finish(self, offer: ElementOffer) -> None:
         if self.member.context.random.random() < 0.1:
-            self.sharing.hands.give_back(offer.gift)
+            self.sharing.leases.give_back(offer.element_id)
         else:
-            self.done.append(offer.gift)
-            self.sharing.hands.done(offer.gift)
+            self.done.append(offer.element_id)
+            self.sharing.leases.done(offer.element_id)
 
     def deliver(self, source: Source, number: int, payload: Any) -> None:
         if isinstance(payload, bytes):
-            gift = (*source, number)
-            self.run.reached.setdefault(gift, []).append(self)
-            self.sharing.received(gift, TOPIC, payload)
+            element_id = (*source, number)
+            self.run.reached.setdefault(element_id, []).append(self)
+            self.sharing.received(element_id, TOPIC, payload)
         else:
             self.sharing.taken(payload)
 
@@ -90,8 +90,8 @@ class TakingRun:
     ) -> None:
         self.seed = seed
         self.random = random.Random(f"{seed} schedule")
-        self.added: dict[Gift, TakingUser] = {}
-        self.reached: dict[Gift, list[TakingUser]] = {}
+        self.added: dict[ElementId, TakingUser] = {}
+        self.reached: dict[ElementId, list[TakingUser]] = {}
         """To whom each element came as a broadcast."""
         self.topic = ModelTopic(seed, lambda member: TakingUser(self, member, sharing))
         for number in range(size):
@@ -135,19 +135,21 @@ class TakingRun:
 
     def check_all_taken(self) -> None:
         """What came to anybody who is up was taken; and everybody knows."""
-        taken = Counter(gift for user in self.everybody for gift in user.done)
+        taken = Counter(element_id for user in self.everybody for element_id in user.done)
         up = self.users
-        for gift in self.added:
-            assert taken[gift] or not any(user in up for user in self.reached[gift]), self.seed
+        for element_id in self.added:
+            assert taken[element_id] or not any(user in up for user in self.reached[element_id]), (
+                self.seed
+            )
         for user in up:
-            assert not len(user.sharing.giver), self.seed
-            assert not len(user.sharing.hands), self.seed
-            assert not len(user.sharing.heirs), self.seed
+            assert not len(user.sharing.assigner), self.seed
+            assert not len(user.sharing.leases), self.seed
+            assert not len(user.sharing.redelivery), self.seed
         assert len(taken) > 40, self.seed
 
     def check_taken_once(self) -> None:
         """By one taker that lives at most, and by nobody twice."""
-        alive = Counter(gift for user in self.users for gift in user.done)
+        alive = Counter(element_id for user in self.users for element_id in user.done)
         assert all(times == 1 for times in alive.values()), self.seed
         for user in self.everybody:
             assert all(times == 1 for times in Counter(user.done).values()), self.seed

@@ -1,4 +1,4 @@
-"""Content, equality and wishes, without a network; and what strangers may send."""
+"""Content, equality and wants, without a network; and what strangers may send."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from hypothesis import strategies as st
 from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode
 from pubsub.collections import DASortedSet, DAStrongBag
-from pubsub.collections.content import Content
-from pubsub.collections.element import digest
+from pubsub.collections.content import LocalContent, digest
 from pubsub.collections.messages import (
     Addition,
     Announcement,
-    Answer,
-    Estate,
-    Offer,
+    ElementOffer,
+    Holdings,
     Taken,
+    TakerAnswer,
     decode_broadcast,
     decode_direct,
 )
 from pubsub.collections.total_order import TotalOrder
-from pubsub.collections.wishes import MOST_TEXT, Wishes, either, parse_wishes
+from pubsub.collections.wanted import MOST_TEXT, Wanted, either, parse_wanted
 from pubsub.filters import Filter
 from tests.pubsub.collections.nodes import Company, stage
 
 A, B, C = (numbered_contact(number).id for number in range(3))
-GIFT = (A, 1, 1)
+ELEMENT_ID = (A, 1, 1)
 
 scalars = st.one_of(st.none(), st.booleans(), st.integers(-9, 9), st.text(max_size=3))
 data = st.recursive(
@@ -63,7 +62,7 @@ def _sorted(value: Any) -> Any:
 
 @given(st.lists(st.integers(0, 5), max_size=40), st.integers(1, 5))
 def test_the_content_is_the_latest_elements(added: list[int], keep: int) -> None:
-    bag = Content(keep, unique=False)
+    bag = LocalContent(keep, unique=False)
     for number in added:
         assert bag.is_new("/t", number)
         bag.add(number)
@@ -77,7 +76,7 @@ def test_the_content_is_the_latest_elements(added: list[int], keep: int) -> None
 
 @given(st.lists(st.integers(0, 5), max_size=40))
 def test_a_set_lets_an_element_through_once(added: list[int]) -> None:
-    content = Content(100, unique=True)
+    content = LocalContent(100, unique=True)
     through = [number for number in added if content.is_new("/t", number)]
     assert through == list(dict.fromkeys(added))
     assert content.is_new("/another", 0)
@@ -88,7 +87,7 @@ filters = st.sampled_from([None, Filter.parse("a > 1"), Filter.parse("b IN ('x',
 
 @given(
     st.builds(
-        Wishes,
+        Wanted,
         *[st.booleans()] * 2,
         filters,
         *[st.booleans()] * 2,
@@ -97,22 +96,22 @@ filters = st.sampled_from([None, Filter.parse("a > 1"), Filter.parse("b IN ('x',
         st.integers(0),
     )
 )
-def test_wishes_arrive_as_they_were_sent(wishes: Wishes) -> None:
-    assert parse_wishes(wishes.text) == wishes
+def test_wishes_arrive_as_they_were_sent(wanted: Wanted) -> None:
+    assert parse_wanted(wanted.text) == wanted
 
 
 @settings(max_examples=200)
 @given(st.one_of(st.text(), st.from_regex(r"\[[\[\]0-9a-z,\"]*\]")))
 def test_wishes_that_cannot_be_read_are_for_everything(text: str) -> None:
-    wishes = parse_wishes(text)
-    assert wishes.wants(True, {}) or wishes.text == text
+    wanted = parse_wanted(text)
+    assert wanted.wants(True, {}) or wanted.text == text
 
 
 def test_wishes_that_are_too_long_to_travel_ask_for_everything() -> None:
     long = Filter.parse("a = '" + "x" * 4000 + "'")
-    assert len(Wishes(filter=long, take_filter=long).text) <= MOST_TEXT
-    assert parse_wishes(Wishes(filter=long, take_filter=long).text).filter is None
-    assert parse_wishes("[" * 3000).wants(False, None)
+    assert len(Wanted(filter=long, take_filter=long).text) <= MOST_TEXT
+    assert parse_wanted(Wanted(filter=long, take_filter=long).text).filter is None
+    assert parse_wanted("[" * 3000).wants(False, None)
     assert either([long, Filter.parse("b = '" + "y" * 4000 + "'")]) is None
 
 
@@ -128,10 +127,10 @@ def test_either_matches_what_one_of_them_matches() -> None:
     [
         Addition("/t", 5, 3, b"\x01"),
         Announcement(b"view", 1, 2, 3, True, ((A, 1, 5), (B, 2, 6))),
-        Offer(GIFT, "/t", b"\x01", 9),
-        Answer(GIFT, True),
-        Estate(b"view", 1, 0, 2, (GIFT,), ()),
-        Taken((GIFT, GIFT)),
+        ElementOffer(ELEMENT_ID, "/t", b"\x01", 9),
+        TakerAnswer(ELEMENT_ID, True),
+        Holdings(b"view", 1, 0, 2, (ELEMENT_ID,), ()),
+        Taken((ELEMENT_ID, ELEMENT_ID)),
     ],
 )
 def test_messages_survive_the_wire(message: object) -> None:
@@ -156,7 +155,7 @@ def test_a_gap_is_not_waited_for() -> None:
     order.announced(B, Announcement(b"view", 2, sent[-1].stay, 9, True, ((B, 7, 4),)))
     order.receive((A, 1), 1, 3, "mine")
     assert not delivered
-    order.skip(None, 7, 4)
+    order.skip(B, 7, 4)
     assert delivered == ["mine"]
 
 
@@ -195,18 +194,18 @@ def test_what_strangers_send_into_a_topic_is_counted_and_dropped(seed: int) -> N
         for payload in (
             b"",
             b"\xc1",
-            encode(Answer(GIFT, True)),
+            encode(TakerAnswer(ELEMENT_ID, True)),
             encode(Addition("no topic", 1, 1, b"\x01")),
             encode(Addition("/a", 1, 1, b"\xc1")),
-            encode(Taken((GIFT,))),
+            encode(Taken((ELEMENT_ID,))),
         ):
             await hub._strong.broadcast(payload)
         for message in (
-            Offer(GIFT, "/a", b"\xc1", to),
-            Offer(GIFT, "/a", b"\x01", to),
-            Answer(GIFT, False),
+            ElementOffer(ELEMENT_ID, "/a", b"\xc1", to),
+            ElementOffer(ELEMENT_ID, "/a", b"\x01", to),
+            TakerAnswer(ELEMENT_ID, False),
             Announcement(b"nowhere", 9, 9, 9, True, ((A, 1, 5),)),
-            Estate(b"nowhere", 1, 0, 1, (GIFT,), (GIFT,)),
+            Holdings(b"nowhere", 1, 0, 1, (ELEMENT_ID,), (ELEMENT_ID,)),
             Addition("/a", 1, 1, b"\x01"),
         ):
             await hub._strong.send(me, encode(message))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pytest
 
 from overlay.contact import PeerId
-from pubsub.collections.messages import Answer
+from pubsub.collections.messages import TakerAnswer
 from pubsub.collections.one_of_n import Sharing, Taker
 from pubsub.collections.one_of_n.sharing import Sent
 from tests.pubsub.collections.taking import TakingRun
@@ -43,7 +43,7 @@ class ForgetsTheFallen(Sharing):
     def participants_are(
         self, members: Mapping[PeerId, int], takers: Sequence[Taker], is_asked: bool
     ) -> None:
-        held = [item for item in self.giver._items.values() if item.holder is not None]
+        held = [item for item in self.assigner._items.values() if item.holder is not None]
         holders = [item.holder for item in held]
         for item in held:
             item.holder = None
@@ -52,14 +52,14 @@ class ForgetsTheFallen(Sharing):
             item.holder = holder
 
 
-class HandsOnTooEarly(Sharing):
+class ReleasesTooEarly(Sharing):
     """Offers everything anew whenever the view changes."""
 
     def participants_are(
         self, members: Mapping[PeerId, int], takers: Sequence[Taker], is_asked: bool
     ) -> None:
-        for item in self.giver._items.values():
-            self.giver._release(item)
+        for item in self.assigner._items.values():
+            self.assigner._release(item)
         super().participants_are(members, takers, is_asked)
 
 
@@ -67,11 +67,11 @@ class NeverForgivesAReturn(Sharing):
     """Keeps what was given back in the hands of who gave it back."""
 
     def direct(self, sender: PeerId, message: Sent) -> None:
-        if not (isinstance(message, Answer) and not message.taken):
+        if not (isinstance(message, TakerAnswer) and not message.taken):
             super().direct(sender, message)
 
 
-class LeavesNoHeirs(Sharing):
+class RedeliversNothing(Sharing):
     """Lets what a publisher that is gone had not handed over be forgotten."""
 
     def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
@@ -82,17 +82,17 @@ class InheritsWhatOthersHold(Sharing):
     """Adopts what is in somebody's hand."""
 
     def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
-        self.heirs._claimed = list
+        self.redelivery._claimed = list
         super().stable(view, members)
 
 
-class HeirsAllInherit(Sharing):
-    """Every one with a spare copy adopts the gift."""
+class AllRedeliver(Sharing):
+    """Every one with a spare copy adopts the element."""
 
     def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
         super().stable(view, members)
-        for gift, offer in list(self.heirs._spares.items()):
-            if members.get(gift[0]) != gift[1]:
+        for element_id, offer in list(self.redelivery._spares.items()):
+            if members.get(element_id[0]) != element_id[1]:
                 self._adopt(offer)
 
 
@@ -108,11 +108,11 @@ def is_caught(check: Callable[[], None]) -> bool:
     ("broken", "seeds"),
     [
         (ForgetsTheFallen, range(4)),
-        (HandsOnTooEarly, range(4)),
+        (ReleasesTooEarly, range(4)),
         (NeverForgivesAReturn, range(4)),
-        (LeavesNoHeirs, range(4)),
+        (RedeliversNothing, range(4)),
         (InheritsWhatOthersHold, (8,)),
-        (HeirsAllInherit, range(4)),
+        (AllRedeliver, range(4)),
     ],
 )
 def test_broken_sharing_is_caught(broken: type[Sharing], seeds: Iterable[int]) -> None:

@@ -51,7 +51,7 @@ def test_a_few_nodes_agree_on_the_order_and_share_the_work() -> None:
                 await bag.remove(into(share))
             takers = bags[0]._hub
             assert takers is not None
-            await until(lambda: len(takers._sharing.giver.takers) == 3)
+            await until(lambda: len(takers._sharing.assigner.takers) == 3)
             for number in range(10):
                 for place, bag in enumerate(bags):
                     await bag.add([place, number])
@@ -105,7 +105,7 @@ def test_the_work_of_a_process_that_is_killed_goes_to_another() -> None:
                 assert await worker.stdout.readline() == b"ready\n"
                 hub = publisher._hub
                 assert hub is not None
-                await until(lambda: len(hub._sharing.giver.takers) == 1)
+                await until(lambda: len(hub._sharing.assigner.takers) == 1)
                 await publisher.add("hard")
                 assert await worker.stdout.readline() == b"begun hard\n"
                 done: list[Any] = []

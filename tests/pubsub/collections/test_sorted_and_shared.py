@@ -293,7 +293,7 @@ def test_adding_waits_while_too_much_is_not_taken(seed: int) -> None:
         publisher, taker = await company.several(2, DAStrongBag, TOPIC, keep=0)
         hub = publisher._hub
         assert hub is not None
-        hub._sharing.giver._config = OneOfNConfig(most_waiting=20, in_hand=2)
+        hub._sharing.assigner._config = OneOfNConfig(most_waiting=20, in_hand=2)
         done: list[Any] = []
         may_go_on = asyncio.Event()
 
@@ -306,7 +306,7 @@ def test_adding_waits_while_too_much_is_not_taken(seed: int) -> None:
         adding = asyncio.ensure_future(add_all(publisher, "job", 100))
         await asyncio.sleep(FAILURE_SECONDS)
         assert not adding.done()
-        assert len(hub._sharing.giver) == 20
+        assert len(hub._sharing.assigner) == 20
         may_go_on.set()
         await adding
         await asyncio.sleep(20)
@@ -322,7 +322,7 @@ def test_adding_that_waits_for_takers_goes_on_without_them_and_ends_with_the_col
         publisher, taker = await company.several(2, DAStrongBag, TOPIC, keep=0)
         hub = publisher._hub
         assert hub is not None
-        hub._sharing.giver._config = OneOfNConfig(most_waiting=20, in_hand=2)
+        hub._sharing.assigner._config = OneOfNConfig(most_waiting=20, in_hand=2)
         interest = await taker.remove()
         await asyncio.sleep(2)
         adding = asyncio.ensure_future(add_all(publisher, "job", 100))

@@ -150,7 +150,7 @@ def test_a_set_takes_of_equal_elements_one_and_a_bag_each(seed: int) -> None:
         assert len(attempts) == 2
         assert done == [{"a": 1, "b": 2}]
         assert publisher._hub is not None
-        assert not len(publisher._hub._sharing.giver)
+        assert not len(publisher._hub._sharing.assigner)
         await strong.clear(interest)
         both: list[Any] = []
         await bag.remove(into(both))
@@ -193,5 +193,34 @@ def test_one_that_takes_with_a_log_holds_up_nothing_and_is_given_all_when_it_ret
         await company.playground.stack.enter_async_context(again)
         await asyncio.sleep(FAILURE_SECONDS)
         assert Counter(done) == Counter(range(20))
+
+    stage(seed, main)
+
+
+def test_what_is_added_after_remove_has_returned_is_taken_though_its_taker_was_inside_before(
+    seed: int,
+) -> None:
+    async def main(company: Company) -> None:
+        publisher, taker, other = await company.several(3, DAStrongBag, TOPIC, keep=0)
+        taken: list[Any] = []
+        await taker.remove(into(taken))
+        await publisher.add("at once")
+        await other.add("elsewhere")
+        await asyncio.sleep(5)
+        assert sorted(taken) == ["at once", "elsewhere"]
+
+    stage(seed, main)
+
+
+def test_what_is_added_after_contains_has_returned_comes_though_nothing_was_wanted_before(
+    seed: int,
+) -> None:
+    async def main(company: Company) -> None:
+        publisher, watcher = await company.several(2, DAStrongBag, TOPIC, keep=0)
+        got: list[Any] = []
+        await watcher.contains(into(got))
+        await publisher.add("at once")
+        await asyncio.sleep(5)
+        assert got == ["at once"]
 
     stage(seed, main)

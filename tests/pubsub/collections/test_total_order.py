@@ -9,8 +9,8 @@ import pytest
 
 from overlay.contact import PeerId
 from overlay.errors import UsageError
+from pubsub.collections.config import OrderConfig
 from pubsub.collections.messages import Announcement
-from pubsub.collections.order_config import OrderConfig
 from pubsub.collections.total_order import TotalOrder
 from tests.pubsub.collections.ordering import OrderRun
 

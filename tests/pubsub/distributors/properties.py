@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from overlay.contact import PeerId
-from pubsub.distributors.protocol.reception import Delivery
+from pubsub.distributors.protocol.subscription import SourceMessage
 from tests.pubsub.distributors.theatre import (
     DistributorActor,
     MessageId,
@@ -150,8 +150,8 @@ def subscribers_keep_order_and_report_every_gap(theatre: Theatre) -> None:
         newest: dict[bytes, int] = {}
         newest.update(subscriber.begins)
         for one in subscriber.log:
-            first = one.sequence if isinstance(one, Delivery) else one.first
-            last = one.sequence if isinstance(one, Delivery) else one.last
+            first = one.sequence if isinstance(one, SourceMessage) else one.first
+            last = one.sequence if isinstance(one, SourceMessage) else one.last
             before = newest.get(one.source, 0)
             _require(first == before + 1, subscriber.contact, "got after", before, one)
             _require(first <= last, subscriber.contact, "an empty gap", one)

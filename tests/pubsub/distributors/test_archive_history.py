@@ -92,7 +92,7 @@ def test_a_subscriber_that_was_away_too_long_gets_the_rest_from_the_archive(seed
             ground.network.heal()
             found = await received(messages, 29, within=60)
             assert [one.data for one in found] == list(range(1, 30))
-            assert messages.gaps == 0
+            assert messages.missing == 0
 
     play(seed, main)
 

@@ -7,10 +7,10 @@ import pytest
 from overlay.virtual.stage import StageConfig, numbered_contact
 from overlay.wire import encode
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.messages import Publication, SpreadPublications
 from pubsub.distributors.protocol.distributor import MOST_ANSWERED
-from pubsub.distributors.protocol.reception import Delivery
 from pubsub.distributors.protocol.service_log import LEFT_BEHIND
+from pubsub.distributors.protocol.subscription import SourceMessage
 from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import PublisherActor, Theatre
 
@@ -68,7 +68,7 @@ def test_a_publisher_that_was_silent_while_many_others_came_goes_on() -> None:
         mine = [number for source, number in subscriber.delivered if source == old.core.source]
         assert mine == [1, 2, 3, 4, 5, 6]
         assert not subscriber.gaps
-    assert [one.sequence for one in late.log if isinstance(one, Delivery)] == [4, 5, 6]
+    assert [one.sequence for one in late.log if isinstance(one, SourceMessage)] == [4, 5, 6]
     assert not late.gaps
 
 
@@ -155,7 +155,7 @@ def play_runs(runs: int, at_once: int = 400) -> tuple[int, int]:
 
     def observe(now: float, sender: object, to: object, message: object) -> None:
         nonlocal largest
-        if not isinstance(message, Spread):
+        if not isinstance(message, SpreadPublications):
             largest = max(largest, len(encode(message)))
 
     unsent = [numbered_contact(number) for number in range(100_000, 100_000 + runs)]
@@ -169,7 +169,7 @@ def play_runs(runs: int, at_once: int = 400) -> tuple[int, int]:
         for one in unsent[:at_once]:
             publication = Publication("news", source_of(one.id, b"the run1"), 1, b"once")
             to = theatre.random.choice(distributors).contact
-            theatre.stage.context(one).send(to, Spread((publication,)))
+            theatre.stage.context(one).send(to, SpreadPublications((publication,)))
         theatre.run(0.5)
         unsent = [one for one in unsent if not is_taken(source_of(one.id, b"the run1"))]
         kept = max(len(actor.core.services["news"].log.sources) for actor in distributors)

@@ -15,16 +15,17 @@ from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode, is_message
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from pubsub.distributors.content import (
+from pubsub.distributors.messages import (
     Carried,
+    Publication,
     ServiceNameError,
+    SpreadPublications,
     check_service,
     event_id_of,
     pack_event,
     unpack_content,
 )
-from pubsub.distributors.messages import Publication, Spread
-from pubsub.distributors.protocol.view import Member
+from pubsub.distributors.protocol.view import ViewMember
 from pubsub.event import Event, Origin
 from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import Theatre
@@ -32,7 +33,7 @@ from tests.pubsub.distributors.theatre import Theatre
 KINDS = [
     kind
     for kind in vars(messages).values()
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind is not Contact
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in (Contact, Carried)
 ]
 
 
@@ -49,17 +50,17 @@ def test_every_message_has_a_code_of_this_part() -> None:
 
 def _example(kind: type) -> object:
     contact = numbered_contact(1)
-    piece = messages.Piece(b"s", 1, 0, 0, 1, b"data")
+    piece = messages.StreamPiece(b"s", 1, 0, 0, 1, b"data")
     examples: dict[str, object] = {
         "contact": contact,
-        "members": (Member(contact, 7),),
+        "members": (ViewMember(contact, 7),),
         "publications": (Publication("news", b"s" * 24, 1, b"x"),),
         "pieces": (piece,),
         "services": (("news", 1, True),),
         "names": ("news",),
         "sources": (("news", b"s", 0, 1, 2, 3),),
         "missing": (1, 2),
-        "have": ((b"s", 3),) if kind is messages.Answer else {b"s": 3},
+        "have": ((b"s", 3),) if kind is messages.ClientAnswer else {b"s": 3},
         "pace": 0.5,
         "since": 1.5,
     }
@@ -113,7 +114,7 @@ def test_nobody_publishes_under_anothers_name() -> None:
     theatre.run(4.0)
     mallory, victim = numbered_contact(60), numbered_contact(61)
     forged = Publication("news", source_of(victim.id, b"the run1"), 1, b"lies")
-    one.core.receive_spread(mallory, Spread((forged,)))
+    one.core.receive_spread(mallory, SpreadPublications((forged,)))
     assert one.core.dropped.values == {"not_its_source": 1}
     assert one.taken == {}
 
@@ -125,7 +126,7 @@ def test_a_service_holds_so_many_sources_and_no_more() -> None:
     for number in range(100, 120):
         sender = numbered_contact(number)
         source = source_of(sender.id, b"the run1")
-        one.core.receive_spread(sender, Spread((Publication("news", source, 1, b"x"),)))
+        one.core.receive_spread(sender, SpreadPublications((Publication("news", source, 1, b"x"),)))
     assert len(one.core.services["news"].log.sources) == 8
     assert one.core.dropped["too_many_sources"] == 12
 

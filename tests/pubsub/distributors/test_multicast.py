@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.messages import Publication, SpreadPublications
 from pubsub.distributors.protocol.service_log import ServiceLog
 from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import DistributorActor, Theatre
@@ -37,7 +37,7 @@ def test_figure_6_a_message_is_taken_in_different_views() -> None:
     old = one.core.view
     assert old is not None
     assert all((source, 1) in actor.taken for actor in theatre.distributors)
-    two.core.receive_spread(one.contact, Spread((second,)))
+    two.core.receive_spread(one.contact, SpreadPublications((second,)))
     theatre.crash(one.contact)
     theatre.partition([two.contact])  # so that the view changes before 2 can forward m2
     theatre.run(8.0)

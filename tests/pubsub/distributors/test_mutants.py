@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from pubsub.distributors.protocol.exchange import Exchange
+from pubsub.distributors.protocol.exchange import DistributorExchange, Recall
 from pubsub.distributors.protocol.fanout import Fanout
 from pubsub.distributors.protocol.membership import Agreement, DistributorMembership, _Attempt
 from pubsub.distributors.protocol.publishing import PublishingCore
-from pubsub.distributors.protocol.recall import Recall
-from pubsub.distributors.protocol.reception import SourceOrder
 from pubsub.distributors.protocol.service import Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
-from pubsub.distributors.protocol.subscription import SubscriptionCore
+from pubsub.distributors.protocol.subscription import SourceOrder, SubscriptionCore
 from pubsub.distributors.protocol.view import View
 from tests.pubsub.distributors.properties import CHECKS, Violated
 from tests.pubsub.distributors.storm import Storm
@@ -122,9 +120,9 @@ def keeps_surplus_connections(patch: pytest.MonkeyPatch) -> None:
 
 
 def _all_received(self: SubscriptionCore, stream: int, last: int) -> object:
-    from pubsub.distributors.messages import Received
+    from pubsub.distributors.messages import StreamAck
 
-    return Received(stream, last, (), 4096, False)
+    return StreamAck(stream, last, (), 4096, False)
 
 
 @mutant("crashed_subscribers_leave_the_view")
@@ -145,12 +143,12 @@ def keeps_only_what_is_not_acknowledged(patch: pytest.MonkeyPatch) -> None:
         original(self, sender, replace(published, stable=published.received))
 
     patch.setattr(PublishingCore, "receive_published", receive_published)
-    patch.setattr(Exchange, "spread", _nothing)
+    patch.setattr(DistributorExchange, "spread", _nothing)
 
 
 @mutant("what_one_correct_distributor_has_reaches_its_view")
 def never_asks_for_what_it_misses(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Exchange, "_ask", _nothing)
+    patch.setattr(DistributorExchange, "_ask", _nothing)
 
 
 @mutant("what_one_correct_distributor_has_reaches_its_view")

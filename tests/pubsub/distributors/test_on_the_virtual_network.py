@@ -17,14 +17,14 @@ from pubsub import Node
 from pubsub.distributors import (
     Distributor,
     Gap,
-    Message,
     NoDistributor,
     NoSuchService,
     Publisher,
+    ServiceMessage,
     ServiceSubscription,
     Subscriber,
 )
-from pubsub.distributors.messages import Publication, Spread
+from pubsub.distributors.messages import Publication, SpreadPublications
 from pubsub.reliable.runs import source_of
 from pubsub.reliable.tasks import TaskFailed
 
@@ -78,8 +78,8 @@ async def view_of(distributor: Distributor, size: int) -> None:
 
 async def received(
     messages: ServiceSubscription, count: int, within: float = 20.0
-) -> list[Message | Gap]:
-    result: list[Message | Gap] = []
+) -> list[ServiceMessage | Gap]:
+    result: list[ServiceMessage | Gap] = []
     try:
         async with asyncio.timeout(within):
             while len(result) < count:
@@ -189,7 +189,7 @@ class Only:
         return [self._contacts.pop(0)] if self._contacts else []
 
 
-async def five_arrive(node: Node, messages: ServiceSubscription) -> list[Message | Gap]:
+async def five_arrive(node: Node, messages: ServiceSubscription) -> list[ServiceMessage | Gap]:
     """What a node publishes in a topic comes in order out of the service that the topic feeds."""
     for number in range(5):
         await node.publish("/soccer/italy", number)
@@ -214,9 +214,9 @@ def test_a_service_is_fed_by_a_topic(seed: int) -> None:
             for number in range(5, 10):
                 await node.publish("/soccer/italy", number)
             more = await received(messages, 5, within=60)
-            assert [message.data for message in more if isinstance(message, Message)] == list(
-                range(5, 10)
-            )
+            assert [
+                message.data for message in more if isinstance(message, ServiceMessage)
+            ] == list(range(5, 10))
 
     play(seed, main)
 
@@ -263,7 +263,9 @@ def test_what_a_distributor_drops_is_in_its_metrics_and_its_status(seed: int) ->
         publisher = await ground.enter(Publisher)
         source = source_of(publisher.contact.id, b"the run1")
         strange = Publication("nothing", source, 1, b"")
-        publisher._open().context("channel").send(distributor.contact, Spread((strange,)))
+        publisher._open().context("channel").send(
+            distributor.contact, SpreadPublications((strange,))
+        )
         await asyncio.sleep(1)
         assert distributor.metrics.as_dict()["distributor_dropped"] == {"no_service": 1}
         status = json.loads(json.dumps(distributor.status()))
@@ -373,7 +375,7 @@ def test_what_is_published_below_goes_up_and_to_every_group_once(seed: int) -> N
             ground.crash(next(one for one in east if one.contact.id == primary.id))
             for messages in (streams[0], streams[2]):
                 (last,) = await received(messages, 1, within=60)
-                assert isinstance(last, Message)
+                assert isinstance(last, ServiceMessage)
                 assert last.data == 30
             await asyncio.sleep(10.0)
             assert not any(map(len, (streams[0], streams[2])))

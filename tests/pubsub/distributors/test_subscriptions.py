@@ -9,8 +9,8 @@ import pytest
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import Publication
-from pubsub.distributors.protocol.recall import Found
-from pubsub.distributors.protocol.reception import Delivery
+from pubsub.distributors.protocol.exchange import Found
+from pubsub.distributors.protocol.subscription import SourceMessage
 from tests.pubsub.distributors.theatre import (
     DistributorActor,
     SubscriberActor,
@@ -34,7 +34,7 @@ def primary_of(theatre: Theatre, subscriber: SubscriberActor) -> DistributorActo
 
 
 def numbers(subscriber: SubscriberActor) -> list[int]:
-    return [one.sequence for one in subscriber.log if isinstance(one, Delivery)]
+    return [one.sequence for one in subscriber.log if isinstance(one, SourceMessage)]
 
 
 def test_a_subscriber_begins_with_what_is_published_after_it_came() -> None:
@@ -153,7 +153,7 @@ def test_messages_larger_than_a_datagram_arrive_whole() -> None:
     for size in sizes:
         publisher.core.publish(b"z" * size)
     theatre.run(30.0)
-    data = [one.data for one in subscriber.log if isinstance(one, Delivery)]
+    data = [one.data for one in subscriber.log if isinstance(one, SourceMessage)]
     assert [len(one) for one in data] == sizes
 
 
@@ -243,7 +243,7 @@ def test_what_distributors_no_longer_hold_comes_from_a_history() -> None:
     theatre.run(10.0)
     publisher.core.publish(b"last")
     theatre.run(5.0)
-    data = [one.data for one in subscriber.log if isinstance(one, Delivery)]
+    data = [one.data for one in subscriber.log if isinstance(one, SourceMessage)]
     assert [len(one) for one in data] == [5, *sizes, 4]
     assert archive.asked
     assert subscriber.gaps == []

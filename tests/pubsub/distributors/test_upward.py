@@ -5,7 +5,7 @@ from __future__ import annotations
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Published, Raise
+from pubsub.distributors.messages import PublicationAck, Raise
 from pubsub.distributors.protocol.view import NO_GROUP
 from tests.pubsub.distributors.theatre import DistributorActor, Theatre
 
@@ -39,7 +39,7 @@ class Below:
         assert isinstance(message, Raise)
         self.raised.append((sender, message))
         if self.answers is not None:
-            answer = Published("news", message.source, self.answers, 0, NO_GROUP, 0)
+            answer = PublicationAck("news", message.source, self.answers, 0, NO_GROUP, 0)
             core = next(one.core for one in self.distributors if one.contact == sender)
             core.upward.receive_published(ABOVE, answer)
 

@@ -7,9 +7,9 @@ import pytest
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Hello, Propose
+from pubsub.distributors.messages import Propose, ViewHello
 from pubsub.distributors.protocol.membership import Agreement
-from pubsub.distributors.protocol.view import Member, View
+from pubsub.distributors.protocol.view import View, ViewMember
 from tests.pubsub.distributors.properties import (
     failures_leave_the_view,
     joins_enter_the_view,
@@ -18,7 +18,7 @@ from tests.pubsub.distributors.properties import (
 from tests.pubsub.distributors.theatre import Theatre
 from tests.pubsub.distributors.unrest import Unrest
 
-MEMBERS = tuple(Member(numbered_contact(number), number) for number in range(1, 6))
+MEMBERS = tuple(ViewMember(numbered_contact(number), number) for number in range(1, 6))
 VIEW = View((0, b"group"), 7, MEMBERS)
 
 
@@ -40,8 +40,8 @@ class Round:
 
     def __init__(self) -> None:
         self.stage = Stage(1, StageConfig(latency=(0.01, 0.01)))
-        self.decided: list[tuple[Member, ...]] = []
-        self.agreements: dict[Member, Agreement] = {}
+        self.decided: list[tuple[ViewMember, ...]] = []
+        self.agreements: dict[ViewMember, Agreement] = {}
         for member in MEMBERS:
             context = self.stage.context(member.contact)
             agreement = Agreement(VIEW, context, self.decided.append)
@@ -116,7 +116,7 @@ def test_the_coordinators_crash_after_telling_one_member_leaves_one_view() -> No
     told: list[Contact] = []
 
     def crash_in_the_middle(time: float, sender: Contact, to: Contact, message: object) -> None:
-        is_news = isinstance(message, Hello) and message.number == view.number + 1
+        is_news = isinstance(message, ViewHello) and message.number == view.number + 1
         if sender == senior.contact and is_news and theatre.is_up(senior.contact):
             told.append(to)
             theatre.crash(senior.contact)
@@ -246,7 +246,7 @@ def test_proposals_of_strangers_and_for_other_views_are_not_voted_on() -> None:
     sent: list[object] = []
     theatre.stage.observe(lambda time, a, b, message: sent.append(message))
     for number in (view.number, view.number + 1, view.number + 2):
-        proposal = Propose(view.group, number, (9, b"x"), (Member(stranger, 1),))
+        proposal = Propose(view.group, number, (9, b"x"), (ViewMember(stranger, 1),))
         one.core.membership.receive_propose(stranger, proposal)
     assert not any(type(message).__name__ == "Vote" for message in sent)
     assert one.core.view == view

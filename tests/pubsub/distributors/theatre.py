@@ -17,10 +17,9 @@ from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import Publication
 from pubsub.distributors.protocol.distributor import DistributorCore
+from pubsub.distributors.protocol.exchange import History
 from pubsub.distributors.protocol.publishing import PublishingCore
-from pubsub.distributors.protocol.recall import History
-from pubsub.distributors.protocol.reception import Delivery
-from pubsub.distributors.protocol.subscription import SubscriptionCore
+from pubsub.distributors.protocol.subscription import SourceMessage, SubscriptionCore
 from pubsub.distributors.protocol.view import View
 from pubsub.reliable.runs import Gap, source_of
 from tests.pubsub.distributors.watching import Watching
@@ -48,7 +47,7 @@ class DistributorActor:
 class SubscriberActor:
     contact: Contact
     core: SubscriptionCore
-    log: list[Delivery | Gap] = field(default_factory=list)
+    log: list[SourceMessage | Gap] = field(default_factory=list)
     begins: dict[bytes, int] = field(default_factory=dict)
     """By source, the last number that was before the subscription."""
     unsubscribed: bool | None = None
@@ -56,7 +55,7 @@ class SubscriberActor:
 
     @property
     def delivered(self) -> list[MessageId]:
-        return [(one.source, one.sequence) for one in self.log if isinstance(one, Delivery)]
+        return [(one.source, one.sequence) for one in self.log if isinstance(one, SourceMessage)]
 
     @property
     def gaps(self) -> list[Gap]:
@@ -155,15 +154,15 @@ class Theatre:
         self._attach(
             contact,
             {
-                messages.Hello: core.membership.receive_hello,
+                messages.ViewHello: core.membership.receive_hello,
                 messages.Prepare: core.membership.receive_prepare,
                 messages.Propose: core.membership.receive_propose,
                 messages.Vote: core.membership.receive_vote,
                 messages.Digest: core.receive_digest,
                 messages.Want: core.receive_want,
-                messages.Spread: core.receive_spread,
+                messages.SpreadPublications: core.receive_spread,
                 messages.Request: core.receive_request,
-                messages.Received: core.receive_received,
+                messages.StreamAck: core.receive_received,
             },
         )
 
@@ -195,8 +194,8 @@ class Theatre:
         self._attach(
             contact,
             {
-                messages.Answer: core.receive_answer,
-                messages.Deliveries: core.receive_deliveries,
+                messages.ClientAnswer: core.receive_answer,
+                messages.StreamDeliveries: core.receive_deliveries,
                 messages.Alive: core.receive_alive,
                 messages.Recalled: core.receive_recalled,
             },
@@ -221,8 +220,8 @@ class Theatre:
         self._attach(
             contact,
             {
-                messages.Answer: core.receive_answer,
-                messages.Published: core.receive_published,
+                messages.ClientAnswer: core.receive_answer,
+                messages.PublicationAck: core.receive_published,
                 messages.Alive: core.receive_alive,
             },
         )

@@ -7,10 +7,8 @@ import random
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
-from pubsub.files.manifest import Manifest
-from pubsub.files.protocol.exchange import Exchange
-from pubsub.files.protocol.hash_list import HashList
-from pubsub.files.protocol.piece_set import PieceSet
+from pubsub.files.exchange import Exchange
+from pubsub.files.manifest import HashList, Manifest, PieceSet
 
 PIECE = 100
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from overlay.virtual import Latency
 from pubsub.files import FileSharing
-from pubsub.files.fragments import fragment_in, fragments_of
+from pubsub.files.archived import fragment_in, fragments_of
+from pubsub.files.disk import PieceFile, describe_file
+from pubsub.files.exchange import Piece, PieceHashes
 from pubsub.files.manifest import Manifest
-from pubsub.files.piece_file import PieceFile, describe_file
-from pubsub.files.protocol.messages import Piece, PieceHashes
 from tests.pubsub.archive.test_durable_nodes import World, play
 
 SIZE = 1_500_000

@@ -18,7 +18,7 @@ from pubsub.cli.progress_bar import megabytes, receiving, sending
 from pubsub.cli.receive import receive
 from pubsub.cli.send import send
 from pubsub.files import Manifest, Transfer
-from pubsub.files.piece_file import PieceFile
+from pubsub.files.disk import PieceFile
 
 
 def parsed(*words: str) -> argparse.Namespace:

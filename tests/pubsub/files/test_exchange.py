@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
-from pubsub.files.protocol import exchange as exchange_module
-from pubsub.files.protocol import hash_list as hash_list_module
-from pubsub.files.protocol.hash_list import HashList
-from pubsub.files.protocol.messages import Holds, Piece, PieceHashes, Wanted
-from pubsub.files.protocol.piece_set import PieceSet
+from pubsub.files import exchange as exchange_module
+from pubsub.files import manifest as manifest_module
+from pubsub.files.exchange import Holds, Piece, PieceHashes, Wanted
+from pubsub.files.manifest import HashList, PieceSet
 from tests.pubsub.files.swarm import Swarm
 
 
@@ -140,7 +139,7 @@ def test_one_wrong_part_of_the_checksums_bans_its_sender_alone(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A holder that lies in the first part and would go on honestly."""
-    monkeypatch.setattr(hash_list_module, "HASHES_A_MESSAGE", 4)
+    monkeypatch.setattr(manifest_module, "HASHES_A_MESSAGE", 4)
 
     class HalfLiar(Liar):
         def receive(self, sender: Contact, message: object) -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from overlay.virtual import Latency
 from pubsub.files import FileError, Manifest, sharing
-from pubsub.files.arrivals import Arrivals
-from pubsub.files.piece_file import PieceFile, describe_file
-from pubsub.files.protocol import hash_list
-from pubsub.files.sending_record import SendingRecord
+from pubsub.files.archived import SendingRecord
+from pubsub.files.disk import Arrivals, PieceFile, describe_file
+from pubsub.files.manifest import HashList
 from tests.pubsub.archive.test_durable_nodes import World, play
 from tests.pubsub.files.test_archived_files import SIZE, receive_one
 from tests.pubsub.files.test_archived_files import make_file as make_archived
@@ -63,7 +62,7 @@ def test_checksums_of_which_a_part_has_come_are_kept(tmp_path: Path) -> None:
     source = make_file(tmp_path, 1000)
     manifest, hashes = describe_file(source, piece_size=100)
     arrivals = Arrivals(tmp_path / "in")
-    known = hash_list.HashList(manifest, hashes.packed()[: 4 * 32])
+    known = HashList(manifest, hashes.packed()[: 4 * 32])
     arrivals.keep(manifest, known)
     _, again = Arrivals(tmp_path / "in").open(manifest)
     assert again.known == 4

@@ -13,8 +13,7 @@ from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 from pubsub.files import FileError, FileSharing, Manifest
-from pubsub.files.arrivals import Arrivals
-from pubsub.files.piece_file import PieceFile, describe_file
+from pubsub.files.disk import Arrivals, PieceFile, describe_file
 
 MEGABYTE = 1_000_000
 
@@ -59,7 +58,7 @@ def network(seed: int) -> Network:
 
 
 def test_a_file_reaches_every_receiver(tmp_path: Path) -> None:
-    source = make_file(tmp_path, 8 * MEGABYTE)
+    source = make_file(tmp_path, 16 * MEGABYTE)  # it takes longer than to find one another
     net = network(1)
 
     async def main() -> None:
@@ -72,7 +71,7 @@ def test_a_file_reaches_every_receiver(tmp_path: Path) -> None:
             transfer = await sender.send(source, "/videos", receivers=3)
             paths = await asyncio.gather(*receivers)
             assert transfer.finished_peers == 3
-            assert transfer.given < 24 * MEGABYTE, "receivers gave nothing to one another"
+            assert transfer.given < 48 * MEGABYTE, "receivers gave nothing to one another"
             for path in paths:
                 assert path.name == "match.mp4"
                 assert path.read_bytes() == source.read_bytes()
@@ -260,7 +259,7 @@ def test_an_announcement_that_is_none_is_not_taken_for_one(parts: object) -> Non
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/"])
 def test_what_is_no_regular_file_is_refused(path: str) -> None:
-    with pytest.raises(UsageError, match=f"{path} is no regular file"):
+    with pytest.raises(UsageError, match=f"{path} is not a regular file"):
         describe_file(Path(path))
 
 

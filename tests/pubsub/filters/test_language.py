@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pubsub.filters import Filter, FilterError
-from pubsub.filters.limits import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from pubsub.filters.syntax import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 
 TRADE = {
     "price": 12,

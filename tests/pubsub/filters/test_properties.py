@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from pubsub.filters import Filter, FilterError, syntax
 from pubsub.filters.canonical import canonical
-from pubsub.filters.evaluator import Budget, compile_expression
+from pubsub.filters.filter import Budget, compile_expression
 from pubsub.filters.like import LikePattern
-from pubsub.filters.parser import parse
+from pubsub.filters.parser import KEYWORDS, parse
 from pubsub.filters.syntax import Expression
-from pubsub.filters.tokens import KEYWORDS
 from tests.pubsub.filters.expressions import data, data_values, expressions, reference
 
 PUNCTUATION = [*"(),.[]$=<+-*/%'!\\é", "<>", "!=", "<="]

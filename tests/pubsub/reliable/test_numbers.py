@@ -262,3 +262,23 @@ def test_a_broken_set_is_noticed(
 ) -> None:
     mutant(monkeypatch)
     assert_noticed(lambda chance: play(some_steps(chance), some_steps(chance)))
+
+
+STRETCHES = st.lists(
+    st.builds(lambda f, n: range(f, f + n), st.integers(1, 200), st.integers(1, 30))
+)
+
+
+@settings(deadline=None)
+@given(STRETCHES, st.integers(1, 200), st.integers(1, 60))
+def test_what_is_missing_is_what_was_not_added(added: list[range], first: int, count: int) -> None:
+    numbers, model = Numbers(most=None), set[int]()
+    for stretch in added:
+        missing = [n for one in numbers.missing(stretch.start, stretch.stop) for n in one]
+        assert missing == sorted(set(stretch) - model)
+        numbers.add_span(stretch.start, stretch.stop - 1)
+        model |= set(stretch)
+    assert list(numbers) == sorted(model)
+    assert numbers.range_count == len(numbers.spans())
+    missing = [n for one in numbers.missing(first, first + count) for n in one]
+    assert missing == sorted(set(range(first, first + count)) - model)

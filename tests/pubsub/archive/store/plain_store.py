@@ -8,7 +8,6 @@ from pubsub.archive.store import (
     Append,
     Change,
     Drop,
-    Entity,
     ForgetReplica,
     ForgetTopic,
     Holding,
@@ -68,17 +67,5 @@ class PlainStore:
         return tuple(
             name
             for name in event.destinations
-            if (entity := self.registry.entity(topic, name)) and not _has_had(entity, event)
+            if (entity := self.registry.entity(topic, name)) and event.sequence > entity.sync
         )
-
-    def outstanding(self, topic: str, name: str) -> list[int]:
-        return [e.sequence for e in self.inventory(topic) if name in self.waiting(topic, e)]
-
-    def missing_at(self, topic: str, replica: bytes) -> list[int]:
-        told = self.lines.get((topic, replica), {}).values()
-        return [event.sequence for event in self.inventory(topic) if event.id not in told]
-
-
-def _has_had(entity: Entity, event: StoredEvent) -> bool:
-    had = [n for first, last in entity.acknowledged for n in range(first, last + 1)]
-    return event.sequence <= entity.sync or event.sequence in had

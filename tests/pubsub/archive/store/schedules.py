@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 
 from pubsub.archive.store import (
-    Acknowledge,
     AdvanceSync,
     Append,
     Catenate,
     Change,
     Deregister,
     Drop,
-    DropProfile,
     ForgetReplica,
     ForgetTopic,
     Gap,
@@ -76,10 +74,6 @@ class Schedule:
             return Deregister(topic, entity)
         if kind in (3, 4):
             return PutProfile(topic, entity, chance.choice("xy"), last, chance.randbytes(5))
-        if kind == 5:
-            return DropProfile(topic, entity, chance.choice("xy"), last)
-        if kind == 6:
-            return Acknowledge(topic, entity, (self.span(topic), self.span(topic)))
         if kind == 7:
             return AdvanceSync(topic, entity, chance.randrange(last + 1))
         if kind == 8:

@@ -29,7 +29,7 @@ def test_a_relative_path_is_below_the_working_directory(
 
 @pytest.mark.parametrize("address", ["postgresql://[", "http://[", "file://[::1/x"])
 def test_an_address_that_cannot_be_read_is_refused(address: str) -> None:
-    with pytest.raises(UsageError, match="no store"):
+    with pytest.raises(UsageError, match="is not the address of a store"):
         open_store(address)
 
 

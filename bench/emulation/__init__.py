@@ -1,1 +1,0 @@
-"""Populations of real nodes on the virtual network, for the emulated tier."""

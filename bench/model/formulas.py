@@ -1,0 +1,486 @@
+"""The closed formulas of section 4: what the analysis predicts, with nothing run.
+
+Messages, memory, parasite events, reliability and latency, and the classical results about epidemics that
+check them. A hierarchy is a tuple of communities, from the topic published on up to the root topic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from overlay.errors import UsageError
+
+# Validation shared by the formulas: bad input raises `UsageError` and names the argument.
+
+
+def check_count(name: str, value: float, at_least: int = 1) -> None:
+    """`value` counts something: a finite number, `at_least` or more."""
+    if not (math.isfinite(value) and value >= at_least):
+        raise UsageError(f"{name} must be {at_least} or more, not {value!r}.")
+
+
+def check_probability(name: str, value: float) -> None:
+    """`value` lies in [0, 1]."""
+    if not 0.0 <= value <= 1.0:
+        raise UsageError(f"{name} must be a probability between 0 and 1, not {value!r}.")
+
+
+def check_finite(name: str, value: float) -> None:
+    """`value` is neither infinite nor NaN."""
+    if not math.isfinite(value):
+        raise UsageError(f"{name} must be a finite number, not {value!r}.")
+
+
+def check_level(level: int, levels: int) -> None:
+    """`level` is an index into a hierarchy of `levels` communities."""
+    if not 0 <= level < levels:
+        raise UsageError(f"level must be between 0 and {levels - 1}, not {level!r}.")
+
+
+# The parameters of one community, in the paper's symbols (sections 3.5 and 4.1).
+#
+# A **community** is the set of processes interested in one topic. Each of its processes keeps a *topic
+# table* of processes of its own community and a *super-topic table* of processes of the
+# super-community.
+
+
+@dataclass(frozen=True)
+class Community:
+    """One topic's processes and how they gossip; the defaults are those of the paper's simulation."""
+
+    processes: int
+    """N_t, the number of processes."""
+    c: float = 5.0
+    """c_t: an event is gossiped to ln N_t + c_t processes of the topic table."""
+    g: float = 5.0
+    """g_t, the number of processes expected to send upward; sets p_sel."""
+    a: float = 1.0
+    """a_t, the number of super-topic table entries expected to be sent to; sets p_a."""
+    z: int = 3
+    """z_t, the size of the super-topic table."""
+    success: float = 0.85
+    """p_succ, the probability that a message sent is received."""
+    reached: float = 1.0
+    """pi_t, the proportion of the community that receives the event."""
+
+    def __post_init__(self) -> None:
+        check_count("processes", self.processes)
+        check_finite("c", self.c)
+        check_count("z", self.z)
+        check_probability("success", self.success)
+        check_probability("reached", self.reached)
+        if not 0.0 <= self.g <= self.processes:
+            raise UsageError(f"g must be between 0 and {self.processes}, not {self.g!r}.")
+        if not 0.0 <= self.a <= self.z:
+            raise UsageError(f"a must be between 0 and z = {self.z}, not {self.a!r}.")
+
+    @property
+    def fanout(self) -> float:
+        """ln N_t + c_t, also the size of the topic table."""
+        return math.log(self.processes) + self.c
+
+    @property
+    def p_sel(self) -> float:
+        """p_sel = g_t / N_t: the probability that a process sends upward."""
+        return self.g / self.processes
+
+    @property
+    def p_a(self) -> float:
+        """p_a = a_t / z_t: the probability that one super-topic table entry is sent to."""
+        return self.a / self.z
+
+
+Hierarchy = tuple[Community, ...]
+"""Communities from the topic published on, t_(x-1), up to the root topic, t_0."""
+
+
+def check_hierarchy(hierarchy: Hierarchy) -> None:
+    """A hierarchy has at least one community."""
+    if not hierarchy:
+        raise UsageError("hierarchy must hold at least one community.")
+
+
+def largest(hierarchy: Hierarchy) -> int:
+    """N_max, the number of processes of the largest community."""
+    check_hierarchy(hierarchy)
+    return max(community.processes for community in hierarchy)
+
+
+# Classical results about epidemics on random graphs, as an independent check of both tiers.
+#
+# In each, a process that is reached sends once to `fanout` processes drawn uniformly. The *effective
+# fanout* is how many of them receive: fanout x p_succ x the proportion alive.
+
+
+def effective_fanout(fanout: float, success: float, failed: float = 0.0) -> float:
+    """fanout p_succ (1 - failed): the messages of one process that reach a live one."""
+    check_count("fanout", fanout, at_least=0)
+    check_probability("success", success)
+    check_probability("failed", failed)
+    return fanout * success * (1 - failed)
+
+
+def final_size(mean_fanout: float, seeds: float = 0.0) -> float:
+    """The largest R with R = 1 - exp(-f R - s): the proportion reached if the event takes off at all.
+
+    `seeds` is s, the share of the processes that have it from elsewhere. Without them 0 for f of 1 or less,
+    where no event takes off.
+    """
+    check_count("mean_fanout", mean_fanout, at_least=0)
+    check_count("seeds", seeds, at_least=0)
+    if mean_fanout <= 1 and not seeds:
+        return 0.0
+    reached = 1.0
+    for _ in range(200):
+        # Newton's step on R - 1 + exp(-f R - s), which is convex: from 1 it falls onto the largest root.
+        missed = math.exp(-mean_fanout * reached - seeds)
+        step = (reached - 1 + missed) / (1 - mean_fanout * missed)
+        reached -= step
+        if abs(step) < 1e-15:
+            break
+    return reached
+
+
+def extinction(fanout: int, success: float) -> float:
+    """The smallest q with q = (1 - p + p q)^fanout: the event dies out near its publisher.
+
+    `success` is p, the probability that one message reaches a live process. The limit for large N.
+    """
+    check_count("fanout", fanout, at_least=0)
+    check_probability("success", success)
+    dies = 0.0
+    for _ in range(100_000):
+        following = (1 - success + success * dies) ** fanout
+        if following - dies < 1e-15:
+            return float(following)
+        dies = following
+    return dies
+
+
+def everyone_reached(processes: int, mean_fanout: float) -> float:
+    """exp(-n exp(-f)): the probability that no process of n is missed, for large n.
+
+    With f = ln n + c it is exp(-exp(-c)).
+    """
+    check_count("processes", processes)
+    check_finite("mean_fanout", mean_fanout)
+    return math.exp(-processes * math.exp(-mean_fanout))
+
+
+def missed_probability(
+    processes: int, senders: float, fanout: float, arrives: float = 1.0
+) -> float:
+    """(1 - f a / (n - 1))^senders: none of them has sent a message to one process that arrived.
+
+    Each sends to f of the n - 1 others, and a message arrives with probability a. For large n, and all others
+    sending, exp(-f a).
+    """
+    check_count("processes", processes)
+    check_count("senders", senders, at_least=0)
+    check_probability("arrives", arrives)
+    if processes == 1:
+        return 0.0
+    return float((1 - min(1.0, fanout / (processes - 1)) * arrives) ** senders)
+
+
+# How many messages one event costs: CAMCAST and the three alternatives (section 4.3).
+
+
+def gossip_messages(processes: int, c: float) -> float:
+    """N (ln N + c): every process of a group receives the event and forwards it once."""
+    check_count("processes", processes)
+    check_finite("c", c)
+    return processes * (math.log(processes) + c)
+
+
+def upward_messages(community: Community) -> float:
+    """nbUpwardMsg = N p_sel p_a z p_succ: messages received by the super-community."""
+    return community.processes * community.p_sel * community.p_a * community.z * community.success
+
+
+def camcast_messages(hierarchy: Hierarchy) -> float:
+    """Equation 1: the gossip of every community, and the upward messages of all but the root.
+
+    The paper prints the second sum over t_(x-2) .. t_0 and says that the root sends nothing upward;
+    the sum here leaves out the root, t_0.
+    """
+    check_hierarchy(hierarchy)
+    inside = sum(gossip_messages(community.processes, community.c) for community in hierarchy)
+    return inside + sum(upward_messages(community) for community in hierarchy[:-1])
+
+
+def camcast_bound(hierarchy: Hierarchy) -> float:
+    """Equation 2: x N (ln N + c) + x N ln N z, each symbol the largest in the hierarchy.
+
+    Every process sends upward and to its whole super-topic table. Bounds equation 1 from N = 3 on,
+    where ln N > 1.
+    """
+    count = largest(hierarchy)
+    c = max(community.c for community in hierarchy)
+    z = max(community.z for community in hierarchy)
+    return len(hierarchy) * (gossip_messages(count, c) + count * math.log(count) * z)
+
+
+def camcast_loose_bound(hierarchy: Hierarchy) -> float:
+    """Equation 3: x N ln N (1 + c + z), which is O(N ln N) for a bounded depth x.
+
+    Bounds equation 2 from N = 3 on, for c of 0 or more.
+    """
+    count = largest(hierarchy)
+    c = max(community.c for community in hierarchy)
+    z = max(community.z for community in hierarchy)
+    return len(hierarchy) * count * math.log(count) * (1 + c + z)
+
+
+def broadcast_messages(processes: int, c: float) -> float:
+    """Messages of alternative (a): n (ln n + c), whichever processes are interested."""
+    return gossip_messages(processes, c)
+
+
+def multicast_messages(hierarchy: Hierarchy) -> float:
+    """Alternative (b), equation 4: the sum of N_t (ln N_t + c_t) over the hierarchy."""
+    check_hierarchy(hierarchy)
+    return sum(gossip_messages(community.processes, community.c) for community in hierarchy)
+
+
+def multicast_bound(hierarchy: Hierarchy) -> float:
+    """Alternative (b): x N (ln N + c), each symbol the largest in the hierarchy."""
+    c = max(community.c for community in hierarchy)
+    return len(hierarchy) * gossip_messages(largest(hierarchy), c)
+
+
+def hierarchical_messages(clusters: int, cluster_size: float, c1: float, c2: float) -> float:
+    """Alternative (c), equation 5: C m (c1 + c2 + ln C + ln m).
+
+    `clusters` is C and `cluster_size` is m; every process gossips to both of its tables.
+    """
+    check_count("clusters", clusters)
+    check_count("cluster_size", cluster_size)
+    check_finite("c1", c1)
+    check_finite("c2", c2)
+    return clusters * cluster_size * (c1 + c2 + math.log(clusters) + math.log(cluster_size))
+
+
+# How many table entries one process keeps: CAMCAST and the three alternatives (section 4.4).
+
+
+def camcast_memory(community: Community, root: bool = False) -> float:
+    """ln N_t + c_t + z_t; a process of the root community has no super-topic table."""
+    return community.fanout + (0 if root else community.z)
+
+
+def camcast_tables(topics: int, root: bool = False) -> int:
+    """Two tables for each of `topics` unrelated topics, one for the root topic alone.
+
+    The number does not depend on how many subtopics or super-topics a topic has.
+    """
+    check_count("topics", topics)
+    return topics if root else 2 * topics
+
+
+def broadcast_memory(processes: int, c: float) -> float:
+    """Alternative (a): ln n + c, n the processes of the whole system."""
+    check_count("processes", processes)
+    check_finite("c", c)
+    return math.log(processes) + c
+
+
+def multicast_memory(hierarchy: Hierarchy, level: int) -> float:
+    """Alternative (b): the sum of ln N_t + c_t from the lowest topic up to that of `level`.
+
+    `level` is an index into the hierarchy; the last one is the root, whose processes keep a table for
+    every topic.
+    """
+    check_level(level, len(hierarchy))
+    return sum(community.fanout for community in hierarchy[: level + 1])
+
+
+def hierarchical_memory(clusters: int, cluster_size: float, c1: float, c2: float) -> float:
+    """Alternative (c): ln m + c1 inside the cluster and ln C + c2 outside it."""
+    check_count("clusters", clusters)
+    check_count("cluster_size", cluster_size)
+    check_finite("c1", c1)
+    check_finite("c2", c2)
+    return math.log(cluster_size) + c1 + math.log(clusters) + c2
+
+
+# Parasite events: what processes receive and are not interested in (sections 1.2 and 6.1.2).
+#
+# Every reception counts, duplicates too. CAMCAST and gossip multicast have none by construction.
+
+
+def broadcast_parasites(processes: int, interested: int, c: float, success: float) -> float:
+    """Alternative (a): floor(ln n + c) p_succ (n - interested).
+
+    Everyone forwards to floor(ln n + c) processes, the integer that the paper's simulator took: its
+    table 2 follows from this formula to within 0.1 %.
+    """
+    if not 0 <= interested <= processes or processes < 1:
+        raise UsageError(f"interested must be between 0 and {processes}, not {interested!r}.")
+    check_finite("c", c)
+    check_probability("success", success)
+    return math.floor(math.log(processes) + c) * success * (processes - interested)
+
+
+def hierarchical_parasites(
+    clusters: int, cluster_size: int, interested: int, c1: float, c2: float, success: float
+) -> float:
+    """Alternative (c): (floor(ln m + c1) + floor(ln C + c2)) p_succ (C m - interested)."""
+    inside = broadcast_parasites(cluster_size, 0, c1, success) / cluster_size
+    across = broadcast_parasites(clusters, 0, c2, success) / clusters
+    total = clusters * cluster_size
+    if not 0 <= interested <= total:
+        raise UsageError(f"interested must be between 0 and {total}, not {interested!r}.")
+    return (inside + across) * (total - interested)
+
+
+# The probability that *every* interested process receives an event (section 4.5).
+
+
+def gossip_reliability(c: float) -> float:
+    """exp(-exp(-c)): the limit for large N of gossip to ln N + c processes each."""
+    check_finite("c", c)
+    return math.exp(-math.exp(-c))
+
+
+def susceptible_processes(community: Community) -> float:
+    """nbSuscProc = N p_sel pi: the processes expected to send the event upward."""
+    return community.processes * community.p_sel * community.reached
+
+
+def no_upward_probability(community: Community) -> float:
+    """pbNoUpwardMsg = (1 - p_succ)^(nbSuscProc p_a z)."""
+    messages = susceptible_processes(community) * community.p_a * community.z
+    return float((1 - community.success) ** messages)
+
+
+def passing_probability(community: Community) -> float:
+    """Equation 6, pit = 1 - pbNoUpwardMsg: the event passes on to the super-community.
+
+    It takes the number of upward messages at its mean. That number varies from event to event, so
+    `drawn_passing_probability` is smaller, and it is what a run of the algorithm shows.
+    """
+    return 1 - no_upward_probability(community)
+
+
+def drawn_passing_probability(community: Community) -> float:
+    """1 - (1 - p_sel (1 - (1 - p_a p_succ)^z))^(N pi): equation 6 with every draw made.
+
+    Each process reached decides with p_sel to send upward, and then for each of its z entries with
+    p_a to send to it; each message arrives with p_succ.
+    """
+    none_of_mine = (1 - community.p_a * community.success) ** community.z
+    silent = 1 - community.p_sel * (1 - none_of_mine)
+    return float(1 - silent ** (community.processes * community.reached))
+
+
+def camcast_reliability(hierarchy: Hierarchy, level: int) -> float:
+    """The product over t_(x-1) .. t_j of exp(-exp(-c_t)) pit_t.
+
+    `level` is the index of t_j. The paper's product takes in pit of t_j itself, which only an event
+    on its way past t_j needs: for the probability that t_j is reached, see `reaching_reliability`.
+    """
+    check_level(level, len(hierarchy))
+    passed = hierarchy[: level + 1]
+    return math.prod(gossip_reliability(t.c) * passing_probability(t) for t in passed)
+
+
+def reaching_reliability(hierarchy: Hierarchy, level: int) -> float:
+    """The same product without the last pit: every process up to community `level` is reached."""
+    check_level(level, len(hierarchy))
+    inside = math.prod(gossip_reliability(t.c) for t in hierarchy[: level + 1])
+    return inside * math.prod(passing_probability(t) for t in hierarchy[:level])
+
+
+def broadcast_reliability(c: float) -> float:
+    """Alternative (a): exp(-exp(-c))."""
+    return gossip_reliability(c)
+
+
+def multicast_reliability(hierarchy: Hierarchy, level: int) -> float:
+    """Alternative (b): the product over t_(x-1) .. t_j of exp(-exp(-c_t))."""
+    check_level(level, len(hierarchy))
+    return math.prod(gossip_reliability(t.c) for t in hierarchy[: level + 1])
+
+
+def hierarchical_reliability(clusters: int, c1: float, c2: float) -> float:
+    """Alternative (c): exp(-C exp(-c1) - exp(-c2))."""
+    check_count("clusters", clusters)
+    check_finite("c1", c1)
+    check_finite("c2", c2)
+    return math.exp(-clusters * math.exp(-c1) - math.exp(-c2))
+
+
+# How many rounds an event takes (section 4.6).
+#
+# A round is the propagation of an event from one set of processes to the next. The formulas assume that
+# the event does pass from each community to its super-community.
+
+
+def gossip_rounds(processes: float, constant: float = 0.0) -> float:
+    """Equation 12: R_N = ln N / ln ln N + O(1), with `constant` for the O(1).
+
+    Needs three processes or more, for ln ln N to be above 0; below about 16 the formula falls with N
+    and says little.
+    """
+    check_count("processes", processes, at_least=3)
+    check_finite("constant", constant)
+    return math.log(processes) / math.log(math.log(processes)) + constant
+
+
+def camcast_best_latency(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """(j - i) + R of the last community: the event climbs at once, one round a level.
+
+    `sizes` are the communities climbed, from the publisher's, t_j, to the last, t_i.
+    """
+    _check(sizes)
+    return len(sizes) - 1 + gossip_rounds(sizes[-1], constant)
+
+
+def camcast_average_latency(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """The sum of R_N / 2 over the communities + (j - i): it climbs halfway through each."""
+    _check(sizes)
+    return sum(gossip_rounds(size, constant) / 2 for size in sizes) + len(sizes) - 1
+
+
+def camcast_worst_latency(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """The sum of R_N over the communities + (j - i): it climbs after each is done."""
+    _check(sizes)
+    return sum(gossip_rounds(size, constant) for size in sizes) + len(sizes) - 1
+
+
+def camcast_best_bound(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """x - 1 + R_(N max), the bound of the best case."""
+    _check(sizes)
+    return len(sizes) - 1 + group_latency(sizes, constant)
+
+
+def camcast_average_bound(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """x (R_(N max) / 2 + 1), the bound of the average case."""
+    _check(sizes)
+    return len(sizes) * (group_latency(sizes, constant) / 2 + 1)
+
+
+def camcast_latency_bound(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """x (R_(N max) + 1), the bound of the worst case; N max is the size with the largest R."""
+    _check(sizes)
+    return len(sizes) * (group_latency(sizes, constant) + 1)
+
+
+def broadcast_latency(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """Alternative (a): R_n, n the processes of the whole system."""
+    _check(sizes)
+    return gossip_rounds(sum(sizes), constant)
+
+
+def group_latency(sizes: Sequence[int], constant: float = 0.0) -> float:
+    """Alternatives (b) and (c): R of the slowest community or cluster."""
+    _check(sizes)
+    return max(gossip_rounds(size, constant) for size in sizes)
+
+
+def _check(sizes: Sequence[int]) -> None:
+    if not sizes:
+        raise UsageError("sizes must hold at least one community.")

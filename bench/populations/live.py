@@ -1,0 +1,339 @@
+"""Populations of real nodes in real processes over UDP on loopback, for the live tier."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from bench.experiment import Experiment
+from bench.players import Player, Players
+from bench.populations.hierarchy import Introductions, join_order, node_settings, tables_of, topics
+from bench.traces import CommunityMembers
+from overlay import loops
+from pubsub import Node
+
+# What the conductor of a live run asks of the processes that hold its nodes, over their pipes.
+#
+# Every order is answered once; the first answer comes unasked, when the process is up.
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A node that is to join a community; `number` names it from then on."""
+
+    number: int
+    topic: str
+    trace: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Start nodes, all at once; answered with `{number: (id, address)}` when all have joined."""
+
+    newcomers: tuple[Newcomer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish an event from a node; answered when its copies have been sent."""
+
+    number: int
+    upward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Answered with `{number: contacts}`: what each node's tables hold now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Answered with the copies of events that the nodes have received, in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close all nodes and end; answered when their traces are complete."""
+
+
+Order = Join | Publish | Look | Count | Close
+
+
+# A process that holds nodes and does what it is told over a pipe; it ends when the pipe does.
+
+
+def hold(pipe: Connection) -> None:
+    """The process's main function."""
+    loops.run(Holder(pipe).serve())
+
+
+class Holder:
+    """The nodes of this process, by number."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._nodes: dict[int, Node] = {}
+        self._topics: dict[int, str] = {}
+        self._stacks: list[AsyncExitStack] = []
+
+    async def serve(self) -> None:
+        self._pipe.send("ready")
+        while True:
+            order: Order = await asyncio.to_thread(self._pipe.recv)
+            self._pipe.send(await self._obey(order))
+            if isinstance(order, Close):
+                return
+
+    async def _obey(self, order: Order) -> Any:
+        match order:
+            case Join():
+                joined = await asyncio.gather(*map(self._join, order.newcomers))
+                return dict(joined)
+            case Publish():
+                topic = self._topics[order.number]
+                await self._nodes[order.number].publish(topic, "event", upward=order.upward)
+            case Look():
+                return {n: self._contacts(n) for n in self._nodes}
+            case Count():
+                return sum(_copies(node) for node in self._nodes.values())
+            case Close():
+                await asyncio.gather(*(stack.aclose() for stack in self._stacks))
+        return None
+
+    def _contacts(self, number: int) -> list[str]:
+        _, table, supers = tables_of(self._nodes[number], self._topics[number])
+        return [*table, *supers]
+
+    async def _join(self, newcomer: Newcomer) -> tuple[int, tuple[str, str]]:
+        stack = AsyncExitStack()
+        self._stacks.append(stack)
+        settings = newcomer.settings
+        node = await stack.enter_async_context(Node(trace=newcomer.trace, **settings))
+        events = await stack.enter_async_context(node.subscribe(newcomer.topic, queue=1))
+        del events  # what arrives is read from the trace
+        self._nodes[newcomer.number] = node
+        self._topics[newcomer.number] = newcomer.topic
+        return newcomer.number, (node.id.hex(), str(node.address))
+
+
+def _copies(node: Node) -> int:
+    return node.metrics.counter("events_received", "Copies of events received.").value
+
+
+# A hierarchy of communities made of real nodes in a few processes, each node in one topic.
+#
+# Nodes that are to crash live in a process of their own, which is killed: a crash without a goodbye.
+
+
+PROCESSES = 2
+"""Processes that stay; one more holds the nodes that are to crash."""
+JOINS_AT_ONCE = 10
+"""More of them would hold each other up, on a busy machine for minutes."""
+JOIN_SECONDS = 120.0
+"""The most that one of them may take."""
+END_SECONDS = 30.0
+"""How long a process may take to end when its nodes are closed."""
+LOOK_SECONDS = 0.25
+"""Between two looks at tables or counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A node that has joined."""
+
+    number: int
+    level: int
+    id: str
+    address: str
+
+
+class LivePopulation:
+    """Nodes that live until the block ends; whatever happens, no process is left behind."""
+
+    def __init__(self, experiment: Experiment, directory: Path, chance: random.Random) -> None:
+        self._experiment = experiment
+        self._directory = directory
+        self.topics = topics(len(experiment.sizes))
+        self._introductions = Introductions(experiment.mode)
+        self._doomed = _doomed(experiment, chance)
+        self._players = Players()
+        self._processes: list[Player] = []
+        self._residents: dict[int, Resident] = {}
+        self._ever: list[set[str]] = [set() for _ in experiment.sizes]
+        self._dead: set[str] = set()
+        """Addresses of crashed nodes."""
+        self._joined = 0
+
+    def __enter__(self) -> LivePopulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._players.kill()
+
+    def start(self) -> None:
+        """Start the processes and join everyone."""
+        for _ in range(PROCESSES + bool(self._doomed)):
+            self._processes.append(self._players.start(hold))
+        for process in self._processes:
+            process.answer()
+        for level, count in join_order(self._experiment.sizes, JOINS_AT_ONCE):
+            self._join(level, count)
+
+    def _join(self, level: int, count: int) -> None:
+        """More nodes in the community of `level`, spread over the processes."""
+        settings = {
+            **node_settings(self._experiment),
+            "join_timeout": JOIN_SECONDS,
+            **self._introductions.settings(),
+        }
+        joining: dict[int, list[Newcomer]] = {}
+        for number in range(self._joined, self._joined + count):
+            newcomer = Newcomer(number, self.topics[level], str(self._trace(number)), settings)
+            joining.setdefault(self._home(number), []).append(newcomer)
+        self._joined += count
+        for home, newcomers in joining.items():
+            self._processes[home].tell(Join(tuple(newcomers)))
+        for home in joining:
+            for number, (identity, address) in self._processes[home].answer().items():
+                self._residents[number] = Resident(number, level, identity, address)
+                self._ever[level].add(identity)
+                self._introductions.add(self.topics[level], address)
+
+    def _home(self, number: int) -> int:
+        return PROCESSES if number in self._doomed else number % PROCESSES
+
+    def crash(self) -> None:
+        """Kill the process of those who are to crash."""
+        self._processes.pop().kill()
+        for number in self._doomed:
+            self._dead.add(self._residents.pop(number).address)
+
+    def publish(self, level: int, upward: float | None, chance: random.Random) -> None:
+        """Publish an event of the community of `level`, from one of its members."""
+        members = [r for r in self._residents.values() if r.level == level]
+        number = chance.choice(members).number
+        process = self._processes[self._home(number)]
+        process.tell(Publish(number, upward))
+        process.answer()
+
+    def members(self) -> list[CommunityMembers]:
+        """Who is in each community now, and how large their tables are."""
+        tables = self._tables()
+        found = []
+        for level, topic in enumerate(self.topics):
+            residents = [r for r in self._residents.values() if r.level == level]
+            sizes = {resident.id: len(tables[resident.number]) for resident in residents}
+            found.append(
+                CommunityMembers(
+                    topic,
+                    self._experiment.sizes[level],
+                    frozenset(sizes),
+                    frozenset(self._ever[level]),
+                    sizes,
+                )
+            )
+        return found
+
+    def wait_for_tables(self, quiet: float, at_most: float) -> None:
+        """Wait until tables that are drawn are full on average; gossiped ones, unchanged for `quiet` seconds.
+
+        A gossiped table has no size at which it is full, and drawn ones are drawn anew all the time.
+        """
+        if self._experiment.mode != "structured":
+            _wait_for_rest(self._tables, quiet, at_most)
+            return
+        end = time.monotonic() + at_most
+        while not self._are_full(self._tables()) and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+
+    def _are_full(self, tables: dict[int, list[str]]) -> bool:
+        held = [0] * len(self.topics)
+        for number, contacts in tables.items():
+            held[self._residents[number].level] += len(contacts)
+        sizes = self._experiment.sizes
+        return all(
+            held[level] >= sizes[level] * _full_tables(self._experiment, level)
+            for level in range(len(sizes))
+        )
+
+    def wait_for_repaired_tables(self, at_most: float) -> None:
+        """Wait until no table holds a crashed node."""
+        end = time.monotonic() + at_most
+        while self._someone_knows_the_dead() and time.monotonic() < end:
+            time.sleep(LOOK_SECONDS)
+
+    def wait_for_silence(self, quiet: float, at_most: float) -> None:
+        """Wait until no copy of an event has arrived anywhere for `quiet` seconds."""
+        _wait_for_rest(lambda: self._ask(Count()), quiet, at_most)
+
+    def close(self) -> list[Path]:
+        """Close all nodes; the complete traces of those who lived to the end."""
+        self._ask(Close())
+        for process in self._processes:
+            process.end(END_SECONDS)
+        return [self._trace(number) for number in self._residents]
+
+    def _someone_knows_the_dead(self) -> bool:
+        return any(
+            contact.partition("@")[2] in self._dead
+            for contacts in self._tables().values()
+            for contact in contacts
+        )
+
+    def _tables(self) -> dict[int, list[str]]:
+        return {number: held for part in self._ask(Look()) for number, held in part.items()}
+
+    def _ask(self, order: Look | Count | Close) -> list[Any]:
+        for process in self._processes:
+            process.tell(order)
+        return [process.answer() for process in self._processes]
+
+    def _trace(self, number: int) -> Path:
+        return self._directory / f"{number}.jsonl"
+
+
+def _doomed(experiment: Experiment, chance: random.Random) -> set[int]:
+    """The numbers of those who are to crash: a share of each community, at least one being left."""
+    doomed: set[int] = set()
+    for numbers, living in zip(_numbers(experiment.sizes), experiment.living, strict=True):
+        crashing = len(numbers) - living
+        doomed.update(chance.sample(numbers, crashing))
+    return doomed
+
+
+def _numbers(sizes: Sequence[int]) -> list[list[int]]:
+    """The numbers of each community's nodes, in the order in which they join."""
+    found: list[list[int]] = [[] for _ in sizes]
+    number = 0
+    for level, count in join_order(sizes):
+        found[level] += range(number, number + count)
+        number += count
+    return found
+
+
+def _full_tables(experiment: Experiment, level: int) -> int:
+    """Contacts in a full topic table, floor(ln N + c) of the others, and in a full super-topic table."""
+    size = experiment.sizes[level]
+    own = min(size - 1, math.floor(math.log(size) + experiment.c))
+    above = experiment.sizes[level + 1 : level + 2]
+    return own + sum(min(experiment.z, others) for others in above)
+
+
+def _wait_for_rest(look: Callable[[], Any], quiet: float, at_most: float) -> None:
+    """Look again and again until `quiet` seconds have brought no change, or `at_most` have passed."""
+    began = changed = time.monotonic()
+    seen = look()
+    while time.monotonic() - changed < quiet and time.monotonic() - began < at_most:
+        time.sleep(LOOK_SECONDS)
+        now = look()
+        if now != seen:
+            seen, changed = now, time.monotonic()

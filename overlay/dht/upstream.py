@@ -1,0 +1,128 @@
+"""All that is used of the `kademlia` package, by composition.
+
+What is right in upstream is called here: `Node` (an id as a number, the XOR distance) and `KBucket` (who is
+let into a bucket, who waits among the spare ones, who moves up when one is removed, how a bucket is cut in
+two). What is wrong in it is ours, and nothing here is called back by upstream:
+
+- routing.py:20-21 reads the machine's clock whatever the node's clock is: a `Bucket` keeps its own age.
+- routing.py:26-35: the halves of a bucket look as if they had just been refreshed.
+- routing.py:51-52: a spare contact is new every time it is met.
+- routing.py:103-136, 159-195 (`RoutingTable`), protocol.py, crawling.py, network.py, storage.py, and
+  rpcudp: see `routing`, `node`, `lookup`, `values` and `exchange`; tests show what the stock classes do
+  instead.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import lru_cache
+from typing import Any
+
+from kademlia.node import Node
+from kademlia.routing import KBucket
+
+from overlay.contact import ID_BITS, Contact, PeerId
+from overlay.dht.messages import entry_of
+from overlay.transport.address import socket_address
+
+
+class Target:
+    """A place in the id space that is looked for; there may be no node at it."""
+
+    __slots__ = ("id", "long_id")
+
+    def __init__(self, id_: PeerId) -> None:
+        self.id = id_
+        self.long_id: int = Node(id_).long_id
+
+    def distance_to(self, other: Peer | Target) -> int:
+        return self.long_id ^ other.long_id
+
+
+class Peer:
+    """A contact with what upstream's `Node` knows of it, and what a lookup needs at hand."""
+
+    __slots__ = ("can_exist", "contact", "entry", "id", "long_id", "node")
+
+    def __init__(self, contact: Contact) -> None:
+        self.contact = contact
+        self.node = Node(contact.id, contact.host, contact.port)
+        self.id: PeerId = contact.id
+        self.long_id: int = self.node.long_id
+        """The id as a number."""
+        self.entry = entry_of(contact)
+        """This contact in the list of a reply."""
+        self.can_exist = socket_address(contact.address, True) is not None
+        """False when no peer can have the address, whichever peer names it."""
+
+    def distance_to(self, other: Peer | Target) -> int:
+        return self.long_id ^ other.long_id
+
+    def shares_place(self, other: Peer) -> bool:
+        """Whether both have the same id, or the same address."""
+        return self.id == other.id or bool(self.node.same_home_as(other.node))
+
+
+@lru_cache(maxsize=16_384)
+def peer_of(contact: Contact) -> Peer:
+    """The same few contacts are met over and over; equal contacts give the same object while it is cached.
+
+    Its contact is the object that decoding gives, so that comparing it with a decoded one is quick.
+    """
+    return Peer(Contact.unpack(contact.packed()))
+
+
+class Bucket:
+    """One k-bucket: up to k contacts of one range of ids, least recently seen first, and spare ones."""
+
+    __slots__ = ("_kbucket", "last_used", "nodes", "range", "spare")
+
+    def __init__(self, kbucket: Any, last_used: float) -> None:
+        self._kbucket = kbucket
+        self.range: tuple[int, int] = kbucket.range
+        self.nodes: OrderedDict[PeerId, Peer] = kbucket.nodes
+        self.spare: OrderedDict[PeerId, Peer] = kbucket.replacement_nodes
+        self.last_used = last_used
+        """When a lookup last went into this range."""
+
+    @classmethod
+    def of_everything(cls, k: int, now: float) -> Bucket:
+        """The first bucket: its range is the whole id space."""
+        return cls(KBucket(0, 2**ID_BITS - 1, k), now)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def split(self) -> tuple[Bucket, Bucket]:
+        """Two halves, each as old as this bucket."""
+        lower, upper = self._kbucket.split()
+        return Bucket(lower, self.last_used), Bucket(upper, self.last_used)
+
+    def add(self, peer: Peer) -> None:
+        """Give the contact a place, or keep it among the spare ones where there is none."""
+        self._kbucket.add_node(peer)
+
+    def remove(self, peer: Peer) -> None:
+        """Take the contact out; the spare one that was seen last gets its place."""
+        self._kbucket.remove_node(peer)
+
+    def find(self, peer_id: PeerId) -> Peer | None:
+        """The contact of that id, spare or not."""
+        return self.nodes.get(peer_id) or self.spare.get(peer_id)
+
+    def refresh(self, peer: Peer) -> None:
+        """A contact that is here was heard, perhaps at another address: now it is the one seen last."""
+        held = self.nodes if peer.id in self.nodes else self.spare
+        held[peer.id] = peer
+        held.move_to_end(peer.id)
+
+    def head(self) -> Peer:
+        """The contact that was seen longest ago."""
+        return next(iter(self.nodes.values()))
+
+    def covers(self, place: Peer | Target) -> bool:
+        return bool(self._kbucket.has_in_range(place))
+
+    def depth(self) -> int:
+        """How many first bits all contacts share."""
+        return int(self._kbucket.depth())

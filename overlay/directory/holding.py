@@ -1,0 +1,346 @@
+"""The shards that a node holds for others: their members, their traces, and when they split and merge.
+
+A *member* lives in a shard. A *trace* was left by a member that lives deeper on the same path; traces tell a
+process that comes to the shard that the tree goes on below. In each period a member refreshes one ancestor,
+the one k levels up with probability 2**-k, so that every ancestor of a full leaf hears of about as many
+members a period as the leaf has, however large the topic. With n announcements in a record's life that is a
+share 1 - (1 - 2**-k)**n of those who live there, which tells how many they are.
+
+Both are soft state of one common life. A node that begins to hold a shard fetches from others what they hold
+of it, so that it knows all members at once (`adopt`); such records live no longer for being copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import pack
+
+from overlay.contact import Address, Contact, PeerId
+from overlay.directory.config import DirectoryConfig
+from overlay.directory.messages import HELD_ELSEWHERE
+from overlay.directory.tree import Shard, by_rank, fingerprint
+
+_SPARSEST = 3
+"""Levels: a trace from farther below counts as one from there, so that one trace is never many members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One announcement that was taken; a trace if `leaf_depth` is deeper than the shard."""
+
+    contact: Contact
+    fingerprint: int
+    leaf_depth: int
+    stay: int
+    expires: float
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A record as another replica tells of it; `left`: the seconds that it has left to live."""
+
+    contact: Contact
+    leaf_depth: int
+    stay: int
+    left: float
+
+
+class HeldShard:
+    """The members and traces of one shard. The code that puts into it keeps it bounded; see `has_room`."""
+
+    __slots__ = (
+        "_at_address",
+        "_config",
+        "_packed",
+        "_shard",
+        "_stand_for",
+        "heard",
+        "interior",
+        "members",
+        "since",
+        "traces",
+    )
+
+    def __init__(self, shard: Shard, config: DirectoryConfig, now: float) -> None:
+        self._shard = shard
+        self._config = config
+        self._packed: bytes | None = None
+        self._at_address: dict[Address, PeerId] = {}
+        self.members: dict[PeerId, Record] = {}
+        self.traces: dict[PeerId, Record] = {}
+        self._stand_for = 0.0
+        """Members that the traces stand for."""
+        self.interior = False
+        self.since = now
+        self.heard = now
+
+    def __len__(self) -> int:
+        return len(self.members) + len(self.traces)
+
+    def get(self, member: PeerId) -> Record | None:
+        return self.members.get(member) or self.traces.get(member)
+
+    def at(self, address: Address) -> PeerId | None:
+        """Who is held under that address; one at most, so a flood from one address is one record."""
+        return self._at_address.get(address)
+
+    def has_room(self, member: PeerId, leaf_depth: int) -> bool:
+        """Whether the record fits. Traces always do: a new one takes the place of the oldest."""
+        return (
+            leaf_depth > self._shard.depth
+            or member in self.members
+            or len(self.members) < self._config.capacity
+        )
+
+    def oldest_trace_above(self, limit: int) -> Contact | None:
+        """The trace that has to go if there may be no more than `limit`."""
+        return next(iter(self.traces.values())).contact if len(self.traces) > limit else None
+
+    def put(self, contact: Contact, leaf_depth: int, stay: int, now: float) -> None:
+        """Hold or refresh a record; a member that has moved deeper becomes a trace, and back."""
+        packed = self._packed if contact.id in self.members else None
+        self.remove(contact.id)
+        record = Record(
+            contact,
+            fingerprint(self._shard.topic, contact),
+            leaf_depth,
+            stay,
+            now + self._config.record_life,
+        )
+        if leaf_depth == self._shard.depth:
+            self.members[contact.id] = record
+            self._packed = packed
+        else:
+            self.traces[contact.id] = record
+            self._stand_for += self._stands_for(record)
+        self._at_address[contact.address] = contact.id
+        self.heard = now
+
+    def adopt(self, record: Record) -> None:
+        """Hold a copy of another replica's record."""
+        kind = self.members if record.leaf_depth == self._shard.depth else self.traces
+        kind[record.contact.id] = record
+        if kind is self.traces:
+            self._stand_for += self._stands_for(record)
+        self._at_address[record.contact.address] = record.contact.id
+        self._packed = None
+
+    def complete(self, since: float) -> None:
+        """All that others hold, `since` when, is held here as well; records are ordered by expiry again."""
+        self.since = min(self.since, since)
+        for kind in (self.members, self.traces):
+            ordered = sorted(kind.items(), key=lambda held: held[1].expires)
+            kind.clear()
+            kind.update(ordered)
+        self._packed = None
+
+    def remove(self, member: PeerId) -> None:
+        record = self.members.pop(member, None)
+        if record is not None:
+            self._packed = None
+        else:
+            record = self.traces.pop(member, None)
+            if record is None:
+                return
+            self._stand_for -= self._stands_for(record)
+        del self._at_address[record.contact.address]
+
+    def next_expiry(self) -> float:
+        """When the next record is past its life; at once for a shard that holds none."""
+        first = [next(iter(kind.values())).expires for kind in (self.members, self.traces) if kind]
+        return min(first, default=float("-inf"))
+
+    def expire(self, now: float) -> list[Address]:
+        """Drop what is past its life; the addresses that were dropped."""
+        gone: list[Address] = []
+        for kind in (self.members, self.traces):
+            while kind:
+                record = next(iter(kind.values()))
+                if record.expires > now:
+                    break
+                gone.append(record.contact.address)
+                self.remove(record.contact.id)
+        return gone
+
+    def advise(self) -> bool:
+        """Whether members should live deeper than here; between yes and no is a wide gap."""
+        config = self._config
+        if len(self.members) > config.split or self._stand_for > 1.5 * config.merge:
+            self.interior = True
+        elif len(self.members) + self._stand_for < config.merge:
+            self.interior = False
+        return self.interior
+
+    def settled(self, now: float) -> bool:
+        """Whether every member must have been heard here, and the members have not moved elsewhere."""
+        config = self._config
+        return now - self.since >= config.round_time and now - self.heard <= config.silence
+
+    def hint(self) -> int:
+        """The depth at which those that left traces live: the middle one."""
+        if not self.traces:
+            return self._shard.depth
+        depths = sorted(trace.leaf_depth for trace in self.traces.values())
+        return depths[len(depths) // 2]
+
+    def fingerprints(self) -> bytes:
+        """Four bytes for each member; kept until the members change."""
+        if self._packed is None:
+            values = [record.fingerprint for record in self.members.values()]
+            self._packed = pack(f">{len(values)}I", *values)
+        return self._packed
+
+    def ranked(self, salt: int, skip: int, want: int) -> list[Contact]:
+        """Members in the order of a salt."""
+        members = {record.fingerprint: record.contact for record in self.members.values()}
+        return [members[mark] for mark in by_rank(members, salt)[skip : skip + want]]
+
+    def _stands_for(self, trace: Record) -> float:
+        levels_up = min(trace.leaf_depth - self._shard.depth, _SPARSEST)
+        missed: float = (1 - 2.0**-levels_up) ** self._config.announcements_a_life
+        return 1 / (1 - missed)
+
+
+class ShardStore:
+    """Shards by their place in the tree; one record for each member in each shard.
+
+    No member is evicted to make room, since records expire by themselves within one time-to-live: what
+    does not fit is refused, so that a flood cannot push out those that were there before.
+    """
+
+    def __init__(self, config: DirectoryConfig) -> None:
+        self._config = config
+        self._shards: dict[Shard, HeldShard] = {}
+        self._per_address: dict[Address, int] = {}
+        self._withdrawn: dict[tuple[Shard, PeerId], tuple[int, float]] = {}
+        self._swept = float("-inf")
+        self.records = 0
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def held(self, shard: Shard) -> HeldShard | None:
+        """The shard as it is, with what may have expired just now."""
+        return self._shards.get(shard)
+
+    def get(self, shard: Shard, now: float) -> HeldShard | None:
+        """The shard, without what has expired; None where nothing is held."""
+        self._sweep(now)
+        held = self._shards.get(shard)
+        if held is not None and held.next_expiry() <= now:
+            self._expire(shard, held, now)
+            return self._shards.get(shard)
+        return held
+
+    def put(self, shard: Shard, sender: Contact, leaf_depth: int, stay: int, now: float) -> str:
+        """Hold the sender; an empty string, or the reason why not."""
+        held = self.get(shard, now)
+        former = held.get(sender.id) if held else None
+        if self._withdrawn.get((shard, sender.id), (None, 0.0))[0] == stay:
+            return "withdrawn"
+        if former is not None and former.contact != sender:
+            return HELD_ELSEWHERE
+        if held is not None and not held.has_room(sender.id, leaf_depth):
+            return "shard_full"
+        if former is None:
+            self._replace_at(held, sender)
+            refusal = self._no_room(sender)
+            if refusal:
+                return refusal
+            self.records += 1
+            self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
+        if held is None:
+            held = self._shards[shard] = HeldShard(shard, self._config, now)
+        held.put(sender, leaf_depth, stay, now)
+        surplus = held.oldest_trace_above(self._config.capacity)
+        if surplus is not None:
+            self._drop(shard, held, surplus)
+        return ""
+
+    def remove(self, shard: Shard, sender: Contact, stay: int, now: float) -> None:
+        """Forget the sender, and remember for a while that this stay of its is over."""
+        held = self.get(shard, now)
+        record = held.get(sender.id) if held else None
+        if record is not None and record.contact != sender:
+            return
+        self._withdrawn.pop((shard, sender.id), None)
+        self._withdrawn[shard, sender.id] = (stay, now + self._config.record_life)
+        if len(self._withdrawn) > self._config.max_records // 4:
+            del self._withdrawn[next(iter(self._withdrawn))]
+        if held is not None and record is not None:
+            self._drop(shard, held, sender)
+
+    def adopt(self, shard: Shard, copies: Iterable[Copy], age: float, now: float) -> None:
+        """Take what others hold, since `age` seconds, of a shard that is held here since a moment ago."""
+        held = self.get(shard, now)
+        if held is None:
+            return
+        for copy in copies:
+            sender = copy.contact
+            is_over = self._withdrawn.get((shard, sender.id), (None, 0.0))[0] == copy.stay
+            is_known = held.get(sender.id) is not None or held.at(sender.address) is not None
+            fits = held.has_room(sender.id, copy.leaf_depth) and not self._no_room(sender)
+            if is_over or is_known or not fits or len(held.traces) >= self._config.capacity:
+                continue
+            self.records += 1
+            self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
+            expires = now + min(copy.left, self._config.record_life)
+            mark = fingerprint(shard.topic, sender)
+            held.adopt(Record(sender, mark, copy.leaf_depth, copy.stay, expires))
+        held.complete(now - age)
+
+    def forget(self, shard: Shard, member: Contact) -> None:
+        """Drop a member that has crashed."""
+        held = self._shards.get(shard)
+        record = held.get(member.id) if held is not None else None
+        if held is not None and record is not None and record.contact == member:
+            self._drop(shard, held, member)
+
+    def _replace_at(self, held: HeldShard | None, sender: Contact) -> None:
+        """A process that came back with another id takes the place of what it was before."""
+        former = held.at(sender.address) if held else None
+        if held is not None and former is not None:
+            held.remove(former)
+            self._forget([sender.address])
+
+    def _no_room(self, sender: Contact) -> str:
+        if self.records >= self._config.max_records:
+            return "store_full"
+        if self._per_address.get(sender.address, 0) >= self._config.max_records_per_address:
+            return "address_full"
+        return ""
+
+    def _drop(self, shard: Shard, held: HeldShard, sender: Contact) -> None:
+        held.remove(sender.id)
+        self._forget([sender.address])
+        if not held:
+            del self._shards[shard]
+
+    def _sweep(self, now: float) -> None:
+        """Expire everywhere, now and then: shards that nobody asks for must go too."""
+        if now - self._swept < self._config.period / 4:
+            return
+        self._swept = now
+        for shard, held in list(self._shards.items()):
+            if held.next_expiry() <= now:
+                self._expire(shard, held, now)
+        while self._withdrawn:
+            oldest = next(iter(self._withdrawn))
+            if self._withdrawn[oldest][1] > now:
+                break
+            del self._withdrawn[oldest]
+
+    def _expire(self, shard: Shard, held: HeldShard, now: float) -> None:
+        self._forget(held.expire(now))
+        if not held:
+            del self._shards[shard]
+
+    def _forget(self, addresses: list[Address]) -> None:
+        for address in addresses:
+            self.records -= 1
+            left = self._per_address[address] - 1
+            if left:
+                self._per_address[address] = left
+            else:
+                del self._per_address[address]

@@ -1,0 +1,379 @@
+"""The topic directory of one node: its memberships kept announced, and questions about topics answered.
+
+This is CAMCAST's view of the overlay (sections 3.3, 5.2.2 and 5.2.3): `contacts` is the paper's
+getContact(), by which a process finds its way into a community, and `sample` its searchPeers(), which
+gives whole membership tables. Nothing here raises for reasons of the network: what cannot be found is
+left out of the answer. Every question is answered exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from overlay.contact import Contact, PeerId
+from overlay.dht import DhtNode
+from overlay.directory.announcer import Announcer
+from overlay.directory.config import DirectoryConfig
+from overlay.directory.holding import Copy
+from overlay.directory.messages import Announce, Fetch, Query, Records, Report, Withdraw
+from overlay.directory.reading import Locations, Peers, ShardReader, Visit
+from overlay.directory.sampler import Sampler
+from overlay.directory.server import DirectoryServer, read_records
+from overlay.directory.survey import ROUGH_POINTS, SURVEY_POINTS, Explorer, TopicSize, topic_size
+from overlay.directory.tree import POINT_BITS, Shard, point_of, shard_at, topic_key
+from overlay.metrics import Metrics
+from overlay.steps import Answer, Signal, Steps, Work, answer_to, together
+
+T = TypeVar("T")
+
+GIVERS = 2
+"""Replicas that a node asks when it begins to hold a shard."""
+
+FETCHES_AT_ONCE = 64
+"""Shards that a node fetches at the same time; what it begins to hold meanwhile it learns from its
+members."""
+
+
+def _ignore(_: object = None) -> None: ...
+
+
+class _Membership:
+    """A topic that this node is announced under."""
+
+    def __init__(self) -> None:
+        self.announced = Signal()
+        """Set when the first announcement has been made."""
+        self.next: Answer[None] = Answer()
+        """Given when it is time to announce again."""
+        self.steps: Steps[None] | None = None
+
+
+class DirectoryService:
+    """Topics by name: who is in one, a uniform sample of it, its size; one for each node of the DHT.
+
+    A core, and a `membership.TopicDirectory`. The node is closed after it.
+    """
+
+    def __init__(self, peers: Peers, config: DirectoryConfig, metrics: Metrics) -> None:
+        self._peers = peers
+        self._context = peers.context
+        self._config = config
+        self._locations = Locations(peers, config, metrics)
+        reader = ShardReader(peers, self._locations, config, metrics)
+        self._explorer = Explorer(peers, reader, config)
+        self._sampler = Sampler(peers, reader, self._explorer, config, metrics)
+        self._announcer = Announcer(peers, self._locations, self._explorer, config, metrics)
+        self._memberships: dict[str, _Membership] = {}
+        self._leaving: dict[str, Signal] = {}
+        """Topics that are being left; each is set when those who held this node have been told."""
+        self._running: dict[Steps[Any], None] = {}
+        self._asked = 0
+        self._open_questions: dict[int, Callable[[], None]] = {}
+        """For each question that is not answered yet, what answers it with nothing."""
+        self._closed = False
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that this node is announced under."""
+        return list(self._memberships)
+
+    def announce(self, topic: str, done: Callable[[], None] = _ignore) -> None:
+        """Be found under `topic` until it is withdrawn; `done` is called when others can find this node."""
+        membership = self._memberships.get(topic)
+        if membership is None and not self._closed:
+            membership = self._memberships[topic] = _Membership()
+            membership.steps = self._run(self._keep_announced(topic, membership))
+        if membership is not None:
+            self._run(membership.announced.wait(), lambda _: done())
+
+    def withdraw(self, topic: str, done: Callable[[], None] = _ignore) -> None:
+        """Not be found under `topic` any more; `done` is called when those who held this node know it."""
+        membership = self._memberships.pop(topic, None)
+        if membership is not None:
+            if membership.steps is not None:
+                membership.steps.cancel()
+            membership.announced.set()  # the caller that waits for that has changed its mind
+            earlier, over = self._leaving.get(topic), Signal()
+            self._leaving[topic] = over
+            self._run(self._leave(topic, earlier, over))
+        leaving = self._leaving.get(topic)
+        if leaving is None:
+            done()
+        else:
+            self._run(leaving.wait(), lambda _: done())
+
+    def contacts(
+        self, topic: str, count: int, found: Callable[[tuple[Contact, ...]], None]
+    ) -> None:
+        """Some members other than this node, quickly, from the first leaf that is found."""
+        self._answer(self._contacts(topic, count), found, ())
+
+    def sample(self, topic: str, count: int, found: Callable[[tuple[Contact, ...]], None]) -> None:
+        """Distinct members other than this node, uniform over all; all if they are fewer."""
+        self._answer(self._sample(topic, count), found, ())
+
+    def size(self, topic: str, found: Callable[[float], None]) -> None:
+        """About how many members there are, this node included if it is one."""
+        nothing = TopicSize(0.0, 0.0)
+        self._answer(self._size(topic, ROUGH_POINTS), lambda size: found(float(size)), nothing)
+
+    def count(self, topic: str, found: Callable[[TopicSize], None]) -> None:
+        """As `size`, from more leaves, and with the relative standard error of the estimate."""
+        self._answer(self._size(topic, SURVEY_POINTS), found, TopicSize(0.0, 0.0))
+
+    def report(self, topic: str, member: Contact, done: Callable[[object], None] = _ignore) -> None:
+        """A member that was found does not answer: have those who hold it ask it, and forget it."""
+        self._run(self._report(topic_key(topic), member), done)
+
+    def network_changed(self) -> None:
+        """Nodes that were lost are back: announce everything again, at once.
+
+        Nothing that is known of where shards are held is to be trusted."""
+        self._locations.forget()
+        for membership in self._memberships.values():
+            membership.next.give(None)
+
+    def close(self, within: float, done: Callable[[], None]) -> None:
+        """Withdraw from every topic, for this many seconds at most, and stop; what is left expires.
+
+        Questions under way, and those that still come, are answered with nothing."""
+        self._closed = True
+        for steps in list(self._running):
+            steps.cancel()
+        unanswered, self._open_questions = self._open_questions, {}
+        for give_up in unanswered.values():
+            give_up()
+        self._run(self._say_goodbye(within), lambda _: done())
+
+    # The steps.
+
+    def _run(self, work: Work[T], done: Callable[[T], None] = _ignore) -> Steps[T]:
+        """Run steps that end with the directory."""
+        return Steps(work, done, among=self._running)
+
+    def _answer(self, work: Work[T], found: Callable[[T], None], nothing: T) -> None:
+        """Answer a question exactly once: by what the steps find, or by nothing if the directory is
+        closed."""
+        if self._closed:
+            work.close()
+            found(nothing)
+            return
+        self._asked += 1
+        number = self._asked
+
+        def answered(result: T) -> None:
+            del self._open_questions[number]
+            found(result)
+
+        self._open_questions[number] = lambda: found(nothing)
+        self._run(work, answered)
+
+    async def _keep_announced(self, topic: str, membership: _Membership) -> None:
+        if topic in self._leaving:
+            await self._leaving[topic].wait()
+        while True:
+            membership.next = Answer()
+            seconds = await self._announcer.refresh(topic_key(topic))
+            membership.announced.set()
+            await self._wait(membership.next, seconds)
+
+    async def _wait(self, due: Answer[None], seconds: float) -> None:
+        timer = self._context.call_later(seconds, lambda: due.give(None))
+        try:
+            await due
+        finally:
+            timer.cancel()
+
+    async def _leave(self, topic: str, earlier: Signal | None, over: Signal) -> None:
+        if earlier is not None:
+            await earlier.wait()
+        await self._announcer.withdraw(topic_key(topic))
+        if self._leaving.get(topic) is over:
+            del self._leaving[topic]
+        over.set()
+
+    async def _say_goodbye(self, within: float) -> None:
+        topics = dict.fromkeys([*self._memberships, *self._leaving])
+        self._memberships.clear()
+        over: Answer[None] = Answer()
+        work = together([self._announcer.withdraw(topic_key(topic)) for topic in topics])
+        steps = Steps(work, lambda _: over.give(None))
+        try:
+            await self._wait(over, within)
+        finally:
+            steps.cancel()
+
+    async def _be_announced(self, topic: str) -> None:
+        """Wait for a first announcement that is under way: it learns what a question would ask again."""
+        membership = self._memberships.get(topic)
+        if membership is not None:
+            await membership.announced.wait()
+
+    async def _contacts(self, topic: str, count: int) -> tuple[Contact, ...]:
+        await self._be_announced(topic)
+        key, draw = topic_key(topic), self._context.random
+        visit = Visit(key, draw.getrandbits(32), count + 1)
+        point = draw.getrandbits(POINT_BITS)
+        await self._explorer.introduce(visit, point)
+        path = await self._explorer.path(visit, point)
+        found: dict[PeerId, Contact] = {}
+        for part in path.parts if path is not None else ():
+            found |= {c.id: c for f, c in part.view.contacts.items() if f in part.members}
+        found.pop(self._context.contact.id, None)
+        if len(found) < count:
+            found |= {c.id: c for c in await self._sampler.sample(key, count)}
+        return tuple(found.values())[:count]
+
+    async def _sample(self, topic: str, count: int) -> tuple[Contact, ...]:
+        await self._be_announced(topic)
+        return tuple(await self._sampler.sample(topic_key(topic), count))
+
+    async def _size(self, topic: str, points: int) -> TopicSize:
+        await self._be_announced(topic)
+        key = topic_key(topic)
+        return await topic_size(key, self._peers, self._explorer, self._config, points)
+
+    async def _report(self, topic: PeerId, member: Contact) -> None:
+        point = point_of(topic, member.id)
+        outline = self._explorer.outline(topic)
+        seen = outline.leaf_at(point)
+        shard = seen[0] if seen else shard_at(topic, outline.likely_depth(), point)
+        request = Report(topic, shard.depth, shard.prefix, member)
+        replicas = (await self._locations.of(shard))[: self._config.replicas]
+        await together([answer_to(partial(self._peers.ask, r, request)) for r in replicas])
+
+
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """What one replica told of a shard, and since how many seconds its word is complete."""
+
+    copies: dict[Contact, Copy]
+    age: float
+
+
+class Replication:
+    """What a node does when it begins to hold a shard: it fetches what other replicas hold of it.
+
+    Two of them are asked, and others where these know nothing. Its own word is then as good as theirs. A
+    replica that is new and holds nothing says nothing: where the replicas of a root are all of that kind,
+    as where many nodes have come at once, the nodes around them are asked as well. A record counts
+    that two name; one voice is enough while there are not two who have been there for long.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        server: DirectoryServer,
+        config: DirectoryConfig,
+        is_joining: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`is_joining()`: this node does not know its neighbours yet."""
+        self._peers = peers
+        self._server = server
+        self._config = config
+        self._is_joining = is_joining
+        self._running: dict[Steps[Any], None] = {}
+
+    def begin(self, shard: Shard) -> None:
+        if len(self._running) < FETCHES_AT_ONCE:
+            Steps(self._complete(shard), among=self._running)
+
+    def close(self) -> None:
+        for steps in list(self._running):
+            steps.cancel()
+
+    async def _complete(self, shard: Shard) -> None:
+        near = self._others(self._peers.known_closest(shard.key, self._config.replicas + 1))
+        left = near = near[: self._config.replicas]
+        voices: list[_Voice] = []
+        while left and len(self._known_to(voices, shard)) < GIVERS:
+            some, left = left[:GIVERS], left[GIVERS:]
+            voices += await self._ask(shard, some)
+        age = self._age(shard, voices)
+        if shard.depth == 0 and age is None and not self._is_joining():
+            # Above a root is nothing: what nobody around it knows of is not there.
+            wide = partial(
+                self._peers.around, shard.key, self._config.replicas, self._config.root_replicas
+            )
+            farther = [c for c in self._others(await answer_to(wide)) if c not in near]
+            voices += await self._ask(shard, farther)
+            if 2 * len(voices) >= len(near) + len(farther):
+                age = self._age(shard, voices) or self._config.round_time
+        if voices or age is not None:
+            self._server.adopt(shard, self._believed(voices), age or 0.0)
+
+    def _others(self, nodes: Sequence[Contact]) -> list[Contact]:
+        own = self._peers.context.contact
+        return [contact for contact in nodes if contact.id != own.id]
+
+    def _known_to(self, voices: Sequence[_Voice], shard: Shard) -> list[_Voice]:
+        """Those who know the shard; of a root, those who know all of it."""
+        return [v for v in voices if v.copies and (shard.depth or self._is_settled(v))]
+
+    def _is_settled(self, voice: _Voice) -> bool:
+        return voice.age >= self._config.round_time
+
+    def _age(self, shard: Shard, voices: Sequence[_Voice]) -> float | None:
+        """Since when all that the replicas tell is complete; None if none of them can know."""
+        known_to = self._known_to(voices, shard)
+        if known_to:
+            return min(voice.age for voice in known_to)
+        is_new = sum(self._is_settled(voice) for voice in voices) >= GIVERS
+        # Members of a deeper shard that is new everywhere may still live above.
+        return self._config.round_time if is_new and not shard.depth else None
+
+    def _believed(self, voices: Sequence[_Voice]) -> list[Copy]:
+        knowing = [voice for voice in voices if voice.copies]
+        is_old = sum(self._is_settled(voice) for voice in voices) >= GIVERS
+        needed = min(GIVERS, len(knowing)) if is_old else 1
+        named: dict[Contact, list[Copy]] = {}
+        for voice in knowing:
+            for contact, copy in voice.copies.items():
+                named.setdefault(contact, []).append(copy)
+        return [min(c, key=lambda copy: copy.left) for c in named.values() if len(c) >= needed]
+
+    async def _ask(self, shard: Shard, givers: Sequence[Contact]) -> list[_Voice]:
+        answers = await together([self._copy(shard, giver) for giver in givers])
+        return [voice for voice in answers if voice is not None]
+
+    async def _copy(self, shard: Shard, giver: Contact) -> _Voice | None:
+        """All that a replica holds of the shard; None if it does not answer."""
+        copies: dict[Contact, Copy] = {}
+        age = 0.0
+        while len(copies) <= 2 * self._config.capacity:
+            request = Fetch(shard.topic, shard.depth, shard.prefix, len(copies))
+            reply = await answer_to(partial(self._peers.ask, giver, request))
+            page = read_records(reply)
+            if page is None or not isinstance(reply, Records):
+                return _Voice(copies, age) if copies else None
+            age = reply.age / 1000
+            fresh = {copy.contact: copy for copy in page if copy.contact not in copies}
+            copies |= fresh
+            if not fresh or len(copies) >= reply.total:
+                break
+        return _Voice(copies, age)
+
+
+def serve_directory(
+    node: DhtNode, config: DirectoryConfig, metrics: Metrics, max_message: int
+) -> Replication:
+    """Hold shards for others on a node of the DHT, as every node does that is not a light member."""
+    server = DirectoryServer(
+        config,
+        node.context.now,
+        node.accepts_token,
+        metrics,
+        max_message,
+        give_token=node.give_token,
+        neighbours=lambda key: node.known_closest(key, config.replicas),
+        ask_alive=node.ask_alive,
+        began=lambda shard: replication.begin(shard),
+        own=node.context.contact,
+    )
+    replication = Replication(node, server, config, lambda: node.is_joining)
+    for request in (Query, Announce, Withdraw, Report, Fetch):
+        node.serve(request, server.handle)
+    return replication

@@ -1,0 +1,103 @@
+"""What SCAMP is improved by, unless `balance` is False: every member is held by about as many others.
+
+SCAMP alone can fall apart for good under concurrent joins and leaves. Against that, a member looks after
+itself with each heartbeat. When its lease ends it renews its subscription in as many copies as it needs; when
+clearly fewer members hold it by this subscription than should, it subscribes for the missing ones. Old
+holders keep it while the new ones are found, so a renewal that fails harms nobody. When clearly more members
+hold it than should, it has some let go: members that few hold would else be chosen seldom from views that
+others fill. That happens when many join at once through lossy links, and ask again before they are answered.
+Newcomers make views of (c + 1) ln N with a wide spread; renewals settle them at ln N + margin: 11.9 at
+N = 1,000, with a spread of 2.5 (in-views: 2).
+
+The census (`census.py`) is the other improvement: it says how many members there are.
+"""
+
+from __future__ import annotations
+
+import math
+
+from overlay.membership.scamp.community import Community
+from overlay.membership.scamp.messages import Spare, Subscribe
+
+TOO_FEW = 0.75
+"""A member acts when fewer than this part of the members that should hold it do."""
+
+TOO_MANY = 1.5
+"""A member acts when more than this many times the members that should hold it do."""
+
+COPIES_TO_THE_LOST = 2
+"""Copies of the subscription that a member hands on which seemed to have crashed and is back."""
+
+SPARED_AT_ONCE = 8
+"""Holders that are asked to let go with one heartbeat."""
+
+
+class Balance:
+    """One member's care for the number of those that hold it."""
+
+    def __init__(self, community: Community) -> None:
+        self._community = community
+        self._beats = 0
+        self._wants_more = False
+        """More holders are wanted than before, and have not been looked for yet."""
+
+    def want_more(self) -> None:
+        """More members are to hold this process than before."""
+        self._wants_more = True
+
+    def are_too_few(self) -> bool:
+        """Whether clearly fewer members hold this process than should."""
+        community = self._community
+        holders, wanted = community.holders.of_term(community.term), community.wanted_holders
+        return holders < (wanted if self._wants_more else TOO_FEW * wanted)
+
+    def take_missing(self) -> int:
+        """For how many holders to subscribe anew; they count as looked for from now on."""
+        community = self._community
+        self.be_content()
+        return self._at_random(community.wanted_holders - community.holders.of_term(community.term))
+
+    def be_content(self) -> None:
+        """Enough members hold this process, or are being looked for."""
+        self._wants_more = False
+
+    def copies_of_renewal(self) -> int:
+        """In how many copies a subscription is renewed."""
+        community = self._community
+        wanted = community.wanted_holders
+        # The welcome makes one more arc, unless the contact is held already, as in small communities.
+        arcs_by_welcome = 1 - wanted / max(community.size - 1, 1)
+        return self._at_random(wanted - arcs_by_welcome)
+
+    def beat(self) -> None:
+        """Do what is due with every heartbeat."""
+        self._spare_some()
+        self._visit_the_lost()
+
+    def _spare_some(self) -> None:
+        """Have some of those let go that hold this process beyond its need."""
+        community, context = self._community, self._community.context
+        holders = len(community.holders)
+        # A newcomer's estimate of the size may be less than the members that it has heard from.
+        needed = TOO_MANY * community.config.holders(max(community.size, holders + 1.0))
+        count = min(max(math.ceil(holders - needed), 0), SPARED_AT_ONCE)
+        for holder in community.holders.to_spare(community.term, count, context.random):
+            community.holders.remove(holder.id)
+            context.send(holder, Spare(community.topic))
+
+    def _visit_the_lost(self) -> None:
+        """With every second heartbeat subscribe through one that seemed to have crashed.
+
+        Nearly always it has. But after a partition it answers, and hands the subscription on in its half: so
+        the halves hold each other again within seconds, without a directory."""
+        community = self._community
+        self._beats += 1
+        lost = community.some_lost() if self._beats % 2 else None
+        if lost is not None:
+            subscription = community.own_subscription()
+            visit = Subscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
+            community.context.send(lost, visit)
+
+    def _at_random(self, copies: float) -> int:
+        """A whole number of copies whose mean is `copies`; at least 1."""
+        return max(int(copies + self._community.context.random.random()), 1)

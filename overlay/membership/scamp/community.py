@@ -1,0 +1,357 @@
+"""What one process knows of its SCAMP community: the parameters, whom it holds, who holds it.
+
+An *arc* from i to j is an entry for j in i's *partial view* and one for i in j's *in-view*. The first has a
+lease, the second a deadline by which i's next heartbeat must have come. Heartbeats make the in-view follow
+the partial views: an entry that is missing appears with the next one, one that is wrong ends at its deadline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Randomness
+from overlay.errors import UsageError
+from overlay.membership.interface import MembershipListener
+from overlay.membership.scamp.census import Census
+from overlay.membership.scamp.messages import Heartbeat, Subscription
+from overlay.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class ScampConfig:
+    """One community's SCAMP; every member should run the same."""
+
+    c: int = 1
+    """Extra copies of a newcomer's subscription: newcomers alone make views of (c + 1) ln N members on
+    average. 0 to 16."""
+
+    margin: float = 5.0
+    """A member sees to it that it is in ln N + margin views, or in everyone's where there are fewer; so
+    views settle at as many members. 0 or more."""
+
+    heartbeat_seconds: float = 3.0
+    """Each member sends one heartbeat to one member of its view this often, and gets one echo: 2 /
+    heartbeat_seconds messages a second and member, whatever the views' sizes."""
+
+    patience: int = 4
+    """Heartbeats to one member without an echo, in a row, before it is taken for dead. At least 1. A dead
+    member is noticed after heartbeat_seconds * (view / 2 + patience), on average."""
+
+    lease_seconds: float = 900.0
+    """The longest lease of a subscription. In a community of N the lease is 4 N seconds between
+    `shortest_lease_seconds` and this, and renewed in its second half: so somebody renews every three
+    seconds or more often, and meets the members that the directory knows. That joins the halves of a healed
+    partition."""
+
+    shortest_lease_seconds: float = 120.0
+    """The lease in a small community."""
+
+    answer_seconds: float = 2.0
+    """How long a subscriber waits for a contact's welcome before it tries again."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.c <= 16:
+            raise UsageError(f"c must be 0 to 16, not {self.c}")
+        if not 0 <= self.margin < math.inf:
+            raise UsageError(f"margin must be 0 or more, not {self.margin}")
+        if self.patience < 1:
+            raise UsageError(f"patience must be 1 or more, not {self.patience}")
+        for name in ("heartbeat_seconds", "answer_seconds", "shortest_lease_seconds"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise UsageError(f"{name} must be more than 0 seconds, not {getattr(self, name)}")
+        if not self.shortest_lease_seconds <= self.lease_seconds <= MOST_LEASE_SECONDS:
+            raise UsageError(
+                f"lease_seconds must be between shortest_lease_seconds and {MOST_LEASE_SECONDS},"
+                f" not {self.lease_seconds}"
+            )
+
+    def holders(self, size: float) -> float:
+        """How many views a member of a community of `size` should be in, and how many it should hold."""
+        return min(size - 1, math.log(max(size, 1.0)) + self.margin)
+
+    def lease(self, size: float) -> float:
+        """The most seconds from one renewal of a subscription to the next in a community of `size`."""
+        return min(max(4 * size, self.shortest_lease_seconds), self.lease_seconds)
+
+    @property
+    def grace_seconds(self) -> float:
+        """How much longer than that others hold a subscription, so that a renewal finds time."""
+        return 15 * self.answer_seconds
+
+
+MOST_LEASE_SECONDS = 86_400.0
+"""No lease is longer than a day, whatever a member asks for."""
+
+
+MOST_HELD = 256
+"""The most members of a view, against peers that make up subscriptions; honest views are far smaller."""
+
+MOST_HOLDERS = 1024
+"""The most members of an in-view, against peers that make up heartbeats."""
+
+
+class Held:
+    """One member of a partial view."""
+
+    __slots__ = ("contact", "expires", "term")
+
+    def __init__(self, subscription: Subscription, now: float) -> None:
+        self.contact = subscription.subscriber
+        self.renew(subscription, now)
+
+    def renew(self, subscription: Subscription, now: float) -> None:
+        self.term = subscription.term
+        self.expires = now + subscription.lease
+
+    def subscription(self, now: float) -> Subscription:
+        """What another member needs to hold the same member; the lease is what is left of it."""
+        return Subscription(self.contact, self.term, max(self.expires - now, 1.0))
+
+
+class PartialView:
+    """The members that this process holds: its topic table."""
+
+    __slots__ = ("_held", "_table")
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[PeerId, Held] = OrderedDict()
+        self._table: tuple[Contact, ...] | None = ()
+
+    @property
+    def table(self) -> tuple[Contact, ...]:
+        if self._table is None:
+            self._table = tuple([held.contact for held in self._held.values()])
+        return self._table
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._held
+
+    def get(self, peer: PeerId) -> Held | None:
+        return self._held.get(peer)
+
+    def add(self, held: Held) -> None:
+        self._held[held.contact.id] = held
+        self._table = None
+
+    def remove(self, peer: PeerId) -> Held | None:
+        held = self._held.pop(peer, None)
+        if held is not None:
+            self._table = None
+        return held
+
+    def next_in_turn(self) -> Held:
+        """The member whose turn is the longest ago; its turn is now."""
+        held = next(iter(self._held.values()))
+        self._held.move_to_end(held.contact.id)
+        return held
+
+    def expired(self, now: float) -> list[Held]:
+        return [held for held in self._held.values() if held.expires <= now]
+
+    def clear(self) -> None:
+        self._held.clear()
+        self._table = ()
+
+
+class InView:
+    """The members that hold this process."""
+
+    __slots__ = ("_deadlines",)
+
+    def __init__(self) -> None:
+        self._deadlines: dict[PeerId, tuple[Contact, int, float]] = {}
+
+    @property
+    def contacts(self) -> list[Contact]:
+        return [contact for contact, _, _ in self._deadlines.values()]
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def __contains__(self, peer: PeerId) -> bool:
+        return peer in self._deadlines
+
+    def of_term(self, term: int) -> int:
+        """How many hold this process by a subscription of this term."""
+        return sum([held_by == term for _, held_by, _ in self._deadlines.values()])
+
+    def to_spare(self, term: int, count: int, random: Randomness) -> list[Contact]:
+        """Some that might let go: those that hold this process by an older subscription first."""
+        old = [contact for contact, held_by, _ in self._deadlines.values() if held_by != term]
+        new = [contact for contact, held_by, _ in self._deadlines.values() if held_by == term]
+        random.shuffle(old)
+        random.shuffle(new)
+        return (old + new)[:count]
+
+    def heard(self, holder: Contact, term: int, deadline: float) -> bool:
+        """`holder` says that it holds this process; False when there is no more room."""
+        if len(self._deadlines) >= MOST_HOLDERS and holder.id not in self._deadlines:
+            return False
+        self._deadlines[holder.id] = (holder, term, deadline)
+        return True
+
+    def remove(self, peer: PeerId) -> None:
+        self._deadlines.pop(peer, None)
+
+    def expire(self, now: float) -> None:
+        late = [peer for peer, (_, _, deadline) in self._deadlines.items() if deadline <= now]
+        for peer in late:
+            del self._deadlines[peer]
+
+    def clear(self) -> None:
+        self._deadlines.clear()
+
+
+MOST_LOST = 16
+"""Members that seemed to have crashed and are visited now and then, the last ones."""
+
+LOST_SECONDS = 600.0
+"""How long they are visited."""
+
+
+class Community:
+    """The views, the census, and the two things that every part does: hold a member, let go of one."""
+
+    def __init__(
+        self,
+        topic: str,
+        context: Context,
+        listener: MembershipListener,
+        config: ScampConfig,
+        metrics: Metrics,
+        balance: bool,
+    ) -> None:
+        self._balances = balance
+        self.topic = topic
+        self.context = context
+        self.listener = listener
+        self.config = config
+        self.dropped = metrics.family(
+            "membership_dropped", "reason", "Membership messages that were not acted upon"
+        )
+        self.view = PartialView()
+        self.holders = InView()
+        self.lost: dict[PeerId, tuple[Contact, float]] = {}
+        """Members that seemed to have crashed, and until when they are visited."""
+        self.census = Census(context.random, context.now(), config.heartbeat_seconds)
+        self.term = context.random.getrandbits(32)
+        self.renew_at = 0.0
+
+    @property
+    def size(self) -> float:
+        if self._balances:
+            return self.census.size(self.context.now())
+        return max(math.exp(len(self.view) / (self.config.c + 1)), len(self.view) + 1.0)
+
+    def packed_census(self) -> bytes:
+        """What heartbeats, echoes and welcomes carry of the census."""
+        return self.census.packed(self.context.now()) if self._balances else b""
+
+    def take_census(self, packed: bytes) -> None:
+        """Take in what another member knows; bytes that are not a census are counted."""
+        if packed and self._balances and not self.census.merge(packed, self.context.now()):
+            self.dropped.add("malformed_census")
+
+    @property
+    def replaces_lost(self) -> bool:
+        """Whether a member that is lost leaves an arc that the next echo's hint fills."""
+        return self._balances
+
+    @property
+    def wanted_holders(self) -> float:
+        """How many views this process should be in."""
+        return self.config.holders(self.size)
+
+    def own_subscription(self) -> Subscription:
+        """This process's subscription; its lease leaves time for the renewal to be answered."""
+        lease = max(self.renew_at - self.context.now(), 0.0) + self.config.grace_seconds
+        return Subscription(self.context.contact, self.term, lease)
+
+    def new_term(self) -> None:
+        """Begin another subscription of this process."""
+        self.term = self.context.random.getrandbits(32)
+        self.renew_at = self.context.now() + self.random_lease()
+
+    def random_lease(self) -> float:
+        """Seconds until a renewal: random, so that those who joined together drift apart."""
+        return self.config.lease(self.size) * self.context.random.uniform(0.5, 1.0)
+
+    def is_sound(self, subscription: Subscription) -> bool:
+        """Whether a peer's subscription makes sense; one that does not is counted."""
+        if 0 < subscription.lease <= MOST_LEASE_SECONDS:
+            return True
+        self.dropped.add("unsound_subscription")
+        return False
+
+    def hold(self, subscription: Subscription) -> None:
+        """Take a member into the view, or renew its lease, and let it know."""
+        now = self.context.now()
+        contact = subscription.subscriber
+        held = self.view.get(contact.id)
+        if held is not None:
+            held.renew(subscription, now)
+        elif len(self.view) >= MOST_HELD:
+            self.dropped.add("view_full")
+            return
+        else:
+            self.view.add(Held(subscription, now))
+            self.listener.member_added(contact)
+        period = self.heartbeat_period
+        self.context.send(contact, Heartbeat(self.topic, subscription.term, period, False, b""))
+
+    def let_go(self, peer: PeerId) -> bool:
+        """Take a member out of the view; False when it was not there."""
+        held = self.view.remove(peer)
+        if held is None:
+            return False
+        self.listener.member_removed(held.contact)
+        return True
+
+    def lose(self, peer: PeerId) -> bool:
+        """Let go of a member that is in the community no more, so that the census hears of it."""
+        was_held = self.let_go(peer)
+        if was_held:
+            self.census.lost_member(len(self.view))
+        return was_held
+
+    def remember_lost(self, peer: PeerId) -> None:
+        """A held member seems to have crashed; but the network may only have been cut in two."""
+        held = self.view.get(peer)
+        if held is not None:
+            self.lost.pop(peer, None)
+            self.lost[peer] = (held.contact, self.context.now() + LOST_SECONDS)
+            if len(self.lost) > MOST_LOST:
+                del self.lost[next(iter(self.lost))]
+
+    def some_lost(self) -> Contact | None:
+        """One of those that were lost lately; another one each time."""
+        now = self.context.now()
+        self.lost = {peer: kept for peer, kept in self.lost.items() if kept[1] > now}
+        if not self.lost:
+            return None
+        peer = next(iter(self.lost))
+        kept = self.lost.pop(peer)
+        self.lost[peer] = kept
+        return kept[0]
+
+    @property
+    def heartbeat_period(self) -> float:
+        """Seconds between two heartbeats to the same member."""
+        return self.config.heartbeat_seconds * max(len(self.view), 1)
+
+    def random_member(self, other_than: PeerId) -> Contact | None:
+        """Some member of the view; None when the view holds nobody else."""
+        table = self.view.table
+        if not table:
+            return None
+        choice = self.context.random.choice(table)
+        if choice.id != other_than:
+            return choice
+        others = [contact for contact in table if contact.id != other_than]
+        return self.context.random.choice(others) if others else None

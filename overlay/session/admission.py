@@ -1,0 +1,91 @@
+"""Whose openings are answered: everybody's while there are few, and under load those of proven addresses.
+
+An answer costs about half a millisecond of processor and a place among the half-open sessions. Who
+sends many openings, of its own or recorded ones of others, could so keep a node busy. Above a rate the node
+therefore replies with a cookie, a MAC of the sender's address under a secret that changes, and keeps nothing:
+only who receives at the address can go on, and each block of addresses gets a share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import blake2s
+
+from overlay.context import Randomness
+from overlay.session.packets import COOKIE_BYTES, proves
+from overlay.transport.address import block_of
+
+SECRET_LIFETIME = 120.0
+"""Seconds; a cookie is good for one to two of them."""
+
+SHARE = 5
+"""In a busy second a block of addresses gets at most 1/5 of `answers_a_second`, and all blocks together get
+at most 5 times `answers_a_second`."""
+
+
+REPLIES = 40
+"""Cookies, and answers that are sent again, in one second, for each of `answers_a_second`."""
+
+
+class Admission:
+    """Counts the answers of each second, and makes cookies."""
+
+    def __init__(self, random: Randomness, answers_a_second: int) -> None:
+        self._random = random
+        self._limit = answers_a_second
+        self._second = 0.0
+        self._answers = 0
+        self._by_block: dict[str, int] = {}
+        self._replies: Counter[str] = Counter()
+        """Replies sent in this second, by block of addresses."""
+        self._secrets = [random.randbytes(32)] * 2
+        self._changed_at: float | None = None
+
+    def admits(self, opening: bytes, source: tuple[str, int], now: float) -> str:
+        """`yes`; `prove` when a cookie is asked for first; `limit` when the block has had its share."""
+        self._begin_second(now)
+        if self._answers >= self._limit:
+            if not any(proves(opening, self._cookie(s, source)) for s in self._current(now)):
+                return "prove"
+            block = block_of(source[0])
+            taken = self._by_block.get(block, 0)
+            if taken >= max(1, self._limit // SHARE) or self._answers >= self._limit * SHARE:
+                return "limit"
+            self._by_block[block] = taken + 1
+        self._answers += 1
+        return "yes"
+
+    def may_reply(self, source: tuple[str, int], now: float) -> bool:
+        """Whether one more small reply that computes no key may be sent this second: a cookie, or an answer
+        again. One host cannot have most of them."""
+        self._begin_second(now)
+        block = block_of(source[0])
+        limit = self._limit * REPLIES
+        if self._replies[block] * SHARE >= limit or self._replies.total() >= limit:
+            return False
+        self._replies[block] += 1
+        return True
+
+    def _begin_second(self, now: float) -> None:
+        if now - self._second >= 1.0:
+            self._second, self._answers = now, 0
+            self._by_block.clear()
+            self._replies.clear()
+
+    def cookie_for(self, source: tuple[str, int], now: float) -> bytes:
+        return self._cookie(self._current(now)[0], source)
+
+    def _current(self, now: float) -> list[bytes]:
+        """The secret in use and the one before."""
+        if self._changed_at is None:
+            self._changed_at = now
+        if now - self._changed_at >= SECRET_LIFETIME:
+            keeps = now - self._changed_at < 2 * SECRET_LIFETIME
+            fresh = self._random.randbytes(32)
+            self._secrets = [fresh, self._secrets[0] if keeps else fresh]
+            self._changed_at = now
+        return self._secrets
+
+    def _cookie(self, secret: bytes, source: tuple[str, int]) -> bytes:
+        address = f"{source[0]} {source[1]}".encode()
+        return blake2s(address, key=secret, digest_size=COOKIE_BYTES).digest()

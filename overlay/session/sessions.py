@@ -1,0 +1,657 @@
+"""All sessions of one node: opened when something is to be sent, answered, renewed and ended.
+
+What is promised in a network with a key, under loss, repetition, reordering, restarts and changes of address:
+
+- A frame is handed up only from a session, under the id that the session's handshake has proven.
+- A frame for a peer leaves only in a session with that peer, even if another peer is at its address.
+- A recorded datagram is taken by nobody: not again, not by another node, not after a restart.
+- What is to be sent while a session opens waits, within a bound, for one round trip.
+- An outsider causes two hashes a datagram at most, or, by repeating an opening that was recorded, a bounded
+  number of answers a second; no reply is larger than what it replies to.
+
+Two peers that open at the same time: the opening of the smaller id is answered, the other is not.
+
+A node that has lost its side, by a restart or because its table was full, says so (LOST), and the peer opens
+anew. A holder of the network key that sees a session's datagrams can make its ends open anew, and no more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from overlay.contact import ANYONE, Address, Contact, PeerId
+from overlay.context import Randomness, Timer
+from overlay.identity import Identity, peer_id_of
+from overlay.metrics import Metrics
+from overlay.session import packets
+from overlay.session.admission import Admission
+from overlay.session.config import SessionConfig
+from overlay.session.network_key import NetworkKey, ring_of
+from overlay.session.noise import IXPSK0, Handshake, HandshakeError
+from overlay.session.opening import LONGEST_WAIT, PROLOGUE, Opening, proven_key
+from overlay.session.session import HEAD, OVERHEAD, Session
+from overlay.transport.address import block_of, sender_contact
+from overlay.transport.frame import (
+    ANSWER,
+    COOKIE,
+    LOST,
+    OPENING,
+    PLAIN,
+    SEALED,
+    VERSION,
+    Batch,
+    Destination,
+    Dropped,
+    Wrap,
+)
+
+SWEEP = 5.0
+"""Seconds between two looks at what has ended; times of sessions are as exact as that."""
+
+CROSSING = 0.25
+"""Seconds: an opening from a peer that this node sent one to later than that ago has crossed it."""
+
+LOST_A_SECOND = 100
+"""Notices of unknown sessions that are sent in one second."""
+
+Source = tuple[Any, ...]
+
+
+class Carrier(Protocol):
+    """What sessions need of the endpoint that they protect."""
+
+    def now(self) -> float: ...
+
+    def call_at(self, when: float, action: Callable[[], None], /) -> Timer: ...
+
+    def transmit(self, datagram: bytes, to: Address) -> None:
+        """Send a datagram as it is, now; it may be lost."""
+        ...
+
+    def release(self, to: Destination, batches: list[Batch]) -> None:
+        """Take back what was held: there is a session now."""
+        ...
+
+    def drop(self, reason: str, frames: int) -> None:
+        """Count frames that were not sent."""
+        ...
+
+
+class Sessions:
+    """The protection of one endpoint; see the module for the promises."""
+
+    overhead = OVERHEAD
+    """Bytes that sealing adds to the frames of a datagram."""
+
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        identity: Identity,
+        config: SessionConfig,
+        carrier: Carrier,
+        random: Randomness,
+        metrics: Metrics,
+    ) -> None:
+        self.config = config
+        self._ring = ring_of(keys)
+        self._identity = identity
+        self._carrier = carrier
+        self._random = random
+        self._by_index: dict[int, Session] = {}
+        """Every session that opens datagrams: current, half-open, and replaced a moment ago."""
+        self._by_peer: dict[PeerId, Session] = {}
+        """The current ones, in which frames are sent."""
+        self._by_address: dict[Address, Session] = {}
+        self._by_remote: dict[int, Session] = {}
+        self._answered: OrderedDict[bytes, tuple[Session, bytes]] = OrderedDict()
+        """Half-open sessions by the noise message that they answer, and the answers; oldest first."""
+        self._openings: dict[Address, Opening] = {}
+        self._openings_by_index: dict[int, Opening] = {}
+        self._held = 0
+        self._ready: deque[Session] = deque()
+        """Sessions whose ciphers are there, in the order in which they were made."""
+        self._others: dict[int, Callable[[bytes, Source], None]] = {
+            OPENING: self._take_opening,
+            ANSWER: self._take_answer,
+            COOKIE: self._take_cookie,
+            LOST: self._take_lost,
+        }
+        self._admission = Admission(random, config.answers_a_second)
+        self._now = carrier.now()
+        """The time of the last look around: exact enough for all but handshakes."""
+        self._lost_told = 0
+        self._sweep_timer: Timer | None = None
+        self._handshakes = metrics.family("handshakes", "outcome", "Handshakes of sessions")
+        metrics.gauge("sessions", "Peers that this node has a session with", self._count)
+        metrics.gauge("sessions_half_open", "Sessions not yet used", lambda: len(self._answered))
+
+    def _count(self) -> float:
+        return len(self._by_peer)
+
+    @property
+    def peers(self) -> list[Contact]:
+        """The peers of all sessions, where they were last heard."""
+        return [s.contact for s in self._by_peer.values() if s.contact is not None]
+
+    def rekey(self, keys: Sequence[bytes]) -> None:
+        """Replace the ring. In sessions of a key that is not in it any more nothing is sent from now on, and
+        what arrives is taken for `linger` seconds."""
+        ring = ring_of(keys)
+        known = {key.secret: key for key in self._ring}
+        self._ring = tuple(known.get(key.secret, key) for key in ring)
+        for session in list(self._by_index.values()):
+            if session.key not in self._ring:
+                if session.is_confirmed:
+                    self._retire(session)
+                else:
+                    self._end(session)
+            elif session.key is not self._ring[0]:
+                session.is_due = True
+        for opening in list(self._openings.values()):
+            if opening.datagram and opening.key is not self._ring[0]:
+                self._openings_by_index.pop(opening.index)
+                opening.datagram = b""
+                opening.wait = self.config.retry
+                self._send_opening(opening)
+
+    def close(self) -> None:
+        """End everything; what waits is dropped."""
+        for opening in list(self._openings.values()):
+            self._give_up(opening, "closed")
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._by_index.clear()
+        self._by_peer.clear()
+        self._by_address.clear()
+        self._by_remote.clear()
+        self._answered.clear()
+        self._ready.clear()
+
+    # Sending.
+
+    def towards(self, to: Destination) -> Wrap | None:
+        """How to seal what goes there, or None when there is no session yet: then `hold` it."""
+        if isinstance(to, Contact):
+            session = self._by_peer.get(to.id)
+            if session is None and to.id == ANYONE:
+                session = self._by_address.get(to.address)
+        else:
+            session = self._by_address.get(to)
+        if session is None or session.is_doubted:
+            return None
+        if session.is_due:
+            self._renew(session)
+        if not session.is_ready:
+            self._make_ready(session)
+        return session.wrap
+
+    def hold(self, to: Destination, batches: list[Batch]) -> None:
+        """Keep what goes there until there is a session, and open one."""
+        address = to.address if isinstance(to, Contact) else to
+        frames = sum(batch.frames for batch in batches)
+        if self._is_taken(to, address):
+            self._carrier.drop("another_peer", frames)
+            return
+        opening = self._openings.get(address) or self._open(address)
+        if opening is None:
+            self._carrier.drop("too_many_openings", frames)
+            return
+        size = sum(batch.size for batch in batches)
+        limit, total = self.config.held_bytes, self.config.held_total
+        if opening.held_bytes + size > limit or self._held + size > total:
+            self._carrier.drop("no_session", frames)
+            return
+        opening.held.append((to, batches))
+        opening.held_bytes += size
+        self._held += size
+
+    def _is_taken(self, to: Destination, address: Address) -> bool:
+        """Whether another peer than the one that is meant answered at the address a moment ago."""
+        there = self._by_address.get(address)
+        if there is None or there.dialled != address or not _means_another(to, there.peer):
+            return False
+        return self._carrier.now() - there.began_at < self.config.linger
+
+    def _open(self, address: Address) -> Opening | None:
+        """Begin to open a session; at once, unless the peer there has just opened one itself."""
+        if len(self._openings) >= self.config.max_openings:
+            return None
+        now = self._carrier.now()
+        opening = self._openings[address] = Opening(address, now, self.config.retry)
+        self._begin_sweeping()
+        if any(_is_at(session, address) for session, _ in self._answered.values()):
+            self._set_timer(opening, now)
+        else:
+            self._send_opening(opening)
+        return opening
+
+    def _send_opening(self, opening: Opening) -> None:
+        now = self._carrier.now()
+        if not opening.datagram:
+            opening.write(
+                self._new_index(), self._ring[0], self._identity, self._random.randbytes(32)
+            )
+            self._openings_by_index[opening.index] = opening
+        opening.sent_at = now
+        self._set_timer(opening, now)
+        self._carrier.transmit(opening.datagram, opening.address)
+
+    def _set_timer(self, opening: Opening, now: float) -> None:
+        if opening.timer is not None:
+            opening.timer.cancel()
+        opening.timer = self._carrier.call_at(now + opening.wait, lambda: self._again(opening))
+
+    def _again(self, opening: Opening) -> None:
+        """No answer came in time."""
+        opening.timer = None
+        if self._carrier.now() - opening.began_at >= self.config.give_up_after:
+            self._handshakes.add("unanswered")
+            self._give_up(opening, "no_session")
+        else:
+            opening.wait = min(2 * opening.wait, LONGEST_WAIT)
+            self._send_opening(opening)
+
+    def _give_up(self, opening: Opening, reason: str) -> None:
+        held = self._finish(opening)
+        frames = sum(batch.frames for _, batches in held for batch in batches)
+        if frames:
+            self._carrier.drop(reason, frames)
+        if opening.doubted is not None:
+            opening.doubted.is_doubted = False
+
+    def _finish(self, opening: Opening) -> list[tuple[Destination, list[Batch]]]:
+        """Forget an opening; what it held."""
+        if opening.timer is not None:
+            opening.timer.cancel()
+        if self._openings.get(opening.address) is opening:
+            del self._openings[opening.address]
+        if opening.datagram:
+            self._openings_by_index.pop(opening.index, None)
+        self._held -= opening.held_bytes
+        opening.held_bytes = 0
+        held, opening.held = opening.held, []
+        return held
+
+    def _renew(self, session: Session) -> None:
+        session.is_due = False
+        assert session.contact is not None
+        address = session.dialled or session.contact.address
+        if address not in self._openings:
+            self._open(address)
+
+    # Receiving.
+
+    def unwrap(self, datagram: bytes, source: Source) -> tuple[Contact, bytes, int] | None:
+        """Who sent a datagram, and a buffer with the offset at which its frames begin.
+
+        None for what is not frames and was dealt with; `Dropped` for what is not taken.
+        """
+        size = len(datagram)
+        if size < HEAD.size:
+            raise Dropped("truncated")
+        version, flags, length, index, counter = HEAD.unpack_from(datagram)
+        if flags != SEALED or version != VERSION or length != size or size < OVERHEAD:
+            self._take_other(version, flags, length, datagram, source)
+            return None
+        session = self._by_index.get(index)
+        if session is None:
+            self._say_lost(index, counter, source)
+            raise Dropped("unknown_session")
+        if not session.is_ready:
+            self._make_ready(session)
+        frames = session.unwrap(datagram, counter)
+        if source != session.source:
+            self._move(session, source)
+        if not session.is_confirmed:
+            self._confirm(session)
+        session.used_at = self._now
+        assert session.contact is not None
+        return (session.contact, frames, 0) if frames else None
+
+    def _take_other(
+        self, version: int, flags: int, length: int, datagram: bytes, source: Source
+    ) -> None:
+        size = len(datagram)
+        if version != VERSION:
+            raise Dropped("unknown_version")
+        if flags == PLAIN:
+            raise Dropped("unsealed")
+        take = self._others.get(flags)
+        if take is None and flags != SEALED:
+            raise Dropped("unknown_flags")
+        if length != size or size != packets.SIZES.get(flags, size) or take is None:
+            raise Dropped("truncated")
+        take(datagram, source)
+
+    def _move(self, session: Session, source: Source) -> None:
+        """The peer is heard from another address than before, or for the first time."""
+        contact = sender_contact(session.peer, source)
+        if contact is None:
+            raise Dropped("bad_source")
+        if session.contact is not None and session.contact.address != session.dialled:
+            self._forget_address(session, session.contact.address)
+        session.contact, session.source = contact, source
+        if session.is_confirmed and self._by_peer.get(session.peer) is session:
+            self._place(session, contact.address)
+
+    def _place(self, session: Session, address: Address) -> None:
+        """Find a session by an address, unless another peer has shown that it receives there.
+
+        A member can make up the source of a datagram, but not answer what is sent there."""
+        there = self._by_address.get(address)
+        if there is None or there.dialled != address or address == session.dialled:
+            self._by_address[address] = session
+
+    # Answering.
+
+    def _take_opening(self, datagram: bytes, source: Source) -> None:
+        key = packets.opening_key(datagram, self._ring)
+        if key is None:
+            raise Dropped("not_authentic")
+        index, message = packets.read_opening(datagram)
+        known = self._answered.get(message)
+        contact = sender_contact(self._identity.id, source)
+        if contact is None:
+            raise Dropped("bad_source")
+        now = self._carrier.now()
+        if known is not None:
+            if not self._admission.may_reply(contact.address, now):
+                raise Dropped("too_many_openings")
+            self._carrier.transmit(known[1], contact.address)
+            return
+        admitted = self._admission.admits(datagram, contact.address, now)
+        if admitted == "prove" and not self._admission.may_reply(contact.address, now):
+            admitted = "limit"
+        if admitted == "limit":
+            raise Dropped("too_many_openings")
+        if admitted == "prove":
+            cookie = self._admission.cookie_for(contact.address, now)
+            nonce = self._random.randbytes(12)
+            reply = packets.cookie_reply(key, index, nonce, cookie, datagram)
+            self._handshakes.add("asked_to_prove")
+            self._carrier.transmit(reply, contact.address)
+            return
+        self._answer(key, index, message, contact.address, source, now)
+
+    def _answer(
+        self,
+        key: NetworkKey,
+        remote_index: int,
+        message: bytes,
+        address: Address,
+        source: Source,
+        now: float,
+    ) -> None:
+        secret = X25519PrivateKey.from_private_bytes(self._random.randbytes(32))
+        handshake = Handshake(
+            IXPSK0,
+            False,
+            static=self._identity.agreement,
+            ephemeral=secret,
+            secrets=(key.secret,),
+            prologue=PROLOGUE,
+        )
+        try:
+            peer = peer_id_of(proven_key(handshake, handshake.read(message)))
+            if peer == self._identity.id:
+                raise Dropped("from_self")
+            own = self._openings.get(address)
+            if own is not None and self._is_answered_first(own, peer, now):
+                raise Dropped("crossed")
+            reply = handshake.write(self._identity.public_key)
+        except HandshakeError:
+            raise Dropped("not_authentic") from None
+        index = self._new_index()
+        session = Session(peer, key, index, remote_index, handshake.split(), False)
+        session.began_at = session.used_at = now
+        session.ends_at = now + self.config.give_up_after
+        self._move(session, source)
+        self._by_index[index] = session
+        datagram = packets.answer(key, remote_index, index, reply)
+        self._answered[message] = session, datagram
+        if len(self._answered) > self.config.max_half_open:
+            _, (oldest, _) = next(iter(self._answered.items()))
+            self._end(oldest)
+        if own is not None:
+            self._set_timer(own, now)  # the peer's opening is on its way to become the session
+        self._begin_sweeping()
+        self._handshakes.add("answered")
+        self._carrier.transmit(datagram, address)
+
+    def _is_answered_first(self, own: Opening, peer: PeerId, now: float) -> bool:
+        """Whether the peer will answer this node's opening, so that its own opening needs no answer."""
+        return self._identity.id < peer and now - own.sent_at < CROSSING
+
+    def _confirm(self, session: Session) -> None:
+        """The peer has used a session that this node answered: from now on it is the current one."""
+        session.is_confirmed = True
+        for message, (half_open, _) in self._answered.items():
+            if half_open is session:
+                del self._answered[message]
+                break
+        self._establish(session)
+
+    # Opening.
+
+    def _take_answer(self, datagram: bytes, source: Source) -> None:
+        to, remote_index, message = packets.read_answer(datagram)
+        opening = self._openings_by_index.get(to)
+        if opening is None or opening.key is None:
+            raise Dropped("unknown_session")
+        if not packets.is_by(datagram, opening.key):
+            raise Dropped("not_authentic")
+        key = opening.key
+        try:
+            public_key, keys = opening.read(message)
+        except HandshakeError:
+            self._give_up(opening, "no_session")
+            raise Dropped("not_authentic") from None
+        peer = peer_id_of(public_key)
+        if peer == self._identity.id:
+            self._give_up(opening, "no_session")
+            raise Dropped("from_self")
+        session = Session(peer, key, opening.index, remote_index, keys, True)
+        self._move(session, source)
+        session.began_at = session.used_at = self._carrier.now()
+        session.dialled = opening.address
+        self._by_index[session.index] = session
+        self._handshakes.add("opened")
+        self._establish(session)
+
+    def _establish(self, session: Session) -> None:
+        """Make a session the current one of its peer, and send what waited for it."""
+        assert session.contact is not None
+        before = self._by_peer.get(session.peer)
+        session.ends_at = session.began_at + self.config.end_after
+        if before is not None:
+            self._retire(before)
+        self._by_peer[session.peer] = session
+        self._by_remote[session.remote_index] = session
+        addresses = {session.contact.address: None}
+        if session.dialled is not None:
+            addresses[session.dialled] = None
+        if session.key is not self._ring[0]:
+            session.is_due = True
+        for address in addresses:
+            self._place(session, address)
+        self._release(session, addresses)
+        if len(self._by_peer) > self.config.max_sessions:
+            self._make_space(session)
+
+    def _release(self, session: Session, addresses: dict[Address, None]) -> None:
+        """Let what waited for a session leave in it, and tell the peer that it is used if nothing does."""
+        released: dict[Destination, list[Batch]] = {}
+        for opening in list(self._openings.values()):
+            if opening.address in addresses:
+                self._settle(opening, session, released)
+            elif any(isinstance(to, Contact) and to.id == session.peer for to, _ in opening.held):
+                self._settle_part(opening, session, released)
+        for to, batches in released.items():
+            self._carrier.release(to, batches)
+        if session.is_initiator and not released:
+            self._make_ready(session)
+            assert session.contact is not None
+            self._carrier.transmit(session.wrap(()), session.contact.address)
+
+    def _settle(
+        self, opening: Opening, session: Session, released: dict[Destination, list[Batch]]
+    ) -> None:
+        """An opening is over: there is a session with the peer at its address."""
+        for to, batches in self._finish(opening):
+            if _means_another(to, session.peer):
+                self._carrier.drop("another_peer", sum(batch.frames for batch in batches))
+            else:
+                released.setdefault(to, []).extend(batches)
+        if opening.doubted is not None and opening.doubted.peer != session.peer:
+            self._end(opening.doubted)
+
+    def _settle_part(
+        self, opening: Opening, session: Session, released: dict[Destination, list[Batch]]
+    ) -> None:
+        """What waits for the peer at another address need wait no more; the rest of it does."""
+        held, opening.held = opening.held, []
+        for to, batches in held:
+            if isinstance(to, Contact) and to.id == session.peer:
+                size = sum(batch.size for batch in batches)
+                opening.held_bytes -= size
+                self._held -= size
+                released.setdefault(to, []).extend(batches)
+            else:
+                opening.held.append((to, batches))
+
+    def _take_cookie(self, datagram: bytes, source: Source) -> None:
+        opening = self._openings_by_index.get(packets.read_cookie_index(datagram))
+        if opening is None:
+            raise Dropped("unknown_session")
+        if not opening.take_cookie(datagram):
+            raise Dropped("not_authentic")
+        self._send_opening(opening)
+
+    # Losing.
+
+    def _say_lost(self, index: int, counter: int, source: Source) -> None:
+        contact = sender_contact(self._identity.id, source)
+        if contact is None or self._lost_told >= LOST_A_SECOND * SWEEP:
+            return
+        self._lost_told += 1
+        self._begin_sweeping()
+        self._carrier.transmit(packets.lost(self._ring[0], index, counter), contact.address)
+
+    def _take_lost(self, datagram: bytes, source: Source) -> None:
+        if not any(packets.is_by(datagram, key) for key in self._ring):
+            raise Dropped("not_authentic")
+        index, counter = packets.read_lost(datagram)
+        session = self._by_remote.get(index)
+        if session is None or session.is_doubted or counter >= session.sent:
+            return
+        contact = sender_contact(session.peer, source)
+        if contact is None:
+            return
+        opening = self._openings.get(contact.address) or self._open(contact.address)
+        if opening is not None:
+            self._handshakes.add("peer_lost_session")
+            session.is_doubted = True
+            opening.doubted = session
+
+    # Ending.
+
+    def _end(self, session: Session) -> None:
+        """Forget a session altogether."""
+        self._by_index.pop(session.index, None)
+        if not session.is_confirmed:
+            for message, (half_open, _) in self._answered.items():
+                if half_open is session:
+                    del self._answered[message]
+                    break
+        self._forget(session)
+        session.rest()
+
+    def _retire(self, session: Session) -> None:
+        """Send nothing more in a session, and open for a moment what is late."""
+        self._forget(session)
+        session.ends_at = min(session.ends_at, self._carrier.now() + self.config.linger)
+
+    def _forget(self, session: Session) -> None:
+        """Send nothing more in a session."""
+        if self._by_peer.get(session.peer) is session:
+            del self._by_peer[session.peer]
+        if self._by_remote.get(session.remote_index) is session:
+            del self._by_remote[session.remote_index]
+        if session.contact is not None:
+            self._forget_address(session, session.contact.address)
+        if session.dialled is not None:
+            self._forget_address(session, session.dialled)
+
+    def _forget_address(self, session: Session, address: Address) -> None:
+        if self._by_address.get(address) is session:
+            del self._by_address[address]
+
+    def _make_space(self, newest: Session) -> None:
+        """End a few sessions: of the blocks of addresses with the most, those used longest ago."""
+        by_block: Counter[str] = Counter(map(_block, self._by_peer.values()))
+        for _ in range(max(1, self.config.max_sessions // 64)):
+            block, most = by_block.most_common(1)[0]
+            candidates = [
+                s for s in self._by_peer.values() if _block(s) == block and s is not newest
+            ]
+            if not candidates or most < 1:
+                return
+            oldest = min(candidates, key=lambda session: session.used_at)
+            by_block[block] -= 1
+            self._handshakes.add("evicted")
+            self._end(oldest)
+
+    def _begin_sweeping(self) -> None:
+        if self._sweep_timer is None:
+            self._now = self._carrier.now()
+            self._sweep_timer = self._carrier.call_at(self._now + SWEEP, self._sweep)
+
+    def _sweep(self) -> None:
+        """End what has had its time, and have what is in use renewed in time."""
+        self._sweep_timer = None
+        now = self._now = self._carrier.now()
+        self._lost_told = 0
+        config = self.config
+        for session in list(self._by_index.values()):
+            if now >= session.ends_at:
+                self._end(session)
+                continue
+            # One side renews first; the other does when that one had its time and did not.
+            age = config.renew_after + (0 if session.is_initiator else config.give_up_after)
+            if now - session.began_at >= age or session.sent >= config.renew_count:
+                session.is_due = True
+        if self._by_index or self._openings:
+            self._begin_sweeping()
+
+    # Small things.
+
+    def _make_ready(self, session: Session) -> None:
+        if session.is_ready:
+            return
+        session.make_ready()
+        self._ready.append(session)
+        while len(self._ready) > self.config.live_ciphers:
+            self._ready.popleft().rest()
+
+    def _new_index(self) -> int:
+        while True:
+            index = self._random.getrandbits(32)
+            if index not in self._by_index and index not in self._openings_by_index:
+                return index
+
+
+def _means_another(to: Destination, peer: PeerId) -> bool:
+    return isinstance(to, Contact) and to.id != peer and to.id != ANYONE
+
+
+def _is_at(session: Session, address: Address) -> bool:
+    return session.contact is not None and session.contact.address == address
+
+
+def _block(session: Session) -> str:
+    assert session.contact is not None
+    return block_of(session.contact.host)

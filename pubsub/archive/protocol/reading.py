@@ -1,0 +1,227 @@
+"""Reading an archive without a subscription: which streams it has, and a stream's events by their numbers.
+
+A reader that keeps its own account of what it has read (a Spark query with a checkpoint, an export) asks for
+a range of a stream's catenation numbers and is sent one page. The archive remembers nothing of who asks, so a
+question can be asked again, of this replica or of another one, and the answer has the same events as long as
+retention leaves them. Every answer is bounded: `PAGE_BYTES` of events or one event, `PAGE_STREAMS` streams.
+
+`ReplayPolicy` holds here as well: who asks gives a name, and gets no events from before the time at which a
+new durable subscriber of this name may begin.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from overlay.contact import Contact
+from overlay.wire import WireError, message
+from pubsub.archive.protocol.archived_event import read_event
+from pubsub.archive.protocol.frontier import STREAM_BYTES, ComparedFrontier, publisher_of
+from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
+from pubsub.archive.store.changes import StoredEvent
+from pubsub.archive.store.interface import Store
+from pubsub.reliable.numbers import Span
+from pubsub.topic import included
+
+PAGE_BYTES = 512 * 1024
+"""Bytes of events in one page, unless one event alone has more."""
+
+PAGE_STREAMS = 1024
+"""Streams in one page."""
+
+READ_AT_ONCE = 256
+"""Events that are read before their size is looked at."""
+
+FIRST_READ = 16
+"""As above, at the beginning of a page: the first events tell about how large the next ones are."""
+
+SCANNED = 4096
+"""Events that are looked at for one page; of those that the question does not ask for nothing is sent."""
+
+
+@message(0x96)
+@dataclass(frozen=True, slots=True)
+class AskStreams:
+    """Which streams are there?"""
+
+    topic: str
+    nonce: int
+    after: bytes
+    """The streams whose names sort behind this one; empty for the first page."""
+
+
+@message(0x97)
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """A page of the streams, sorted by name, and for each the number up to which all of it is stored here."""
+
+    topic: str
+    nonce: int
+    marks: tuple[tuple[bytes, int], ...]
+    more: bool
+    floor: int
+    """Streams that began before this time are forgotten: nothing of them comes any more."""
+
+
+@message(0x98)
+@dataclass(frozen=True, slots=True)
+class AskEvents:
+    """The events of a stream from one number to another, both included."""
+
+    topic: str
+    nonce: int
+    name: str
+    """Who asks, for the archive's policy of replay."""
+    stream: bytes
+    first: int
+    last: int
+    below: str
+    """Only events of this topic and its subtopics."""
+    since: float
+    until: float
+    """Only events that were archived from one time on and before the other, in seconds since 1970. Where none
+    can be, one event is looked at, to tell its number."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.first <= self.last < LARGEST_NUMBER or len(self.stream) != STREAM_BYTES:
+            raise WireError("wrong_fields")
+
+
+@message(0x99)
+@dataclass(frozen=True, slots=True)
+class EventPage:
+    """Events of a stream in the order of their numbers, column by column; numbers are little-endian."""
+
+    topic: str
+    nonce: int
+    read_to: int
+    """The page has everything that is here up to this number; one below `first` when it has nothing."""
+    first: int
+    """The lowest number asked for whose event is here; 0 when none is."""
+    seen: int
+    """How many events are here up to there, those that were not asked for included."""
+    forked: bool
+    """Some numbers may have no event, since the events are here in another stream of their publisher."""
+    refused: str
+    """Why there are no events for this name; empty otherwise."""
+    numbers: bytes
+    """The catenation number of each event, 8 bytes."""
+    times: bytes
+    """When each event was archived, a double of 8 bytes."""
+    sizes: bytes
+    """The bytes of each event, 4 bytes."""
+    events: bytes
+    """The events (`pubsub.archive.protocol.archived_event`), one behind the other."""
+
+
+class Reading:
+    """Answers questions about one managed topic; a core."""
+
+    def __init__(self, world: ArchiveWorld, here: ComparedFrontier) -> None:
+        """`here`: what is on stable storage."""
+        self._world = world
+        self._here = here
+
+    def receive_streams(self, sender: Contact, question: AskStreams) -> None:
+        names = sorted(name for name, _ in self._here if name > question.after)
+        page = names[:PAGE_STREAMS]
+        marks = tuple((name, self._here.get(name)) for name in page)
+        answer = Streams(
+            self._world.topic, question.nonce, marks, len(names) > len(page), self._here.floor
+        )
+        self._world.context.send(sender, answer)
+
+    def receive_events(self, sender: Contact, question: AskEvents) -> None:
+        world = self._world
+        age = world.clock() - question.since
+        if refusal := world.replay.refusal(question.name, sender.id, age):
+            world.context.send(sender, _page(question, _nothing(question), False, refusal))
+            return
+        here = min(question.last, self._here.get(question.stream))
+        forked = self._here.is_forked(publisher_of(question.stream))
+
+        def send(found: _Found) -> None:
+            world.context.send(sender, _page(question, found, forked))
+
+        if here < question.first:
+            send(_nothing(question))
+        else:
+            world.read(lambda store: _read(store, question, here), send)
+
+
+class _Found(NamedTuple):
+    read_to: int
+    first: int
+    seen: int
+    events: list[StoredEvent]
+
+
+def _nothing(question: AskEvents) -> _Found:
+    return _Found(question.first - 1, 0, 0, [])
+
+
+def _read(store: Store, question: AskEvents, last: int) -> _Found:
+    found: list[StoredEvent] = []
+    first = seen = size = 0
+    read_to = question.first - 1
+    most = (
+        SCANNED if question.since < question.until else 1
+    )  # the first number is all that is asked
+    for event in _walk(store, question, last):
+        wanted = _is_wanted(event, question)
+        if seen >= most or (wanted and found and size + len(event.body) > PAGE_BYTES):
+            return _Found(read_to, first, seen, found)
+        seen += 1
+        read_to = event.catenation
+        first = first or read_to
+        if wanted:
+            found.append(event)
+            size += len(event.body)
+    return _Found(last, first, seen, found)
+
+
+def _walk(store: Store, question: AskEvents, last: int) -> Iterator[StoredEvent]:
+    """The stream's events up to a number; few are read before it is known how large they are."""
+    first, limit = question.first, FIRST_READ
+    while first <= last:
+        span = Span(first, last)
+        events = store.by_catenation(question.topic, question.stream, span, limit)
+        yield from events
+        if not events:
+            return
+        first = events[-1].catenation + 1
+        mean = sum(len(event.body) for event in events) // len(events) + 1
+        limit = max(1, min(READ_AT_ONCE, PAGE_BYTES // mean))
+
+
+def _is_wanted(event: StoredEvent, question: AskEvents) -> bool:
+    if not question.since <= event.time < question.until:
+        return False
+    if question.below == question.topic:
+        return True
+    try:
+        block = read_event(event.body, question.topic).block
+    except WireError:
+        return False
+    return included(question.below, block.topic, block.lineage)
+
+
+def _page(question: AskEvents, read: _Found, forked: bool, refused: str = "") -> EventPage:
+    found = read.events
+    many = len(found)
+    return EventPage(
+        question.topic,
+        question.nonce,
+        read.read_to,
+        read.first,
+        read.seen,
+        forked,
+        refused,
+        struct.pack(f"<{many}Q", *[event.catenation for event in found]),
+        struct.pack(f"<{many}d", *[event.time for event in found]),
+        struct.pack(f"<{many}I", *[len(event.body) for event in found]),
+        b"".join([event.body for event in found]),
+    )

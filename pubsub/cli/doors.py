@@ -1,0 +1,132 @@
+"""Options of a node that opens doors: for MQTT clients, and for HTTP."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from overlay.contact import Address
+from overlay.errors import UsageError
+from pubsub.cli.options import add_option, refuse
+from pubsub.cli.terminal import say
+from pubsub.node import Node
+
+_OF_MQTT = ("mqtt_tls", "mqtt_durable", "mqtt_retain")
+_OF_HTTP = ("http_token_file", "http_origin", "http_tls")
+
+
+def add_door_options(parser: argparse.ArgumentParser) -> None:
+    add_option(parser, "--mqtt", metavar="HOST:PORT", help="serve MQTT clients over TCP")
+    add_option(
+        parser, "--mqtt-websocket", metavar="HOST:PORT", help="serve MQTT clients over WebSocket"
+    )
+    add_option(
+        parser,
+        "--mqtt-tls",
+        metavar="FILE",
+        nargs=2,
+        many=True,
+        default=[],
+        help="a certificate and its key, in PEM: MQTT over TLS",
+    )
+    add_option(
+        parser,
+        "--mqtt-durable",
+        metavar="TOPIC",
+        nargs="+",
+        many=True,
+        default=[],
+        help="topics whose messages of QoS 1 and 2 are acknowledged when an archive has them",
+    )
+    add_option(
+        parser,
+        "--mqtt-retain",
+        metavar="TOPIC",
+        nargs="+",
+        many=True,
+        default=[],
+        help="topics whose retained messages are kept though no client is subscribed",
+    )
+    _add_http_options(parser)
+
+
+def _add_http_options(parser: argparse.ArgumentParser) -> None:
+    add_option(
+        parser,
+        "--http",
+        metavar="HOST:PORT",
+        help="serve HTTP: POST publishes, GET follows a topic as Server-Sent Events or by WebSocket",
+    )
+    add_option(
+        parser, "--http-token-file", metavar="FILE", help="tokens, one a line: clients need one"
+    )
+    add_option(
+        parser,
+        "--http-origin",
+        metavar="ORIGIN",
+        nargs="+",
+        many=True,
+        default=[],
+        help="web pages that may use the door, such as https://example.org, or '*'",
+    )
+    add_option(
+        parser,
+        "--http-tls",
+        metavar="FILE",
+        nargs=2,
+        many=True,
+        default=[],
+        help="a certificate and its key, in PEM: HTTPS",
+    )
+
+
+def check_doors(arguments: argparse.Namespace) -> None:
+    """Refuse options of a door where there is no door."""
+    if arguments.mqtt is None and arguments.mqtt_websocket is None:
+        refuse(arguments, _OF_MQTT, "goes with --mqtt or --mqtt-websocket")
+    if arguments.http is None:
+        refuse(arguments, _OF_HTTP, "goes with --http")
+
+
+async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExitStack) -> None:
+    """Open the doors that are asked for until the stack ends, and say where they are."""
+    if arguments.mqtt is not None or arguments.mqtt_websocket is not None:
+        from pubsub.doors.mqtt import MqttDoor
+
+        mqtt = MqttDoor(
+            node,
+            arguments.mqtt,
+            websocket=arguments.mqtt_websocket,
+            tls=tuple(arguments.mqtt_tls) or None,
+            durable=arguments.mqtt_durable,
+            retain=arguments.mqtt_retain,
+        )
+        await stack.enter_async_context(mqtt)
+        _say(arguments, "mqtt", mqtt.address)
+        _say(arguments, "mqtt_websocket", mqtt.websocket_address)
+    if arguments.http is not None:
+        from pubsub.doors.http import HttpDoor
+
+        tokens: list[str] = []
+        if arguments.http_token_file is not None:
+            tokens = _read_tokens(arguments.http_token_file)
+        origins, tls = arguments.http_origin, tuple(arguments.http_tls) or None
+        http = HttpDoor(node, arguments.http, tls=tls, tokens=tokens, origins=origins)
+        await stack.enter_async_context(http)
+        _say(arguments, "http", http.address)
+
+
+def _say(arguments: argparse.Namespace, name: str, address: Address | None) -> None:
+    if address is not None:
+        say(arguments, f"{name.replace('_', ' over ')} on {address}", **{name: str(address)})
+
+
+def _read_tokens(path: str) -> list[str]:
+    try:
+        tokens = Path(path).read_text().split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--http-token-file {path} cannot be read: {error}") from None
+    if not tokens:
+        raise UsageError(f"--http-token-file {path} holds no token: write one a line")
+    return tokens

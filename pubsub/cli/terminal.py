@@ -1,0 +1,141 @@
+"""A command and its terminal: what it writes, the lines it reads, and how it ends when it is told to stop.
+
+It writes plain text for people and JSON lines for programs. Events come from strangers: whatever data msgpack
+carries can be written, and is one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from overlay import loops
+from overlay.errors import UsageError
+from pubsub.event import Event
+from pubsub.text import json_line, plain_line
+
+_CHUNK = 64 * 1024
+INTERRUPTED = 130
+"""The exit code of a command that was stopped from the keyboard."""
+
+
+def say(arguments: argparse.Namespace, text: str, **fields: Any) -> None:
+    """Write one line at once: the text, or with --json the fields."""
+    print(json_line(fields) if arguments.json else text, flush=True)
+
+
+def plain(event: Event) -> str:
+    return plain_line(event.topic, event.data)
+
+
+def as_json(event: Event, **more: Any) -> str:
+    """The event, and what else there is to say of it."""
+    return json_line(
+        {
+            "topic": event.topic,
+            "data": event.data,
+            "publisher": event.publisher,
+            "sequence": event.sequence,
+            "hops": event.hops,
+            "id": event.id,
+            **more,
+        }
+    )
+
+
+async def input_lines() -> AsyncIterator[str]:
+    """The lines of the standard input, without their ends; more is read when they have been taken.
+
+    Ctrl-C ends a command that waits for a line.
+
+    `UsageError` when there is no standard input, or when it is not text.
+    """
+    rest = b""
+    while chunk := await _read():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield _text(line)
+    if rest:
+        yield _text(rest)
+
+
+async def _read() -> bytes:
+    """The next bytes, none at the end.
+
+    They are read in a daemon thread, straight from the descriptor: the process can end meanwhile, whereas a
+    thread of a pool would be waited for, and one inside `sys.stdin` would hold its lock.
+    """
+    descriptor = -1 if sys.__stdin__ is None else sys.__stdin__.fileno()
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[bytes | OSError] = loop.create_future()
+
+    def settle(found: bytes | OSError) -> None:
+        if not outcome.done():
+            outcome.set_result(found)
+
+    def read() -> None:
+        found: bytes | OSError
+        try:
+            found = os.read(descriptor, _CHUNK)
+        except OSError as error:
+            found = error
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(settle, found)
+
+    threading.Thread(target=read, daemon=True).start()
+    found = await outcome
+    if isinstance(found, OSError):
+        raise UsageError(f"the standard input cannot be read: {found.strerror}")
+    return found
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.removesuffix(b"\r").decode()
+    except UnicodeDecodeError:
+        raise UsageError(f"a line of the standard input is not UTF-8: {line[:40]!r}") from None
+
+
+def run(main: Coroutine[Any, Any, int]) -> int:
+    """The coroutine's exit code; Ctrl-C and SIGTERM cancel it, so that its node leaves the network."""
+    try:
+        return call(lambda: loops.run(_stoppable(main)))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
+
+
+def call(main: Callable[[], int]) -> int:
+    """The function's exit code; it may print whatever it likes.
+
+    What the output's encoding lacks is escaped. Who reads the output may stop reading: that ends the command,
+    and is not an error.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = main()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # What is still in the buffer would be written when the interpreter ends, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+async def _stoppable(main: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        return await main
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

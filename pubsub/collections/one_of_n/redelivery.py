@@ -1,0 +1,232 @@
+"""Who assigns what a publisher that is gone had not handed over.
+
+Takers keep spare copies. When a stable view is reached, every member tells every other its *holdings*:
+which elements it claims (it has a lease of them, assigns them, or took them), and of which it has spare
+copies, in as many messages as it takes. When all holdings of the view are in, an element whose publisher is
+not in the view, or is there in another incarnation, and that nobody claims, is adopted by the member with the
+lowest id of those that have a spare copy. Everybody decides alike, since everybody has the same holdings, and
+members of one view know each other's incarnations. A spare copy of such an element that comes afterwards
+starts another round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from overlay.contact import PeerId
+from overlay.context import Timer
+from pubsub.collections.messages import ElementId, ElementOffer, Holdings
+
+ELEMENTS_A_PART = 8192
+"""Elements that one message tells of: some 40 bytes each."""
+
+
+def in_parts(
+    view: bytes, number: int, claimed: Sequence[ElementId], spare: Sequence[ElementId]
+) -> tuple[Holdings, ...]:
+    """Holdings in the round of this number, none of whose parts is too large to be sent."""
+    told = [(element_id, True) for element_id in claimed] + [
+        (element_id, False) for element_id in spare
+    ]
+    cuts = range(0, max(len(told), 1), ELEMENTS_A_PART)
+    return tuple(
+        Holdings(
+            view,
+            number,
+            part,
+            len(cuts),
+            tuple(
+                element_id
+                for element_id, is_claimed in told[cut : cut + ELEMENTS_A_PART]
+                if is_claimed
+            ),
+            tuple(
+                element_id
+                for element_id, is_claimed in told[cut : cut + ELEMENTS_A_PART]
+                if not is_claimed
+            ),
+        )
+        for part, cut in enumerate(cuts)
+    )
+
+
+class ToldHoldings:
+    """The parts of one member's holdings that have come, of one round in one view."""
+
+    def __init__(self, first: Holdings) -> None:
+        self.view, self.round = first.view, first.round
+        self._wanted = first.parts
+        self._parts: dict[int, Holdings] = {first.part: first}
+
+    def add(self, part: Holdings) -> None:
+        if (part.view, part.round, part.parts) == (self.view, self.round, self._wanted):
+            self._parts.setdefault(part.part, part)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self._parts) == self._wanted
+
+    @property
+    def parts(self) -> list[Holdings]:
+        return list(self._parts.values())
+
+    @property
+    def claimed(self) -> Iterator[ElementId]:
+        return (element_id for part in self._parts.values() for element_id in part.claimed)
+
+    @property
+    def spare(self) -> Iterator[ElementId]:
+        return (element_id for part in self._parts.values() for element_id in part.spare)
+
+
+NEXT_ROUND_SECONDS = 1.0
+"""After which spare copies that came too late for a round cause another one."""
+
+MOST_EARLY = 4096
+"""Members whose holdings of another view are kept."""
+
+
+class Redelivery:
+    """One member's part in assigning the elements of publishers that are gone; a core."""
+
+    def __init__(
+        self,
+        me: PeerId,
+        send: Callable[[PeerId, Holdings], None],
+        call_later: Callable[[float, Callable[[], None]], Timer],
+        claimed: Callable[[], list[ElementId]],
+        adopt: Callable[[ElementOffer], None],
+        divided: Callable[[Callable[[ElementId], bool]], None],
+        most_spares: int,
+    ) -> None:
+        self._me = me
+        self._send = send
+        self._call_later = call_later
+        self._claimed = claimed
+        self._adopt = adopt
+        self._divided = divided
+        self._most_spares = most_spares
+        self._spares: dict[ElementId, ElementOffer] = {}
+        self._view: bytes | None = None
+        self._members: dict[PeerId, int] = {}
+        """The members of the view, with their incarnations."""
+        self._round = 0
+        self._told: dict[PeerId, ToldHoldings] = {}
+        self._early: dict[PeerId, ToldHoldings] = {}
+        """The latest holdings that each member told in another view than this member's."""
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        """How many spare copies there are."""
+        return len(self._spares)
+
+    def keep(self, offer: ElementOffer) -> None:
+        """Keep a spare copy."""
+        self._spares[offer.element_id] = offer
+        if len(self._spares) > self._most_spares:
+            del self._spares[next(iter(self._spares))]
+        if self._view is not None and not self._is_publisher_here(offer.element_id):
+            self._next_round_later()
+
+    def taken(self, element_id: ElementId) -> None:
+        self._spares.pop(element_id, None)
+
+    def close(self) -> None:
+        self.unstable()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Views and rounds.
+
+    def unstable(self) -> None:
+        self._view = None
+        self._told = {}
+
+    def stable(self, view: bytes, members: Mapping[PeerId, int]) -> None:
+        """This member has come to a stable view; `members` are those that tell holdings, with their
+        incarnations."""
+        self._view, self._members = view, dict(members)
+        early, self._early = self._early, {}
+        told = {p: e for p, e in early.items() if e.view == view and p in members}
+        self._begin(max([holdings.round for holdings in told.values()], default=1))
+        for member, holdings in told.items():
+            for part in holdings.parts:
+                self.told(member, part)
+
+    def _begin(self, number: int) -> None:
+        """Tell this member's holdings in a round."""
+        assert self._view is not None
+        self._round = number
+        claimed = [
+            element_id for element_id in self._claimed() if not self._is_publisher_here(element_id)
+        ]
+        spare = [
+            element_id for element_id in self._spares if not self._is_publisher_here(element_id)
+        ]
+        self._told = {}
+        for part in in_parts(self._view, number, claimed, spare):
+            _gather(self._told, self._me, part)
+            for member in self._members:
+                if member != self._me:
+                    self._send(member, part)
+        self._divide_if_complete()
+
+    def told(self, sender: PeerId, part: Holdings) -> None:
+        """A part of another member's holdings."""
+        if part.view != self._view or sender not in self._members:
+            _gather(self._early, sender, part)
+            if len(self._early) > MOST_EARLY:
+                del self._early[next(iter(self._early))]
+            return
+        if part.round > self._round:
+            self._begin(part.round)
+        before = self._told.get(sender)
+        if part.round == self._round and (before is None or not before.is_whole):
+            _gather(self._told, sender, part)
+            self._divide_if_complete()
+
+    def undelivered(self, to: PeerId, holdings: Holdings) -> None:
+        """Holdings may not have arrived; while its round lasts, it is told again."""
+        if holdings.view == self._view and holdings.round == self._round:
+            self._send(to, holdings)
+
+    def _next_round_later(self) -> None:
+        if self._timer is None:
+            self._timer = self._call_later(NEXT_ROUND_SECONDS, self._next_round)
+
+    def _next_round(self) -> None:
+        self._timer = None
+        if self._view is not None:
+            self._begin(self._round + 1)
+
+    # Division.
+
+    def _divide_if_complete(self) -> None:
+        if any(p not in self._told or not self._told[p].is_whole for p in self._members):
+            return
+        claimed = {
+            element_id for holdings in self._told.values() for element_id in holdings.claimed
+        }
+        chosen: dict[ElementId, PeerId] = {}
+        for member in sorted(self._told):
+            for element_id in self._told[member].spare:
+                chosen.setdefault(element_id, member)
+        for element_id, offer in list(self._spares.items()):
+            is_free = element_id not in claimed and not self._is_publisher_here(element_id)
+            if is_free and chosen.get(element_id) == self._me:
+                self._adopt(offer)
+        self._divided(self._is_publisher_here)
+
+    def _is_publisher_here(self, element_id: ElementId) -> bool:
+        """Whether it is in the view in the incarnation that gives the element away."""
+        return self._members.get(element_id[0]) == element_id[1]
+
+
+def _gather(all_holdings: dict[PeerId, ToldHoldings], member: PeerId, part: Holdings) -> None:
+    """Add a part; the first of another view or of a later round takes the place of all before it."""
+    known = all_holdings.get(member)
+    if known is not None and known.view == part.view and known.round >= part.round:
+        known.add(part)
+    else:
+        all_holdings.pop(member, None)
+        all_holdings[member] = ToldHoldings(part)

@@ -1,0 +1,371 @@
+"""What publishers and subscribers have in common: a light place on the overlay, and the way to distributors.
+
+A light client uses the DHT without being part of it, or does without when it is given addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from overlay.channel import ChannelConfig
+from overlay.contact import Address, Contact
+from overlay.errors import CamcastError, ClosedError, NetworkError, UsageError
+from overlay.identity import Identity
+from overlay.membership.interface import TopicDirectory
+from overlay.metrics import Metrics
+from overlay.overlay import Overlay
+from overlay.runtime import MessageHandler, Runtime, RuntimeConfig
+from overlay.topic_name import check_topic_name
+from overlay.transport.endpoint import EndpointConfig
+from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
+from pubsub.distributors import messages
+from pubsub.distributors.config import ClientConfig
+from pubsub.distributors.protocol.publishing import PublishingCore
+from pubsub.distributors.protocol.subscription import SubscriptionCore
+from pubsub.event import DATA_LIMIT
+from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
+from pubsub.reliable.primary import PrimaryKeeper
+from pubsub.reliable.tasks import Tasks
+
+FOUND_AT_ONCE = 16
+"""Distributors of a group that a client learns of."""
+
+
+def group_topic(group: str) -> str:
+    """The topic under which the distributors of a group are announced."""
+    if not group or "/" in group:
+        raise UsageError(
+            f"group={group!r} is not a valid name of a group: it must be one word without slashes"
+        )
+    return check_topic_name(f"/distributors/{group}")
+
+
+class DistributorFinder(Protocol):
+    """The well-known place."""
+
+    async def find(self) -> list[Contact]:
+        """Some distributors of the group, perhaps with some that are gone; none where nobody answers."""
+        ...
+
+
+Sample = Callable[[str, int], Awaitable[Sequence[Contact]]]
+"""Draws this many of those who are announced under a topic."""
+
+
+class DirectoryFinder:
+    """Draws from all distributors that are announced under the group's topic."""
+
+    def __init__(self, sample: Sample, group: str, count: int = FOUND_AT_ONCE) -> None:
+        self._sample = sample
+        self._topic = group_topic(group)
+        self._count = count
+
+    async def find(self) -> list[Contact]:
+        try:
+            return list(await self._sample(self._topic, self._count))
+        except ClosedError:
+            return []
+
+
+def sample_of(directory: TopicDirectory) -> Sample:
+    """The directory of a node, for those who wait for its answers."""
+
+    async def sample(topic: str, count: int) -> Sequence[Contact]:
+        answer: asyncio.Future[Sequence[Contact]] = asyncio.get_running_loop().create_future()
+
+        def found(contacts: tuple[Contact, ...]) -> None:
+            if not answer.done():
+                answer.set_result(contacts)
+
+        directory.sample(topic, count, found)
+        return await answer
+
+    return sample
+
+
+class AddressFinder:
+    """Asks who listens at given addresses."""
+
+    def __init__(self, runtime: Runtime, addresses: Sequence[str | Address]) -> None:
+        self._addresses = [Address.of(address) for address in addresses]
+        self._introduction = introduce(runtime)
+
+    async def find(self) -> list[Contact]:
+        found = await asyncio.gather(*map(self._ask, self._addresses))
+        return [contact for contact in found if contact is not None]
+
+    async def _ask(self, address: Address) -> Contact | None:
+        answer: asyncio.Future[Contact | None] = asyncio.get_running_loop().create_future()
+
+        def answered(contact: Contact | None) -> None:
+            if not answer.done():
+                answer.set_result(contact)
+
+        self._introduction.resolve(address, answered)
+        return await answer
+
+
+def introduce(runtime: Runtime) -> Introduction:
+    """Have a node say who it is, and able to ask others."""
+    introduction = Introduction(runtime.context("datagram"))
+    runtime.on(WhoIsThere, introduction.receive_question)
+    runtime.on(ItIsMe, introduction.receive_answer)
+    return introduction
+
+
+LARGEST_MESSAGE = DATA_LIMIT + 48 * 1024
+"""Bytes: a message's data, and all that travels around it."""
+
+LOOK_AGAIN_SECONDS = 1.0
+"""Until the well-known place is asked again after it named nobody."""
+
+
+class NoSuchService(CamcastError):
+    """No distributor knows the service: a publisher has to create it first."""
+
+
+class NoDistributor(NetworkError):
+    """No distributor has answered."""
+
+
+class Core(Protocol):
+    """What the client needs to know of a publisher's or subscriber's protocol."""
+
+    keeper: PrimaryKeeper
+    was_connected: bool
+    refusal: str
+
+
+def runtime_config(
+    listen: str,
+    keys: tuple[bytes, ...],
+    insecure: bool,
+    advertise: str | None,
+    datagram_size: int | None = None,
+) -> RuntimeConfig:
+    """How the runtimes of light clients are set up."""
+    on_loopback = Address.parse(listen).is_loopback
+    size = datagram_size or (LOOPBACK_DATAGRAM if on_loopback else USUAL_DATAGRAM)
+    endpoint = EndpointConfig(
+        listen, keys=keys, insecure=insecure, advertise=advertise, datagram_size=size
+    )
+    return RuntimeConfig(endpoint, ChannelConfig(max_message=LARGEST_MESSAGE))
+
+
+class LightClient:
+    """The part that `Publisher` and `Subscriber` share; enter it with `async with`."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap: Sequence[str] = (),
+        distributors: Sequence[str] = (),
+        group: str = "main",
+        listen: str = "127.0.0.1:0",
+        advertise: str | None = None,
+        keys: tuple[bytes, ...] = (),
+        insecure: bool = False,
+        identity: Identity | None = None,
+        datagram_size: int | None = None,
+        finder: DistributorFinder | None = None,
+        config: ClientConfig | None = None,
+        connect_timeout: float = 15.0,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """`bootstrap`: nodes of the overlay, in whose DHT the distributors of `group` are found;
+        or else `distributors`: their addresses, or a `finder` of one's own. `listen` to `datagram_size`
+        are as in `NodeConfig`. `runtime`: of a node that this client runs on, with a `finder`, in place of a
+        socket of its own."""
+        if isinstance(bootstrap, str) or isinstance(distributors, str):
+            raise UsageError("bootstrap and distributors are lists of addresses, not one")
+        if sum(map(bool, (bootstrap, distributors, finder))) != 1:
+            raise UsageError(
+                "say where distributors are found: bootstrap=[...] or distributors=[...]"
+            )
+        group_topic(group)
+        self.config = config or ClientConfig()
+        self.metrics = runtime.metrics if runtime is not None else Metrics()
+        self._shared = runtime
+        self._group = group
+        self._bootstrap = list(bootstrap)
+        self._addresses = [Address.of(address) for address in distributors]
+        self._identity = identity
+        self._finder = finder
+        self._runtime_config = runtime_config(listen, keys, insecure, advertise, datagram_size)
+        self._connect_timeout = connect_timeout
+        self._runtime: Runtime | None = None
+        self._overlay: Overlay | None = None
+        self._closed = False
+        self._publishing: dict[str, PublishingCore] = {}
+        self._subscribed: list[SubscriptionCore] = []
+        self._streams: dict[int, SubscriptionCore] = {}
+        self._tasks = Tasks(
+            type(self).__name__.lower(), self.metrics, lambda failure: self._tell_news()
+        )
+        self._looking: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        if self._runtime is not None or self._closed:
+            raise UsageError(f"a {type(self).__name__} is entered once; make another one")
+        runtime = self._runtime = self._shared or await Runtime.open(
+            self._runtime_config, self._identity, self.metrics
+        )
+        try:
+            if self._bootstrap:
+                self._overlay = Overlay.on(runtime.endpoint, self._bootstrap, serve=False)
+                await self._overlay.__aenter__()
+                self._finder = DirectoryFinder(sample_of(self._overlay.service), self._group)
+            elif self._addresses:
+                self._finder = AddressFinder(runtime, self._addresses)
+        except BaseException:
+            await self._close_network()
+            raise
+        for kind, handler in self._handlers().items():
+            runtime.on(kind, handler)
+        return self
+
+    def _handlers(self) -> dict[type, MessageHandler]:
+        """What this client does with messages, by their type."""
+        return {
+            messages.ClientAnswer: self._receive_answer,
+            messages.Alive: self._receive_alive,
+            messages.PublicationAck: self._receive_published,
+            messages.StreamDeliveries: self._receive_deliveries,
+            messages.Recalled: self._receive_recalled,
+        }
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop everything; more than once is fine."""
+        self._closed = True
+        self._tell_news()
+        for publishing in self._publishing.values():
+            publishing.stop()
+        for subscription in self._subscribed:
+            subscription.stop()
+        await self._close_network()
+
+    async def _close_network(self) -> None:
+        try:
+            await self._tasks.close()
+        finally:
+            if self._overlay is not None:
+                await self._overlay.close()
+            if self._runtime is not None and self._shared is None:
+                await self._runtime.close()
+            elif self._shared is not None:
+                for kind in self._handlers():
+                    self._shared.off(kind)
+
+    @property
+    def contact(self) -> Contact:
+        return self._open().contact
+
+    def _open(self) -> Runtime:
+        if self._runtime is None or self._closed:
+            raise ClosedError(f"use a {type(self).__name__} inside `async with`")
+        self._tasks.check()
+        return self._runtime
+
+    # Finding distributors.
+
+    def _look_up(self) -> None:
+        """Ask the well-known place, unless it is being asked already."""
+        if not self._closed and (self._looking is None or self._looking.done()):
+            self._looking = self._tasks.start("search for distributors", self._find())
+
+    async def _find(self) -> None:
+        assert self._finder is not None
+        contacts = await self._finder.find()
+        cores: list[Core] = [*self._publishing.values(), *self._subscribed]
+        for core in cores:
+            core.keeper.know(contacts)
+        if not contacts:
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _connected(self, core: Core, service: str) -> None:
+        """Wait until a distributor has taken a first request."""
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                while not core.was_connected:
+                    self._open()
+                    if core.refusal == "removed":
+                        raise TimeoutError
+                    await self._next_news()
+        except TimeoutError:
+            if core.refusal in ("no_service", "removed"):
+                raise NoSuchService(
+                    f"no distributor of group {self._group!r} has a service {service!r}: create it"
+                ) from None
+            raise NoDistributor(
+                f"no distributor of group {self._group!r} answered within "
+                f"{self._connect_timeout:g} s: check that one runs, and the addresses given"
+            ) from None
+
+    # Waiting.
+
+    def _tell_news(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _next_news(self) -> None:
+        await self._news.wait()
+
+    # Receiving.
+
+    def _receive_answer(self, sender: Contact, answer: messages.ClientAnswer) -> None:
+        for publishing in self._publishing.values():
+            publishing.receive_answer(sender, answer)
+        for core in self._subscribed:
+            core.receive_answer(sender, answer)
+            if core.stream:
+                self._streams[core.stream] = core
+        self._tell_news()
+
+    def _receive_alive(self, sender: Contact, alive: messages.Alive) -> None:
+        if alive.stream in self._streams:
+            self._streams[alive.stream].receive_alive(sender, alive)
+        for publishing in self._publishing.values():
+            publishing.receive_alive(sender, alive)
+
+    def _receive_published(self, sender: Contact, published: messages.PublicationAck) -> None:
+        core = self._publishing.get(published.service)
+        if core is not None:
+            core.receive_published(sender, published)
+
+    def _receive_deliveries(self, sender: Contact, deliveries: messages.StreamDeliveries) -> None:
+        core = self._streams.get(deliveries.stream)
+        if core is not None:
+            core.receive_deliveries(sender, deliveries)
+
+    def _receive_recalled(self, sender: Contact, recalled: messages.Recalled) -> None:
+        for core in self._subscribed:
+            if core.service == recalled.service:
+                core.receive_recalled(sender, recalled)
+
+    def _subscription_core(self, service: str, **options: Any) -> SubscriptionCore:
+        """A subscription that is started; the options are those of `SubscriptionCore`."""
+        runtime = self._open()
+        if any(core.service == service for core in self._subscribed):
+            raise UsageError(f"this {type(self).__name__} is subscribed to {service!r} already")
+        core = SubscriptionCore(
+            runtime.context("datagram"),
+            runtime.context("channel"),
+            self.config,
+            service,
+            want_distributors=self._look_up,
+            **options,
+        )
+        self._subscribed.append(core)
+        core.start()
+        return core

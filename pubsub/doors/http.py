@@ -1,0 +1,496 @@
+"""A door for browsers and scripts: publish by POST, follow a topic by Server-Sent Events or WebSocket.
+
+    POST /topics/soccer/italy      publishes the body: JSON, text, or bytes of any other type
+    GET  /topics/soccer            the topic's events, its subtopics' too, as a stream (text/event-stream)
+    GET  /topics/soccer            with an upgrade: a WebSocket that brings events, and publishes what is sent
+    GET  /openapi.json             this, for programs
+
+A stream that breaks goes on where it was: the browser sends the id of the last event it had, and the door,
+which keeps the latest events of the topics that are followed, sends what came after it. When the door does
+not have that event any more, the stream begins with an event of type `gap`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from aiohttp import WSMsgType, web
+
+from overlay.contact import Address
+from overlay.errors import CamcastError, NetworkError, UsageError
+from pubsub.doors.mqtt.message import message_in
+from pubsub.doors.serving import certificate, serve
+from pubsub.event import DATA_LIMIT, Event
+from pubsub.node import Node
+from pubsub.publishing import Receipt
+from pubsub.text import as_json_data, json_line
+
+_ROOM_FOR_JSON = 64 * 1024
+"""Bytes of a body beyond the limit of an event: JSON is longer than msgpack."""
+
+
+@dataclass(frozen=True)
+class HttpConfig:
+    """What the door allows."""
+
+    most_streams: int = 5_000
+    """Streams and WebSockets at one time; further ones are refused with 503."""
+    waiting_events: int = 1_000
+    """Events that may wait for one reader; when there are more, the oldest are dropped and counted."""
+    kept_events: int = 1_000
+    """The latest events of each topic that is followed, for readers that come back."""
+    kept_seconds: float = 60.0
+    """How long a topic is followed after its last reader has gone."""
+    heartbeat_seconds: float = 15.0
+    """Between two signs of life on a stream that has nothing to say."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if not getattr(self, name) > 0:
+                raise UsageError(f"{name} is more than 0, not {getattr(self, name)}")
+
+
+class HttpDoor:
+    """Serves while it is entered."""
+
+    def __init__(
+        self,
+        node: Node,
+        listen: str,
+        *,
+        tls: tuple[str | Path, str | Path] | None = None,
+        tokens: Sequence[str] = (),
+        origins: Sequence[str] = (),
+        config: HttpConfig | None = None,
+    ) -> None:
+        """`tokens`: with any, a request must bring one, as `Authorization: Bearer TOKEN` or, since
+        a browser's EventSource sets no headers, as `?token=TOKEN`. `origins`: the web pages that may
+        use the door from a browser, such as `https://example.org`, or `*` for all."""
+        if any(not token for token in tokens):
+            raise UsageError("a token of an HTTP door is a text that is not empty")
+        self._node = node
+        self._listen = Address.parse(listen)
+        self._tls: ssl.SSLContext | None = None if tls is None else certificate(*tls)
+        self._tokens = [token.encode() for token in tokens]
+        self._origins = tuple(origins)
+        self._config = config or HttpConfig()
+        self._feeds: dict[str, _Feed] = {}
+        self._streams = 0
+        self._stack = AsyncExitStack()
+        self._dropped = node.metrics.counter(
+            "http_events_dropped", "Events that an HTTP client was too slow for"
+        )
+        self._requests = node.metrics.family(
+            "http_requests", "outcome", "Requests of HTTP clients, by what became of them"
+        )
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(
+            middlewares=[self._guard], client_max_size=DATA_LIMIT + _ROOM_FOR_JSON
+        )
+        app.router.add_post("/topics{topic:.*}", self._publish)
+        app.router.add_get("/topics{topic:.*}", self._follow)
+        app.router.add_get("/openapi.json", self._describe)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._end_feeds)
+            self.address = await serve(stack, app, self._listen, self._tls, "HTTP")
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for feed in self._feeds.values():
+            feed.end()
+        await self._stack.aclose()
+
+    async def _end_feeds(self) -> None:
+        for feed in list(self._feeds.values()):
+            await feed.close()
+
+    # -- every request --
+
+    @web.middleware
+    async def _guard(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Ask for the token, answer errors as JSON, and tell browsers which pages may ask."""
+        try:
+            if request.method == "OPTIONS":
+                response: web.StreamResponse = web.Response(status=204)
+            elif not self._is_allowed(request):
+                response = _problem(401, "a token is needed: Authorization: Bearer TOKEN")
+            else:
+                response = await handler(request)
+        except web.HTTPException as error:
+            response = _problem(error.status, error.reason)
+        except NetworkError as error:
+            response = _problem(503, str(error))
+        except CamcastError as error:
+            response = _problem(400, str(error))
+        self._requests.add("refused" if response.status >= 400 else "served")
+        if not response.prepared:
+            response.headers.update(self._cors(request))
+        return response
+
+    def _is_allowed(self, request: web.Request) -> bool:
+        if not self._tokens:
+            return True
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        token = given if scheme.lower() == "bearer" else request.query.get("token", "")
+        return any(hmac.compare_digest(token.encode(), one) for one in self._tokens)
+
+    def _cors(self, request: web.Request) -> dict[str, str]:
+        origin = request.headers.get("Origin", "")
+        if not origin or not ("*" in self._origins or origin in self._origins):
+            return {}
+        return {
+            "Access-Control-Allow-Origin": origin,
+            "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
+            "Access-Control-Allow-Methods": "GET, POST",
+            "Vary": "Origin",
+        }
+
+    # -- publishing --
+
+    async def _publish(self, request: web.Request) -> web.StreamResponse:
+        data = _data(request.content_type, await request.read())
+        durable = _flag(request, "durable")
+        receipt = await self._node.publish(
+            _topic(request), data, durable=durable, wait="safe" if durable else "acked"
+        )
+        return _json(_receipt(receipt), 201)
+
+    # -- following --
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
+        topic = _topic(request)
+        if self._streams >= self._config.most_streams:
+            return _problem(503, "the door has no room for another stream")
+        self._streams += 1
+        try:
+            if request.headers.get("Upgrade", "").lower() == "websocket":
+                return await self._talk(request, topic)
+            return await self._stream(request, topic)
+        finally:
+            self._streams -= 1
+
+    async def _stream(self, request: web.Request, topic: str) -> web.StreamResponse:
+        last = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
+        async with self._reading(topic, last) as reader:
+            response = web.StreamResponse(
+                headers={
+                    "Content-Type": "text/event-stream; charset=utf-8",
+                    "Cache-Control": "no-cache",
+                    **self._cors(request),
+                }
+            )
+            await response.prepare(request)
+            with suppress(ConnectionError):
+                await response.write(b": following\n\n")
+                while (lines := await self._next(reader)) is not None:
+                    await response.write(lines)
+        return response
+
+    async def _next(self, reader: _Reader) -> bytes | None:
+        """What is to be written next: an event, a gap, or a sign of life; None at the end."""
+        try:
+            async with asyncio.timeout(self._config.heartbeat_seconds):
+                shown = await reader.next()
+        except TimeoutError:
+            return b":\n\n"
+        if shown is None:
+            return None
+        kind = "" if "id" in shown else "event: gap\n"
+        number = f"id: {shown['id']}\n" if "id" in shown else ""
+        return f"{kind}{number}data: {json_line(shown)}\n\n".encode()
+
+    async def _talk(self, request: web.Request, topic: str) -> web.StreamResponse:
+        """A WebSocket: events as JSON objects one way; `{"topic": ..., "data": ...}` to publish the other."""
+        socket = web.WebSocketResponse(
+            heartbeat=self._config.heartbeat_seconds, max_msg_size=DATA_LIMIT + _ROOM_FOR_JSON
+        )
+        async with self._reading(topic, request.query.get("last_event_id")) as reader:
+            await socket.prepare(request)
+
+            async def write() -> None:
+                with suppress(ConnectionError):
+                    while (shown := await reader.next()) is not None:
+                        await socket.send_str(json_line(shown))
+                    await socket.close()
+
+            writing = asyncio.create_task(write())
+            try:
+                async for message in socket:
+                    if message.type is not WSMsgType.TEXT:
+                        break
+                    await socket.send_str(json_line(await self._obey(message.data, topic)))
+            finally:
+                writing.cancel()
+                await asyncio.gather(writing, return_exceptions=True)
+        return socket
+
+    async def _obey(self, text: str, topic: str) -> dict[str, Any]:
+        """Publish what a client has sent over a WebSocket, and say what became of it."""
+        try:
+            asked = json.loads(text)
+            if not isinstance(asked, dict) or not asked.keys() <= {"topic", "data", "durable"}:
+                raise UsageError('write {"topic": "/soccer/italy", "data": ...}')
+            durable = asked.get("durable") is True
+            receipt = await self._node.publish(
+                asked.get("topic", topic),
+                asked.get("data"),
+                durable=durable,
+                wait="safe" if durable else "sent",
+            )
+        except (ValueError, RecursionError):
+            return {"error": "what was sent is not JSON"}
+        except CamcastError as error:
+            return {"error": str(error)}
+        return {"published": receipt.id.hex(), "topic": receipt.topic}
+
+    @asynccontextmanager
+    async def _reading(self, topic: str, last: str | None) -> AsyncIterator[_Reader]:
+        """One reader more of a topic; the topic is followed from now on at the latest."""
+        feed = self._feeds.get(topic)
+        if feed is None:
+            feed = self._feeds[topic] = _Feed(self._node, topic, self._config, self._forget)
+        await feed.ready()
+        reader = _Reader(self._config.waiting_events, self._dropped.add)
+        feed.add(reader, last)
+        try:
+            yield reader
+        finally:
+            feed.remove(reader)
+
+    def _forget(self, feed: _Feed) -> None:
+        if self._feeds.get(feed.topic) is feed:
+            del self._feeds[feed.topic]
+
+    async def _describe(self, request: web.Request) -> web.StreamResponse:
+        return _json(_OPENAPI)
+
+
+class _Reader:
+    """Events that wait for one client."""
+
+    def __init__(self, most: int, drop: Callable[[], None]) -> None:
+        self._most = most
+        self._drop = drop
+        self._waiting: list[dict[str, Any] | None] = []
+        self._news = asyncio.Event()
+
+    def put(self, shown: dict[str, Any] | None) -> None:
+        if len(self._waiting) >= self._most:
+            del self._waiting[0]
+            self._drop()
+        self._waiting.append(shown)
+        self._news.set()
+
+    async def next(self) -> dict[str, Any] | None:
+        while not self._waiting:
+            self._news.clear()
+            await self._news.wait()
+        return self._waiting.pop(0)
+
+
+class _Feed:
+    """One subscription of the node for all readers of a topic, and the topic's latest events."""
+
+    def __init__(
+        self, node: Node, topic: str, config: HttpConfig, forget: Callable[[_Feed], None]
+    ) -> None:
+        self.topic = topic
+        self._config = config
+        self._forget = forget
+        self._readers: dict[_Reader, None] = {}
+        self._kept: dict[str, dict[str, Any]] = {}
+        """Events by their ids, in the order in which they came."""
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = loop.create_future()
+        self._ending: asyncio.TimerHandle | None = None
+        self._task = loop.create_task(self._run(node))
+
+    async def _run(self, node: Node) -> None:
+        try:
+            async with node.subscribe(self.topic) as events:
+                self._ready.set_result(None)
+                async for event in events:
+                    self._add(_shown(event))
+        except CamcastError as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+        finally:
+            self._forget(self)
+            self.end()
+
+    async def ready(self) -> None:
+        await asyncio.shield(self._ready)
+
+    def _add(self, shown: dict[str, Any]) -> None:
+        self._kept[shown["id"]] = shown
+        if len(self._kept) > self._config.kept_events:
+            del self._kept[next(iter(self._kept))]
+        for reader in self._readers:
+            reader.put(shown)
+
+    def add(self, reader: _Reader, last: str | None) -> None:
+        """Another reader; what came after its `last` event first."""
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+        if last is not None:
+            if last not in self._kept:
+                reader.put({"gap": f"events after {last[:64]} may be missing"})
+            else:
+                ids = list(self._kept)
+                for event_id in ids[ids.index(last) + 1 :]:
+                    reader.put(self._kept[event_id])
+        self._readers[reader] = None
+
+    def remove(self, reader: _Reader) -> None:
+        self._readers.pop(reader, None)
+        if not self._readers and not self._task.done():
+            loop = asyncio.get_running_loop()
+            self._ending = loop.call_later(self._config.kept_seconds, self._expire)
+
+    def _expire(self) -> None:
+        """Nobody has come back: the next reader begins anew."""
+        self._forget(self)
+        self._task.cancel()
+
+    def end(self) -> None:
+        """Tell the readers that nothing more comes."""
+        for reader in self._readers:
+            reader.put(None)
+
+    async def close(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+def _topic(request: web.Request) -> str:
+    return request.match_info["topic"] or "/"
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    value = request.query.get(name, "false")
+    if value not in ("true", "false"):
+        raise UsageError(f"{name} is true or false, not {value!r:.40}")
+    return value == "true"
+
+
+def _data(kind: str, body: bytes) -> Any:
+    """The data of an event from a request's body."""
+    try:
+        if kind == "application/json":
+            return json.loads(body)
+        return body.decode() if kind.startswith("text/") else body
+    except (ValueError, RecursionError):
+        raise UsageError(f"the body is not {kind}") from None
+
+
+def _shown(event: Event) -> dict[str, Any]:
+    """An event as a JSON object. A payload of an MQTT client is shown as JSON, or text, if it is that."""
+    data = event.data
+    message = message_in(event.topic, data) if isinstance(data, dict) else None
+    if message is not None and message.payload and "camcast-mqtt" in data:
+        data = message.payload
+        with suppress(ValueError, RecursionError):
+            data = data.decode()
+            data = json.loads(data)
+    return {
+        "id": event.id.hex(),
+        "topic": event.topic,
+        "publisher": event.publisher.hex(),
+        "data": as_json_data(data),
+    }
+
+
+def _receipt(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "id": receipt.id.hex(),
+        "topic": receipt.topic,
+        "sent": receipt.sent,
+        "acknowledged": receipt.acknowledged,
+        "safe": receipt.durable is not None,
+    }
+
+
+def _json(body: Any, status: int = 200) -> web.Response:
+    return web.json_response(body, status=status)
+
+
+def _problem(status: int, text: str) -> web.Response:
+    return _json({"error": text}, status)
+
+
+_TOPIC = {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}}
+_OPENAPI = {
+    "openapi": "3.1.0",
+    "info": {
+        "title": "camcast",
+        "version": "1",
+        "description": "Publish to topics, and follow them.",
+    },
+    "paths": {
+        "/topics/{topic}": {
+            "post": {
+                "summary": "Publish the body as an event of the topic",
+                "parameters": [
+                    _TOPIC,
+                    {
+                        "name": "durable",
+                        "in": "query",
+                        "description": "answer when the event is safe at an archive",
+                        "schema": {"type": "boolean"},
+                    },
+                ],
+                "requestBody": {
+                    "content": {
+                        "application/json": {"schema": {}},
+                        "text/plain": {"schema": {"type": "string"}},
+                        "application/octet-stream": {"schema": {"type": "string"}},
+                    }
+                },
+                "responses": {
+                    "201": {"description": "What became of the event"},
+                    "400": {"description": "The topic or the body is wrong"},
+                    "503": {"description": "No archive has the event"},
+                },
+            },
+            "get": {
+                "summary": "Follow the topic and its subtopics, as Server-Sent Events or by WebSocket",
+                "parameters": [
+                    _TOPIC,
+                    {
+                        "name": "Last-Event-ID",
+                        "in": "header",
+                        "description": "go on after this event",
+                        "schema": {"type": "string"},
+                    },
+                ],
+                "responses": {
+                    "200": {"description": "Events", "content": {"text/event-stream": {}}},
+                    "503": {"description": "The door has no room for another stream"},
+                },
+            },
+        }
+    },
+}

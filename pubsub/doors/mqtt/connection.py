@@ -1,0 +1,390 @@
+"""One connection of a client: the order of its packets, its keep-alive, aliases and flow control."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from overlay.context import Timer
+from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
+from pubsub.doors.mqtt.packets import (
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    UNSUBACK,
+    V5,
+    Ack,
+    Auth,
+    ConnAck,
+    Connect,
+    Disconnect,
+    MqttError,
+    Packet,
+    Ping,
+    Publish,
+    Reason,
+    Reasons,
+    Subscribe,
+    Unsubscribe,
+    Will,
+    violation,
+    write_packet,
+)
+from pubsub.doors.mqtt.session import LAST_PACKET_ID, Session
+
+if TYPE_CHECKING:
+    from pubsub.doors.mqtt.hub import Hub
+
+_OLD_CODES = {
+    Reason.UNSUPPORTED_VERSION: 1,
+    Reason.CLIENT_ID_NOT_VALID: 2,
+    Reason.SERVER_BUSY: 3,
+    Reason.BAD_CREDENTIALS: 4,
+    Reason.NOT_AUTHORIZED: 5,
+}
+"""Return codes of a CONNACK packet of MQTT 3.1.1; a client is not told of other reasons."""
+
+
+class Link(Protocol):
+    """The bytes of one connection."""
+
+    def write(self, data: bytes) -> None: ...
+
+    @property
+    def is_full(self) -> bool:
+        """More waits to be written than a client that keeps up would leave waiting."""
+        ...
+
+    def close(self) -> None:
+        """End the connection behind what was written."""
+        ...
+
+
+class Connection:
+    """Ends at the first packet that breaks a rule, with the reason where the client can be told it."""
+
+    def __init__(self, hub: Hub, link: Link) -> None:
+        self._link = link
+        self._version = V5
+        self._hub = hub
+        self._session: Session | None = None
+        self._will: Will | None = None
+        self._is_open = True
+        self._aliases: dict[int, str] = {}
+        """The client's topic aliases."""
+        self._own_aliases: dict[str, int] = {}
+        self._most_own_aliases = 0
+        self._largest: int | None = None
+        """Bytes of a packet that the client takes."""
+        self._under_way = 0
+        """Messages of QoS 1 and 2 from the client that are not acknowledged."""
+        self.pending = 0
+        """Messages from the client that the network does not have yet."""
+        self._keep_alive = 0.0
+        self._heard_at = hub.clock.now()
+        self._timer: Timer = hub.clock.call_later(hub.config.connect_seconds, self._too_slow)
+
+    @property
+    def is_full(self) -> bool:
+        return self._link.is_full
+
+    def send(self, packet: Packet) -> bool:
+        """Whether the packet went; it does not when it is larger than the client takes."""
+        if isinstance(packet, Publish) and self._most_own_aliases:
+            return self._send_with_alias(packet)
+        return self._write(packet)
+
+    def _write(self, packet: Packet) -> bool:
+        data = write_packet(packet, self._version)
+        if self._largest is not None and len(data) > self._largest:
+            return False
+        self._link.write(data)
+        return True
+
+    def _send_with_alias(self, packet: Publish) -> bool:
+        """Send a number in place of a topic that the client was sent before."""
+        known = self._own_aliases.get(packet.topic)
+        if known is None and len(self._own_aliases) >= self._most_own_aliases:
+            return self._write(packet)
+        alias = known or len(self._own_aliases) + 1
+        properties = {**packet.properties, "topic_alias": alias}
+        topic = "" if known else packet.topic
+        if not self._write(replace(packet, topic=topic, properties=properties)):
+            return False
+        self._own_aliases[packet.topic] = alias
+        return True
+
+    def receive(self, packet: Packet) -> None:
+        """React to a packet. Nothing that a client sends makes this raise."""
+        if not self._is_open:
+            return
+        self._heard_at = self._hub.clock.now()
+        try:
+            self._react(packet)
+        except MqttError as error:
+            self.fail(error)
+
+    def _react(self, packet: Packet) -> None:
+        if isinstance(packet, Connect):
+            self._on_connect(packet)
+            return
+        if self._session is None:
+            raise violation("the first packet is not CONNECT")
+        match packet:
+            case Publish():
+                self._on_publish(self._session, packet)
+            case Ack():
+                self._on_ack(self._session, packet)
+            case Subscribe():
+                self._on_subscribe(self._session, packet)
+            case Unsubscribe():
+                self._on_unsubscribe(self._session, packet)
+            case Ping() if packet.code == PINGREQ:
+                self.send(Ping(PINGRESP))
+            case Disconnect():
+                self._on_disconnect(self._session, packet)
+            case Auth():
+                raise violation("there was no authentication that could go on")
+            case _:
+                raise violation(f"a client does not send packets of type {packet.code}")
+
+    # -- beginning and end --
+
+    def _on_connect(self, connect: Connect) -> None:
+        if self._session is not None:
+            raise violation("a second CONNECT packet")
+        self._version = connect.version
+        config = self._hub.config
+        if "authentication_method" in connect.properties:
+            raise MqttError(
+                Reason.BAD_AUTHENTICATION_METHOD, "there is no extended authentication here"
+            )
+        if self._version != V5 and not connect.client_id and not connect.clean_start:
+            raise MqttError(Reason.CLIENT_ID_NOT_VALID, "a lasting session needs a client id")
+        if connect.will is not None:
+            topic_of(connect.will.topic)
+        session, present, given = self._hub.enter(self, connect)
+        self._session, self._will = session, connect.will
+        asked = connect.properties.get("session_expiry_interval", 0)
+        if self._version != V5:
+            asked = 0 if connect.clean_start else config.longest_expiry
+        session.expiry = min(asked, config.longest_expiry)
+        session.receive_maximum = connect.properties.get("receive_maximum", LAST_PACKET_ID)
+        self._largest = connect.properties.get("maximum_packet_size")
+        self._most_own_aliases = min(
+            connect.properties.get("topic_alias_maximum", 0), config.topic_aliases
+        )
+        keep_alive = connect.keep_alive
+        properties: dict[str, object] = {}
+        if self._version == V5:
+            properties = {
+                "receive_maximum": config.receive_maximum,
+                "topic_alias_maximum": config.topic_aliases,
+                "maximum_packet_size": config.largest_packet,
+            }
+            if given:
+                properties["assigned_client_identifier"] = given
+            if session.expiry != asked:
+                properties["session_expiry_interval"] = int(session.expiry)
+            longest = config.longest_keep_alive
+            if longest < LAST_PACKET_ID and not 0 < keep_alive <= longest:
+                keep_alive = properties["server_keep_alive"] = longest
+        self._keep_alive = 1.5 * keep_alive
+        self._watch_keep_alive()
+        self.send(ConnAck(present, Reason.SUCCESS, properties))
+        session.resume(self)
+
+    def _on_disconnect(self, session: Session, packet: Disconnect) -> None:
+        expiry = packet.properties.get("session_expiry_interval")
+        if expiry is not None:
+            if expiry and not session.expiry:
+                raise violation("a session that ends with its connection cannot be kept after all")
+            session.expiry = min(expiry, self._hub.config.longest_expiry)
+        if packet.reason != Reason.DISCONNECT_WITH_WILL:
+            self._will = None
+        self.lost()
+
+    def fail(self, error: MqttError) -> None:
+        """End the connection because of what the client did."""
+        if not self._is_open:
+            return
+        self._hub.drop(f"client_{error.reason.name.lower()}")
+        if self._session is None:
+            self._refuse(error)
+        elif self._version == V5:
+            reason = {"reason_string": str(error)[:200]}
+            self.send(Disconnect(error.reason, reason))
+        self.lost()
+
+    def _refuse(self, error: MqttError) -> None:
+        if self._version == V5:
+            self.send(ConnAck(False, error.reason))
+        elif error.reason in _OLD_CODES:
+            self.send(ConnAck(False, _OLD_CODES[error.reason]))
+
+    def taken_over(self) -> None:
+        """The same client has connected again."""
+        if self._version == V5:
+            self.send(Disconnect(Reason.SESSION_TAKEN_OVER))
+        self.lost()
+
+    def shut_down(self) -> None:
+        """The door closes."""
+        if self._is_open and self._session is not None and self._version == V5:
+            self.send(Disconnect(Reason.SERVER_SHUTTING_DOWN))
+        self.lost()
+
+    def lost(self) -> None:
+        """The connection is over, from whichever side."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._timer.cancel()
+        self._link.close()
+        if self._session is not None:
+            self._hub.leave(self, self._session, self._will)
+
+    def writable(self) -> None:
+        """The client has taken what was written: more may be sent."""
+        if self._is_open and self._session is not None:
+            self._session.pump()
+
+    def _watch_keep_alive(self) -> None:
+        self._timer.cancel()
+        if self._keep_alive:
+            silent = self._hub.clock.now() - self._heard_at
+            self._timer = self._hub.clock.call_later(self._keep_alive - silent, self._too_silent)
+
+    def _too_silent(self) -> None:
+        if self._hub.clock.now() - self._heard_at < self._keep_alive:
+            self._watch_keep_alive()
+        else:
+            self.fail(MqttError(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))
+
+    def _too_slow(self) -> None:
+        """Nothing came that would say who this is."""
+        self._hub.drop("client_without_connect")
+        self.lost()
+
+    # -- messages from the client --
+
+    def _on_publish(self, session: Session, packet: Publish) -> None:
+        name = self._resolve_alias(packet)
+        topic_of(name)
+        if "subscription_identifier" in packet.properties:
+            raise violation("a client does not send subscription identifiers")
+        message = MqttMessage.published(packet, name, sender_of(session.client_id))
+        if not self._hub.access.publish(session.client_id, name):
+            self._refuse_message(packet)
+            return
+        if packet.qos == 0:
+            self._publish(message, lambda reason: None)
+            return
+        packet_id = packet.packet_id
+        if packet.qos == 2 and packet_id in session.arriving:
+            if session.arriving[packet_id]:
+                self.send(Ack(PUBREC, packet_id))
+            return
+        if self._under_way >= self._hub.config.receive_maximum and self._version == V5:
+            raise MqttError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "too many messages are under way")
+        self._under_way += 1
+        if packet.qos == 2:
+            session.arriving[packet_id] = False
+        self._publish(message, self._published(session, packet_id, packet.qos))
+
+    def _refuse_message(self, packet: Publish) -> None:
+        """The client may not publish there. MQTT 3.1.1 cannot say so: the message is taken and dropped."""
+        self._hub.drop("not_authorized")
+        if packet.qos:
+            code = PUBACK if packet.qos == 1 else PUBREC
+            reason = Reason.NOT_AUTHORIZED if self._version == V5 else Reason.SUCCESS
+            self.send(Ack(code, packet.packet_id, reason))
+
+    def _publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
+        def published(reason: Reason) -> None:
+            self.pending -= 1
+            done(reason)
+
+        self.pending += 1
+        self._hub.publish(message, published)
+
+    def _published(self, session: Session, packet_id: int, qos: int) -> Callable[[Reason], None]:
+        """What is to happen when the network has the message, or has refused it."""
+
+        def done(reason: Reason) -> None:
+            failed = reason >= Reason.UNSPECIFIED
+            if qos == 1 or failed:
+                self._under_way -= 1
+            if qos == 2:
+                if failed:
+                    session.arriving.pop(packet_id, None)
+                else:
+                    session.arriving[packet_id] = True
+            if not self._is_open:
+                return
+            if failed and self._version != V5:
+                # MQTT 3.1.1 knows no refusal: without an acknowledgement the client sends it again.
+                self.fail(MqttError(reason, "the message could not be published"))
+                return
+            self.send(Ack(PUBACK if qos == 1 else PUBREC, packet_id, reason))
+
+        return done
+
+    def _resolve_alias(self, packet: Publish) -> str:
+        alias = packet.properties.get("topic_alias")
+        if alias is None:
+            return packet.topic
+        if alias > self._hub.config.topic_aliases:
+            raise MqttError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias} is too large")
+        if packet.topic:
+            self._aliases[alias] = packet.topic
+        elif alias not in self._aliases:
+            raise violation(f"topic alias {alias} stands for nothing yet")
+        return self._aliases[alias]
+
+    def _on_ack(self, session: Session, ack: Ack) -> None:
+        if ack.code != PUBREL:
+            session.acknowledged(ack)
+            return
+        known = session.arriving.pop(ack.packet_id, None)
+        if known is not None:
+            self._under_way = max(0, self._under_way - 1)
+        reason = Reason.SUCCESS if known is not None else Reason.PACKET_ID_NOT_FOUND
+        self.send(Ack(PUBCOMP, ack.packet_id, reason))
+
+    # -- subscribing --
+
+    def _on_subscribe(self, session: Session, packet: Subscribe) -> None:
+        identifiers = packet.properties.get("subscription_identifier", [])
+        if len(identifiers) > 1:
+            raise violation("a SUBSCRIBE packet has several subscription identifiers")
+        identifier = identifiers[0] if identifiers else None
+        reasons: list[int | None] = [None] * len(packet.asked)
+
+        def done(place: int) -> Callable[[Reason], None]:
+            def tell(reason: Reason) -> None:
+                reasons[place] = reason
+                codes = [one for one in reasons if one is not None]
+                if len(codes) == len(reasons) and self._is_open:
+                    if self._version != V5:
+                        codes = [one if one < Reason.UNSPECIFIED else 0x80 for one in codes]
+                    self.send(Reasons(SUBACK, packet.packet_id, tuple(codes)))
+
+            return tell
+
+        for place, asked in enumerate(packet.asked):
+            self._hub.subscribe(session, asked, identifier, done(place))
+
+    def _on_unsubscribe(self, session: Session, packet: Unsubscribe) -> None:
+        reasons = [
+            Reason.SUCCESS
+            if self._hub.unsubscribe(session, text)
+            else Reason.NO_SUBSCRIPTION_EXISTED
+            for text in packet.filters
+        ]
+        self.send(Reasons(UNSUBACK, packet.packet_id, tuple(reasons)))

@@ -1,0 +1,476 @@
+"""The packets of MQTT 3.1.1 and 5.0: from bytes to objects and back, without I/O.
+
+Both directions of every packet type are here, so that a test can play the client. A packet that breaks a
+rule of the specification raises `MqttError` with the reason code that the client is to be told; section
+numbers are those of MQTT 5.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar
+
+from overlay.errors import CamcastError
+from pubsub.doors.mqtt.properties import (
+    Cursor,
+    Properties,
+    pack_binary,
+    pack_length,
+    pack_properties,
+    pack_text,
+    read_properties,
+)
+
+V311, V5 = 4, 5
+"""Protocol levels."""
+
+LARGEST_PACKET = 1 + 4 + 268_435_455
+"""Bytes of the longest packet that MQTT can write down."""
+
+
+class Reason(IntEnum):
+    """Reason codes (section 2.4) that this side uses or looks at."""
+
+    SUCCESS = 0x00
+    GRANTED_1 = 0x01
+    GRANTED_2 = 0x02
+    DISCONNECT_WITH_WILL = 0x04
+    NO_MATCHING_SUBSCRIBERS = 0x10
+    NO_SUBSCRIPTION_EXISTED = 0x11
+    UNSPECIFIED = 0x80
+    MALFORMED = 0x81
+    PROTOCOL_ERROR = 0x82
+    UNSUPPORTED_VERSION = 0x84
+    CLIENT_ID_NOT_VALID = 0x85
+    BAD_CREDENTIALS = 0x86
+    NOT_AUTHORIZED = 0x87
+    SERVER_UNAVAILABLE = 0x88
+    SERVER_BUSY = 0x89
+    SERVER_SHUTTING_DOWN = 0x8B
+    BAD_AUTHENTICATION_METHOD = 0x8C
+    KEEP_ALIVE_TIMEOUT = 0x8D
+    SESSION_TAKEN_OVER = 0x8E
+    TOPIC_FILTER_INVALID = 0x8F
+    TOPIC_NAME_INVALID = 0x90
+    PACKET_ID_NOT_FOUND = 0x92
+    RECEIVE_MAXIMUM_EXCEEDED = 0x93
+    TOPIC_ALIAS_INVALID = 0x94
+    PACKET_TOO_LARGE = 0x95
+    QUOTA_EXCEEDED = 0x97
+    PAYLOAD_FORMAT_INVALID = 0x99
+
+
+class MqttError(CamcastError):
+    """A client broke a rule of MQTT; `reason` is what it is told, where its version can be told."""
+
+    def __init__(self, reason: Reason, what: str) -> None:
+        super().__init__(what)
+        self.reason = reason
+
+
+def malformed(what: str) -> MqttError:
+    return MqttError(Reason.MALFORMED, what)
+
+
+def violation(what: str) -> MqttError:
+    return MqttError(Reason.PROTOCOL_ERROR, what)
+
+
+@dataclass(frozen=True, slots=True)
+class Will:
+    """What is published for a client that goes without saying so."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    code: ClassVar[int] = 1
+    client_id: str
+    clean_start: bool = True
+    keep_alive: int = 0
+    """Seconds; 0 for no limit."""
+    version: int = V5
+    username: str | None = None
+    password: bytes | None = None
+    will: Will | None = None
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnAck:
+    code: ClassVar[int] = 2
+    session_present: bool
+    reason: int
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    code: ClassVar[int] = 3
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    dup: bool = False
+    packet_id: int = 0
+    """0 with QoS 0, which has none."""
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """PUBACK, PUBREC, PUBREL or PUBCOMP: a step in the delivery of one message."""
+
+    code: int
+    packet_id: int
+    reason: int = Reason.SUCCESS
+    properties: Properties = field(default_factory=dict)
+
+
+PUBACK, PUBREC, PUBREL, PUBCOMP = 4, 5, 6, 7
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One topic filter of a SUBSCRIBE packet, with its options (section 3.8.3.1)."""
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    code: ClassVar[int] = 8
+    packet_id: int
+    asked: tuple[Asked, ...]
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """SUBACK or UNSUBACK: a reason code for each filter."""
+
+    code: int
+    packet_id: int
+    reasons: tuple[int, ...]
+    properties: Properties = field(default_factory=dict)
+
+
+SUBACK, UNSUBACK = 9, 11
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    code: ClassVar[int] = 10
+    packet_id: int
+    filters: tuple[str, ...]
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """PINGREQ or PINGRESP."""
+
+    code: int
+
+
+PINGREQ, PINGRESP = 12, 13
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    code: ClassVar[int] = 14
+    reason: int = Reason.SUCCESS
+    properties: Properties = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    code: ClassVar[int] = 15
+    reason: int = Reason.SUCCESS
+    properties: Properties = field(default_factory=dict)
+
+
+Packet = (
+    Connect | ConnAck | Publish | Ack | Subscribe | Reasons | Unsubscribe | Ping | Disconnect | Auth
+)
+
+_FLAGS = {PUBREL: 2, Subscribe.code: 2, Unsubscribe.code: 2}
+"""The low four bits of a packet's first byte; 0 for all others but PUBLISH."""
+
+
+class Decoder:
+    """Cuts a stream of bytes into packets. A CONNECT packet settles the version; `version` may be set too."""
+
+    def __init__(self, largest: int = LARGEST_PACKET, version: int = V5) -> None:
+        self.version = version
+        self._largest = largest
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Packet]:
+        """The packets that are complete now; `MqttError` at the first that cannot be one."""
+        self._buffer += data
+        while (found := self._next()) is not None:
+            first, body = found
+            packet = read_packet(first, body, self.version)
+            if isinstance(packet, Connect):
+                self.version = packet.version
+            yield packet
+
+    def _next(self) -> tuple[int, bytes] | None:
+        buffer, length = self._buffer, 0
+        for place in range(1, 5):
+            if len(buffer) <= place:
+                return None
+            length |= (buffer[place] & 0x7F) << 7 * (place - 1)
+            if not buffer[place] & 0x80:
+                break
+        else:
+            raise malformed("a packet's length has more than four bytes")
+        if place > 1 and not buffer[place]:
+            raise malformed("a packet's length is written with more bytes than it needs")
+        end = 1 + place + length
+        if end > self._largest:
+            raise MqttError(
+                Reason.PACKET_TOO_LARGE,
+                f"a packet has {end} bytes, and {self._largest} is the limit",
+            )
+        if len(buffer) < end:
+            return None
+        first, body = buffer[0], bytes(buffer[1 + place : end])
+        del buffer[:end]
+        return first, body
+
+
+def read_packet(first: int, body: bytes, version: int) -> Packet:
+    """The packet whose first byte and body these are."""
+    code, flags = first >> 4, first & 15
+    if code != Publish.code and flags != _FLAGS.get(code, 0):
+        raise malformed(f"a packet of type {code} has the flags {flags}")
+    cursor = Cursor(body)
+    try:
+        if code == Publish.code:
+            return _read_publish(flags, cursor, version)
+        reader = _READERS.get(code)
+        if reader is None or (code == Auth.code and version != V5):
+            raise malformed(f"there is no packet of type {code}")
+        packet = reader(code, cursor, version)
+        cursor.end()
+        return packet
+    except (IndexError, ValueError) as error:
+        raise malformed(f"a packet of type {code} is wrong: {error}") from None
+
+
+def _read_connect(code: int, cursor: Cursor, version: int) -> Connect:
+    if cursor.binary() != b"MQTT":
+        raise MqttError(Reason.UNSUPPORTED_VERSION, "the protocol is not called MQTT")
+    version = cursor.byte()
+    if version not in (V311, V5):
+        raise MqttError(Reason.UNSUPPORTED_VERSION, f"there is no protocol level {version} here")
+    flags, keep_alive = cursor.byte(), cursor.number(2)
+    has_will, will_qos = bool(flags & 4), flags >> 3 & 3
+    if flags & 1:
+        raise malformed("the reserved flag of CONNECT is set")
+    if will_qos == 3 or (not has_will and flags & 0x38):
+        raise malformed("the flags of the will make no sense")
+    if version == V311 and flags & 0xC0 == 0x40:
+        raise malformed("a password without a user name")
+    properties = read_properties(cursor, Connect.code, version)
+    client_id = cursor.text()
+    will = None
+    if has_will:
+        will_properties = read_properties(cursor, 0, version)
+        will = Will(cursor.text(), cursor.binary(), will_qos, bool(flags & 0x20), will_properties)
+        check_topic(will.topic)
+    username = cursor.text() if flags & 0x80 else None
+    password = cursor.binary() if flags & 0x40 else None
+    return Connect(
+        client_id, bool(flags & 2), keep_alive, version, username, password, will, properties
+    )
+
+
+def _read_connack(code: int, cursor: Cursor, version: int) -> ConnAck:
+    flags = cursor.byte()
+    if flags > 1:
+        raise malformed("the reserved flags of CONNACK are set")
+    return ConnAck(bool(flags), cursor.byte(), read_properties(cursor, code, version))
+
+
+def _read_publish(flags: int, cursor: Cursor, version: int) -> Publish:
+    qos, dup = flags >> 1 & 3, bool(flags & 8)
+    if qos == 3 or (dup and not qos):
+        raise malformed("the flags of PUBLISH make no sense")
+    topic = cursor.text()
+    packet_id = _packet_id(cursor) if qos else 0
+    properties = read_properties(cursor, Publish.code, version)
+    if topic or not properties.get("topic_alias"):
+        check_topic(topic)
+    return Publish(topic, cursor.rest(), qos, bool(flags & 1), dup, packet_id, properties)
+
+
+def _read_ack(code: int, cursor: Cursor, version: int) -> Ack:
+    packet_id = _packet_id(cursor)
+    if version != V5 or cursor.at_end:
+        return Ack(code, packet_id)
+    reason = cursor.byte()
+    properties = {} if cursor.at_end else read_properties(cursor, code, version)
+    return Ack(code, packet_id, reason, properties)
+
+
+def _read_subscribe(code: int, cursor: Cursor, version: int) -> Subscribe:
+    packet_id = _packet_id(cursor)
+    properties = read_properties(cursor, code, version)
+    asked = []
+    while not cursor.at_end:
+        text, options = cursor.text(), cursor.byte()
+        if options & 3 == 3 or options & (0xC0 if version == V5 else 0xFC):
+            raise malformed("the options of a subscription make no sense")
+        if options >> 4 & 3 == 3:
+            raise violation("the retain handling of a subscription is 0, 1 or 2")
+        asked.append(
+            Asked(text, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3)
+        )
+    if not asked:
+        raise violation("a SUBSCRIBE packet without a topic filter")
+    return Subscribe(packet_id, tuple(asked), properties)
+
+
+def _read_unsubscribe(code: int, cursor: Cursor, version: int) -> Unsubscribe:
+    packet_id = _packet_id(cursor)
+    properties = read_properties(cursor, code, version)
+    filters = []
+    while not cursor.at_end:
+        filters.append(cursor.text())
+    if not filters:
+        raise violation("an UNSUBSCRIBE packet without a topic filter")
+    return Unsubscribe(packet_id, tuple(filters), properties)
+
+
+def _read_reasons(code: int, cursor: Cursor, version: int) -> Reasons:
+    packet_id = _packet_id(cursor)
+    properties = read_properties(cursor, code, version)
+    return Reasons(code, packet_id, tuple(cursor.rest()), properties)
+
+
+def _read_ping(code: int, cursor: Cursor, version: int) -> Ping:
+    return Ping(code)
+
+
+def _read_disconnect(code: int, cursor: Cursor, version: int) -> Disconnect | Auth:
+    kind = Disconnect if code == Disconnect.code else Auth
+    if version != V5 or cursor.at_end:
+        return kind()
+    reason = cursor.byte()
+    return kind(reason, {} if cursor.at_end else read_properties(cursor, code, version))
+
+
+_READERS: dict[int, Callable[[int, Cursor, int], Packet]] = {
+    Connect.code: _read_connect,
+    ConnAck.code: _read_connack,
+    PUBACK: _read_ack,
+    PUBREC: _read_ack,
+    PUBREL: _read_ack,
+    PUBCOMP: _read_ack,
+    Subscribe.code: _read_subscribe,
+    SUBACK: _read_reasons,
+    Unsubscribe.code: _read_unsubscribe,
+    UNSUBACK: _read_reasons,
+    PINGREQ: _read_ping,
+    PINGRESP: _read_ping,
+    Disconnect.code: _read_disconnect,
+    Auth.code: _read_disconnect,
+}
+
+
+def _packet_id(cursor: Cursor) -> int:
+    number = cursor.number(2)
+    if not number:
+        raise violation("a packet identifier is 0")
+    return number
+
+
+def check_topic(topic: str) -> None:
+    """A topic name: not empty, without wildcards."""
+    if not topic or "+" in topic or "#" in topic:
+        raise MqttError(Reason.TOPIC_NAME_INVALID, f"{topic!r:.60} is not a topic name")
+
+
+def write_packet(packet: Packet, version: int) -> bytes:
+    """The packet as bytes. Properties are left out for MQTT 3.1.1, which has none."""
+    flags = _FLAGS.get(packet.code, 0)
+    match packet:
+        case Publish():
+            flags = packet.dup << 3 | packet.qos << 1 | packet.retain
+            number = packet.packet_id.to_bytes(2, "big") if packet.qos else b""
+            head = pack_text(packet.topic) + number
+            body = head + pack_properties(packet.properties, packet.code, version) + packet.payload
+        case Ack():
+            body = _write_ack(packet, version)
+        case Connect():
+            body = _write_connect(packet)
+        case ConnAck():
+            body = bytes((packet.session_present, packet.reason))
+            body += pack_properties(packet.properties, packet.code, version)
+        case Subscribe():
+            body = packet.packet_id.to_bytes(2, "big")
+            body += pack_properties(packet.properties, packet.code, version)
+            body += b"".join(map(_write_asked, packet.asked))
+        case Reasons():
+            body = packet.packet_id.to_bytes(2, "big")
+            body += pack_properties(packet.properties, packet.code, version)
+            if version == V5 or packet.code == SUBACK:
+                body += bytes(packet.reasons)
+        case Unsubscribe():
+            body = packet.packet_id.to_bytes(2, "big")
+            body += pack_properties(packet.properties, packet.code, version)
+            body += b"".join(map(pack_text, packet.filters))
+        case Ping():
+            body = b""
+        case _:
+            body = b""
+            if version == V5 and (packet.reason or packet.properties):
+                body = bytes((packet.reason,))
+                body += pack_properties(packet.properties, packet.code, version)
+    return bytes((packet.code << 4 | flags,)) + pack_length(len(body)) + body
+
+
+def _write_ack(packet: Ack, version: int) -> bytes:
+    body = packet.packet_id.to_bytes(2, "big")
+    if version == V5 and (packet.reason or packet.properties):
+        body += bytes((packet.reason,))
+        if packet.properties:
+            body += pack_properties(packet.properties, packet.code, version)
+    return body
+
+
+def _write_asked(asked: Asked) -> bytes:
+    options = asked.qos | asked.no_local << 2 | asked.retain_as_published << 3
+    return pack_text(asked.filter) + bytes((options | asked.retain_handling << 4,))
+
+
+def _write_connect(packet: Connect) -> bytes:
+    will, version = packet.will, packet.version
+    flags = packet.clean_start << 1
+    body = pack_properties(packet.properties, packet.code, version) + pack_text(packet.client_id)
+    if will is not None:
+        flags |= 4 | will.qos << 3 | will.retain << 5
+        body += pack_properties(will.properties, 0, version)
+        body += pack_text(will.topic) + pack_binary(will.payload)
+    if packet.username is not None:
+        flags |= 0x80
+        body += pack_text(packet.username)
+    if packet.password is not None:
+        flags |= 0x40
+        body += pack_binary(packet.password)
+    head = pack_binary(b"MQTT") + bytes((version, flags)) + packet.keep_alive.to_bytes(2, "big")
+    return head + body

@@ -1,0 +1,53 @@
+"""What doors share: listening with aiohttp, and TLS."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from overlay.contact import Address
+from overlay.errors import NetworkError, UsageError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+CLOSING_SECONDS = 2.0
+"""How long clients have to take what was written to them when a door closes."""
+
+
+async def serve(
+    stack: AsyncExitStack,
+    app: web.Application,
+    at: Address,
+    tls: ssl.SSLContext | None,
+    what: str,
+) -> Address:
+    """Serve the application until the stack ends; where it is served, with the port that was free."""
+    from aiohttp import web
+
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSING_SECONDS)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(runner, at.host, at.port, ssl_context=tls)
+    try:
+        await site.start()
+    except OSError as error:
+        raise in_use(at, what, error) from None
+    host, port = runner.addresses[0][:2]
+    return Address(host, port)
+
+
+def in_use(at: Address, what: str, error: OSError) -> NetworkError:
+    return NetworkError(f"{what} cannot be served on {at}: {error.strerror}; choose another port")
+
+
+def certificate(file: str | Path, key: str | Path) -> ssl.SSLContext:
+    """What a door shows its clients; `UsageError` when the files are not a certificate and its key."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(file, key)
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(f"{file} and {key} are not a certificate and its key: {error}") from None
+    return context

@@ -1,0 +1,90 @@
+"""How far a message has come: one ladder of words for every service that publishes.
+
+    sent    it is on its way, and on this node's disk where the service keeps a log
+    acked   another process has it, so that its publisher may leave
+    safe    all who are promised it have it, or will, whichever processes crash now: every participant of
+            a strong topic, every distributor of the view, as many archives' disks as were asked for, the
+            correct members of a group
+
+A call with `wait` returns when the message has reached that stage, and gives a receipt, which can be asked
+later. `deadline` is the budget in seconds of the whole call, whatever it has to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from overlay.errors import CamcastError, UsageError
+
+Wait = Literal["sent", "acked", "safe"]
+
+LADDER: tuple[Wait, ...] = ("sent", "acked", "safe")
+
+
+class NotInTime(CamcastError):
+    """A deadline has passed first; the message may have been published all the same."""
+
+
+def check_wait(wait: str, deadline: float | None = None, *, most: Wait = "safe") -> None:
+    """`UsageError` unless `wait` is a word of the ladder, up to `most`, and the deadline makes sense."""
+    allowed = LADDER[: LADDER.index(most) + 1]
+    if wait not in allowed:
+        words = ", ".join(f'"{word}"' for word in allowed)
+        raise UsageError(f"wait is one of {words} here, not {wait!r}")
+    if deadline is not None and not deadline > 0:
+        raise UsageError(f"deadline={deadline} must be more than 0 seconds")
+
+
+@asynccontextmanager
+async def budget(deadline: float | None, what: str) -> AsyncIterator[None]:
+    """Let a block take at most `deadline` seconds; `NotInTime` says that `what` took longer."""
+    try:
+        async with asyncio.timeout(deadline):
+            yield
+    except TimeoutError:
+        if deadline is None:
+            raise
+        raise NotInTime(f"{what} took more than {deadline:g} s") from None
+
+
+class MessageReceipt:
+    """What became of one message; it goes on to be kept up to date."""
+
+    __slots__ = ("_change", "_reached", "number")
+
+    def __init__(
+        self,
+        number: int,
+        reached: Callable[[Wait], bool],
+        change: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`reached` tells whether the message has reached a stage. `change` waits until that may have
+        changed, and raises `ClosedError` when it never will."""
+        self.number = number
+        """The number of the message in its publisher's run."""
+        self._reached = reached
+        self._change = change
+
+    def __repr__(self) -> str:
+        far = [word for word in LADDER if self._reached(word)]
+        return f"MessageReceipt(#{self.number}: {far[-1] if far else 'not sent yet'})"
+
+    @property
+    def is_acked(self) -> bool:
+        """Another process has it, so that its publisher may leave."""
+        return self._reached("acked")
+
+    @property
+    def is_safe(self) -> bool:
+        """All who are promised it have it, or will."""
+        return self._reached("safe")
+
+    async def wait(self, wait: Wait = "acked", deadline: float | None = None) -> None:
+        """Wait until the message has reached the stage `wait`; `NotInTime` after `deadline` seconds."""
+        check_wait(wait, deadline)
+        async with budget(deadline, f'waiting until the message is "{wait}"'):
+            while not self._reached(wait):
+                await self._change()

@@ -1,0 +1,322 @@
+"""Requests and replies: ask one of the nodes that serve a name, or all of them, without a broker.
+
+    async for request in node.serve("/quotes"):
+        await request.reply(price_of(request.data))
+
+    price = await node.request("/quotes", "CMC", timeout=5.0)
+
+A node that serves a name is found through the directory, as members of a topic are, and is asked over a
+channel. What is promised to the one who asks: a reply, or `NoReply` when nobody has replied within the
+timeout. A server that is silent for a third of the timeout is given up and another one is asked, so a request
+may be served more than once: its `id` stays the same. Names of topics and of requests do not get in each
+other's way. It needs a directory: in mode "unstructured" without one, nobody is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from overlay.errors import ClosedError, NetworkError, UsageError
+from overlay.membership.interface import TopicDirectory
+from overlay.metrics import Metrics
+from overlay.wire import Data, message
+
+MOST_SERVERS = 16
+"""Servers of a name that are looked for at a time."""
+
+SEARCH_SECONDS = 0.5
+"""Between two searches for servers while none is known."""
+
+MOST_WAITING = 1_000
+"""Requests that may wait for one server's program; further ones are refused, and go to another server."""
+
+NOTHING = Data(None)
+
+
+class NoReply(NetworkError):
+    """Nobody has replied in time."""
+
+
+class RequestFailed(NetworkError):
+    """The server has said that it cannot serve the request."""
+
+
+@message(0xC0)
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Asks a node that serves a name."""
+
+    name: str
+    id: bytes
+    data: Data
+
+
+@message(0xC1)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The reply to a question; `problem` says why there is none, and is empty otherwise."""
+
+    id: bytes
+    data: Data
+    problem: str
+    again: bool
+    """Another server may do better: this one is busy, or does not serve the name any more."""
+
+
+class Asked:
+    """One question until its reply: which servers were asked, and which one is asked now. A core."""
+
+    def __init__(
+        self,
+        context: Context,
+        directory: TopicDirectory,
+        question: Question,
+        timeout: float,
+        serves_here: Callable[[], bool],
+        done: Callable[[Answer | None], None],
+    ) -> None:
+        """`done` is called once, with the reply, or with None after `timeout` seconds. `serves_here`: whether
+        this node serves the name itself, which the directory does not say."""
+        self._serves_here = serves_here
+        self._context = context
+        self._directory = directory
+        self._question = question
+        self._patience = timeout / 3
+        self._done = done
+        self._left: list[Contact] = []
+        self._tried: dict[PeerId, None] = {}
+        self._now: PeerId | None = None
+        self._patience_timer: Timer | None = None
+        self._search_timer: Timer | None = None
+        self._end = context.call_later(timeout, lambda: self._finish(None))
+        self._is_over = False
+        self._search()
+
+    def _search(self) -> None:
+        self._directory.contacts(_listed(self._question.name), MOST_SERVERS, self._found)
+
+    def _found(self, contacts: tuple[Contact, ...]) -> None:
+        if self._is_over:
+            return
+        if self._serves_here():
+            contacts = (*contacts, self._context.contact)
+        self._left = [one for one in contacts if one.id not in self._tried]
+        self._context.random.shuffle(self._left)
+        if self._left:
+            self._ask_next()
+        else:
+            self._tried.clear()  # all of them were asked: they may be again
+            self._search_timer = self._context.call_later(SEARCH_SECONDS, self._search)
+
+    def _ask_next(self) -> None:
+        if self._patience_timer is not None:
+            self._patience_timer.cancel()
+        if not self._left:
+            self._search()
+            return
+        server = self._left.pop()
+        self._tried[server.id] = None
+        self._now = server.id
+        self._patience_timer = self._context.call_later(self._patience, self._ask_next)
+        self._context.send(server, self._question)
+
+    def receive(self, sender: Contact, answer: Answer) -> None:
+        """Any server that was asked may reply, one that was given up too."""
+        if self._is_over or sender.id not in self._tried:
+            return
+        if not answer.again:
+            self._finish(answer)
+        elif sender.id == self._now:
+            self._ask_next()
+
+    def _finish(self, answer: Answer | None) -> None:
+        if not self._is_over:
+            self.cancel()
+            self._done(answer)
+
+    def cancel(self) -> None:
+        self._is_over = True
+        for timer in (self._end, self._patience_timer, self._search_timer):
+            if timer is not None:
+                timer.cancel()
+
+
+class Request:
+    """What somebody has asked."""
+
+    def __init__(
+        self, answer: Callable[[Answer], None], sender: Contact, question: Question
+    ) -> None:
+        self._answer = answer
+        self._question = question
+        self._is_answered = False
+        self.data: Any = question.data
+        self.sender = sender.id
+        """Who asks."""
+
+    @property
+    def id(self) -> bytes:
+        """The same when the request is asked again, here or of another server."""
+        return self._question.id
+
+    async def reply(self, data: Any = None) -> None:
+        """Answer; only the first answer to a request counts."""
+        self._send(Answer(self.id, data, "", False))
+
+    async def fail(self, problem: str) -> None:
+        """Say that the request cannot be served: the requester gets `RequestFailed` with this text."""
+        if not problem:
+            raise UsageError("say in a sentence why the request cannot be served")
+        self._send(Answer(self.id, NOTHING, problem, False))
+
+    def _send(self, answer: Answer) -> None:
+        if not self._is_answered:
+            self._is_answered = True
+            self._answer(answer)
+
+
+class Serving:
+    """The requests of one name that come to this node, one after the other, in `async for`."""
+
+    def __init__(self, requests: Requests, name: str) -> None:
+        self._requests = requests
+        self._name = name
+        self._waiting: deque[Request] = deque()
+        self._news = asyncio.Event()
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        self._requests.open(self._name, self)
+        self._is_open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Serve no more; requests that wait go to other servers."""
+        if self._is_open:
+            self._is_open = False
+            self._requests.shut(self._name)
+            for request in self._waiting:
+                request._send(Answer(request.id, NOTHING, "the server has stopped", True))
+            self._waiting.clear()
+            self._news.set()
+
+    def put(self, request: Request) -> bool:
+        """Whether there was room for the request."""
+        if len(self._waiting) >= MOST_WAITING:
+            return False
+        self._waiting.append(request)
+        self._news.set()
+        return True
+
+    async def __aiter__(self) -> AsyncIterator[Request]:
+        if not self._is_open:
+            raise UsageError("requests come inside `async with node.serve(...)`")
+        while self._is_open:
+            while self._waiting:
+                yield self._waiting.popleft()
+            self._news.clear()
+            if self._is_open:
+                await self._news.wait()
+
+
+class Requests:
+    """What one node asks, and what it serves."""
+
+    def __init__(self, context: Context, directory: TopicDirectory, metrics: Metrics) -> None:
+        self._context = context
+        self._directory = directory
+        self._serving: dict[str, Serving] = {}
+        self._asked: dict[bytes, Asked] = {}
+        self._waiting: dict[asyncio.Future[Answer | None], None] = {}
+        self._drops = metrics.family(
+            "requests_dropped", "reason", "Questions and answers that were of no use"
+        )
+
+    def close(self) -> None:
+        for serving in list(self._serving.values()):
+            serving.close()
+        for asked in self._asked.values():
+            asked.cancel()
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(ClosedError("the node was closed before a reply came"))
+
+    # -- asking --
+
+    async def request(self, name: str, data: Any, timeout: float) -> Any:
+        if not timeout > 0:
+            raise UsageError(f"timeout is seconds, more than 0, not {timeout!r}")
+        answer = await self._answer_to(name, data, timeout)
+        if answer is None:
+            raise NoReply(f"nobody that serves {name} has replied within {timeout:g} s")
+        if answer.problem:
+            raise RequestFailed(f"{name}: {answer.problem}")
+        return answer.data
+
+    async def _answer_to(self, name: str, data: Any, timeout: float) -> Answer | None:
+        future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        question = Question(name, self._context.random.randbytes(16), data)
+
+        def done(answer: Answer | None) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        self._waiting[future] = None
+        asked = Asked(
+            self._context, self._directory, question, timeout, lambda: name in self._serving, done
+        )
+        self._asked[question.id] = asked
+        try:
+            return await future
+        finally:
+            asked.cancel()
+            del self._asked[question.id], self._waiting[future]
+
+    def receive_answer(self, sender: Contact, answer: Answer) -> None:
+        asked = self._asked.get(answer.id)
+        if asked is None:
+            self._drops.add("late_answer")
+        else:
+            asked.receive(sender, answer)
+
+    # -- serving --
+
+    def open(self, name: str, serving: Serving) -> None:
+        if name in self._serving:
+            raise UsageError(f"this node serves {name} already")
+        self._serving[name] = serving
+        self._directory.announce(_listed(name))
+
+    def shut(self, name: str) -> None:
+        del self._serving[name]
+        self._directory.withdraw(_listed(name))
+
+    def receive_question(self, sender: Contact, question: Question) -> None:
+        def answer(reply: Answer) -> None:
+            self._context.send(sender, reply)
+
+        serving = self._serving.get(question.name)
+        request = Request(answer, sender, question)
+        if serving is None or not serving.put(request):
+            self._drops.add("not_served" if serving is None else "busy")
+            answer(Answer(question.id, NOTHING, "the server cannot take the request", True))
+
+
+def _listed(name: str) -> str:
+    """The name in the directory of those who serve; no topic has such a name."""
+    return f"serve:{name}"

@@ -1,0 +1,224 @@
+"""What a participant must not forget when it crashes: the protocol says what (`TopicLog`), a log says how.
+One forgets everything, one is an SQLite file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from overlay.contact import PeerId
+from overlay.wire import decode, encode
+from pubsub.reliable.journal import Change, Journal
+from pubsub.topics.messages import Entry, Item
+
+
+class SourceNumbers(NamedTuple):
+    """Which messages of a source have been received."""
+
+    source: bytes
+    mark: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a log holds when a participant starts."""
+
+    life: int | None = None
+    """None when the participant is new."""
+    boot: int = 0
+    entries: tuple[Entry, ...] = ()
+    received: tuple[SourceNumbers, ...] = ()
+    held: tuple[Item, ...] = ()
+    """Messages that a participant may lack."""
+    unfinished: tuple[Item, ...] = ()
+    """Messages that the application was not done with, in the order in which they came."""
+    note: int = 0
+    """The number that the application noted last."""
+
+
+class TopicLog(Protocol):
+    """Survives a crash from the moment at which `sync` calls back; before that, anything may be lost."""
+
+    @property
+    def is_durable(self) -> bool: ...
+
+    def restore(self) -> Restored: ...
+
+    def began(self, boot: int, life: int) -> None:
+        """The participant runs in this boot; its messages are numbered in this life."""
+
+    def took(self, item: Item, unfinished: bool) -> None:
+        """A message was received or published; `unfinished` if the application gets it."""
+
+    def finished(self, item: Item) -> None:
+        """The application is done with it."""
+
+    def collected(self, item: Item) -> None:
+        """Everybody has it."""
+
+    def knows(self, entry: Entry) -> None:
+        """A participant joined, changed or left."""
+
+    def noted(self, note: int) -> None:
+        """The application wants to know this number again, in place of the one before."""
+
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
+        """Put all that was told on the disk, together with the numbers of sources that have changed; `then`
+        is called when it is there, which may be at once. While the disk fails, that is later; several are
+        called in the order of the calls."""
+
+    async def close(self) -> None:
+        """Nothing more will be told."""
+
+
+class NoLog:
+    """Forgets everything."""
+
+    is_durable = False
+
+    def restore(self) -> Restored:
+        return Restored()
+
+    def began(self, boot: int, life: int) -> None:
+        pass
+
+    def took(self, item: Item, unfinished: bool) -> None:
+        pass
+
+    def finished(self, item: Item) -> None:
+        pass
+
+    def collected(self, item: Item) -> None:
+        pass
+
+    def knows(self, entry: Entry) -> None:
+        pass
+
+    def noted(self, note: int) -> None:
+        pass
+
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
+        then()
+
+    async def close(self) -> None:
+        pass
+
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS participant (one INTEGER PRIMARY KEY, boot INTEGER, life INTEGER);
+CREATE TABLE IF NOT EXISTS items (
+    place INTEGER PRIMARY KEY AUTOINCREMENT, source BLOB, number INTEGER, item BLOB,
+    unfinished INTEGER, held INTEGER DEFAULT 1, UNIQUE (source, number)
+);
+CREATE TABLE IF NOT EXISTS numbers (source BLOB PRIMARY KEY, mark INTEGER, ranges BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS note (one INTEGER PRIMARY KEY, note INTEGER);
+CREATE TABLE IF NOT EXISTS participants (id BLOB PRIMARY KEY, entry BLOB) WITHOUT ROWID;
+"""
+
+_RANGE = struct.Struct(">QQ")
+
+
+class SqliteTopicLog:
+    """A message leaves the file when everybody has it and the application is done with it. The file belongs
+    to one topic and one node: another one is refused."""
+
+    is_durable = True
+
+    def __init__(
+        self,
+        path: str | Path,
+        topic: str,
+        node: PeerId,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> None:
+        owner = f"strong topic {topic} of node {node.hex()}"
+        self.journal = Journal(path, _TABLES, owner, on_failure)
+        self._changes: list[Change] = []
+        """What the next `sync` writes, in one transaction."""
+
+    async def close(self) -> None:
+        if self._changes:
+            self.journal.write(self._changes)
+            self._changes = []
+        await self.journal.close()
+
+    def restore(self) -> Restored:
+        ask = self.journal.read
+        started = ask("SELECT boot, life FROM participant")
+        if not started:
+            return Restored()
+        boot, life = started[0]
+        return Restored(
+            life,
+            boot,
+            tuple(decode(entry) for (entry,) in ask("SELECT entry FROM participants ORDER BY id")),
+            tuple(
+                SourceNumbers(source, mark, _unpack(ranges))
+                for source, mark, ranges in ask("SELECT * FROM numbers ORDER BY source")
+            ),
+            self._items("held"),
+            self._items("unfinished"),
+            next((note for (note,) in ask("SELECT note FROM note")), 0),
+        )
+
+    def _items(self, which: str) -> tuple[Item, ...]:
+        rows = self.journal.read(f"SELECT item FROM items WHERE {which} ORDER BY place")
+        return tuple(decode(item) for (item,) in rows)
+
+    def began(self, boot: int, life: int) -> None:
+        self._change("REPLACE INTO participant VALUES (1, ?, ?)", boot, life)
+
+    def took(self, item: Item, unfinished: bool) -> None:
+        self._change(
+            "INSERT OR IGNORE INTO items (source, number, item, unfinished) VALUES (?, ?, ?, ?)",
+            item.source,
+            item.number,
+            encode(item),
+            unfinished,
+        )
+
+    def finished(self, item: Item) -> None:
+        self._note("unfinished", item)
+
+    def collected(self, item: Item) -> None:
+        self._note("held", item)
+
+    def _note(self, column: str, item: Item) -> None:
+        these = "WHERE source = ? AND number = ?"
+        self._change(f"UPDATE items SET {column} = 0 {these}", item.source, item.number)
+        self._change(
+            f"DELETE FROM items {these} AND NOT held AND NOT unfinished", item.source, item.number
+        )
+
+    def knows(self, entry: Entry) -> None:
+        if entry.left:
+            self._change("DELETE FROM participants WHERE id = ?", entry.id)
+        else:
+            self._change("REPLACE INTO participants VALUES (?, ?)", entry.id, encode(entry))
+
+    def noted(self, note: int) -> None:
+        self._change("REPLACE INTO note VALUES (1, ?)", note)
+
+    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
+        numbers: list[Change] = [
+            ("REPLACE INTO numbers VALUES (?, ?, ?)", (source, mark, _pack(ranges)))
+            for source, mark, ranges in received
+        ]
+        changes, self._changes = self._changes, []
+        self.journal.write([*changes, *numbers], then)
+
+    def _change(self, statement: str, *values: Any) -> None:
+        self._changes.append((statement, values))
+
+
+def _pack(ranges: tuple[tuple[int, int], ...]) -> bytes:
+    return b"".join(_RANGE.pack(first, last) for first, last in ranges)
+
+
+def _unpack(packed: bytes) -> tuple[tuple[int, int], ...]:
+    return tuple((first, last) for first, last in _RANGE.iter_unpack(packed))

@@ -1,0 +1,289 @@
+"""What travels: what participants tell of themselves, messages with their audience, acknowledgements,
+garbage."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from overlay.contact import Contact, PeerId
+from overlay.errors import UsageError
+from overlay.wire import message
+from pubsub.reliable.runs import RUN_BYTES
+
+FINGERPRINT_BYTES = 8
+MOST_FILTER = 4096
+"""Characters of a participant's filter."""
+
+MOST_SIGHT_BYTES = 8192
+"""Bytes of the bits that say who sees a view."""
+
+LARGEST = (1 << 62) - 1
+"""The largest boot, life, version or number that is believed; what is hashed or logged is within 64 bits."""
+
+NumbersOnWire = tuple[tuple[bytes, int, tuple[tuple[int, int], ...]], ...]
+"""For each source: up to where every number is meant, and which ranges above, from the lowest."""
+
+
+@message(0x60)
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A process that is not a participant yet asks: announce me to all, on my behalf."""
+
+    topic: str
+    subscriber: Contact
+    boot: int
+    life: int
+    filter: str
+
+    def __post_init__(self) -> None:
+        _check_person(self.boot, self.life, self.filter)
+
+
+@message(0x61)
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One participant, as its sponsor or itself has announced it. The entry of a later boot replaces that of
+    an earlier one; within a boot, having left is final, and a later revision replaces an earlier one."""
+
+    contact: Contact
+    boot: int
+    """Grows with every start of the participant, and whenever it has to announce itself anew."""
+    left: bool
+    revision: int
+    """Grows when the participant changes its filter."""
+    life: int
+    """Which of its numberings its messages belong to: another one after a restart without a log."""
+    filter: str
+    before: NumbersOnWire
+    """The messages that it does not get because it has them, or subscribed after them, and that somebody may
+    still hold."""
+
+    def __post_init__(self) -> None:
+        _check_person(self.boot, self.life, self.filter)
+        check_counts(self.revision)
+        check_numbers(self.before)
+
+    @property
+    def id(self) -> PeerId:
+        return self.contact.id
+
+    @property
+    def stamp(self) -> tuple[int, bool, int]:
+        """What orders the entries of one participant."""
+        return (self.boot, self.left, self.revision)
+
+
+@message(0x62)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the matrix of channel states: the owner's own channels. All that are not named are open."""
+
+    owner: PeerId
+    boot: int
+    version: int
+    """The logical timestamp: a later version replaces an earlier one of the same boot."""
+    closed: tuple[PeerId, ...]
+
+    def __post_init__(self) -> None:
+        check_counts(self.boot, self.version)
+
+
+@message(0x63)
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Who has said to see a view."""
+
+    sees: bytes
+    """The fingerprint of all that decides the view."""
+    by: bytes
+    """One bit for each participant, the last for the lowest id: a participant that has the fingerprint knows
+    them."""
+
+    def __post_init__(self) -> None:
+        if len(self.sees) != FINGERPRINT_BYTES:
+            raise UsageError("a fingerprint has 8 bytes")
+        if len(self.by) > MOST_SIGHT_BYTES:
+            raise UsageError(f"a sight is of at most {8 * MOST_SIGHT_BYTES} participants")
+
+
+@message(0x64)
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What has changed since the receiver was last told, and a fingerprint of everything for comparison."""
+
+    topic: str
+    entries: tuple[Entry, ...]
+    rows: tuple[Row, ...]
+    sight: Sight | None
+    fingerprint: bytes
+    asks: bool
+    """The receiver is asked to answer if its own knowledge has another fingerprint."""
+    has: NumbersOnWire | None = None
+    """For one that its sponsor has just announced: all messages that it does not get."""
+
+    def __post_init__(self) -> None:
+        if self.has is not None:
+            check_numbers(self.has)
+
+
+@message(0x65)
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """From a node that was sent something as a participant, and is none. It goes as a datagram: if it is
+    lost, the next message brings another, and late or repeated it does no harm."""
+
+    topic: str
+
+
+def check_counts(*counts: int) -> None:
+    for count in counts:
+        if not 0 <= count <= LARGEST:
+            raise UsageError(f"{count} is not within 0 and {LARGEST}")
+
+
+def check_numbers(numbers: NumbersOnWire) -> None:
+    for source, mark, ranges in numbers:
+        wrong = len(source) != FINGERPRINT_BYTES or mark < 0
+        highest = mark
+        for first, last in ranges:
+            wrong = wrong or not highest + 1 < first <= last
+            highest = last
+        if wrong or highest > LARGEST:
+            raise UsageError("the numbers of a source are a mark and ranges above it, apart")
+
+
+def _check_person(boot: int, life: int, filter: str) -> None:
+    check_counts(boot, life)
+    if len(filter) > MOST_FILTER:
+        raise UsageError(f"a filter is at most {MOST_FILTER} characters")
+
+
+PART_BYTES = 128 * 1024
+"""About the size of one part; channels carry a megabyte."""
+
+SOURCE_BYTES = 24
+"""Bytes of one source among numbers, and of one range at most."""
+
+MOST_RANGES_TOGETHER = 2048
+"""A source with more ranges of numbers is told in pieces."""
+
+
+def numbers_size(numbers: NumbersOnWire) -> int:
+    """About how many bytes some numbers take."""
+    return SOURCE_BYTES * sum(1 + len(ranges) for _, _, ranges in numbers)
+
+
+def pieces(numbers: NumbersOnWire) -> Iterator[NumbersOnWire]:
+    """Numbers that together say the same, each of one source and of few ranges."""
+    step = MOST_RANGES_TOGETHER
+    for source, mark, ranges in numbers:
+        for at in range(0, max(1, len(ranges)), step):
+            yield ((source, mark, ranges[at : at + step]),)
+
+
+StatementOnWire = tuple[PeerId, int, int, bytes, NumbersOnWire]
+"""Owner, its boot, the statement's version, the digest of the participants that the owner knew, and the
+numbers of the messages that the owner has, of some sources."""
+
+
+ASIDE_KINDS = ("best-effort", "stubborn", "direct", "taken", "refused")
+
+
+@lru_cache(maxsize=8192)
+def source_of(publisher: PeerId, life: int) -> bytes:
+    """The short name of one numbering of a publisher's messages."""
+    text = publisher + life.to_bytes(16, "big", signed=True)
+    return hashlib.blake2b(text, digest_size=FINGERPRINT_BYTES, person=b"topic source").digest()
+
+
+def run_of_life(life: int) -> bytes:
+    """A life as other services name it: the run of a publisher."""
+    return life.to_bytes(RUN_BYTES, "big")
+
+
+@message(0x66)
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One message, or for those it is not addressed to, the place that it would have had."""
+
+    publisher: PeerId
+    life: int
+    number: int
+    only: bool
+    """Addressed to those named and nobody else, or to everybody but those named."""
+    named: tuple[PeerId, ...]
+    payload: bytes | None
+    """None for those to whom the message is not addressed."""
+
+    def __post_init__(self) -> None:
+        check_counts(self.number, self.life)
+        if self.number < 1:
+            raise UsageError("messages are numbered from 1")
+
+    @property
+    def source(self) -> bytes:
+        return source_of(self.publisher, self.life)
+
+    def is_for(self, peer: PeerId) -> bool:
+        return (peer in self.named) == self.only
+
+    def stub(self) -> Item:
+        """The same without its payload."""
+        return replace(self, payload=None)
+
+
+@message(0x67)
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Messages, published or forwarded, and what their sender knows to be garbage."""
+
+    topic: str
+    items: tuple[Item, ...]
+    garbage: NumbersOnWire
+    digest: bytes
+    """A digest of the participants that the sender knows."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self.garbage)
+
+
+@message(0x68)
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Acknowledgements, the sender's own or others' too, and garbage."""
+
+    topic: str
+    statements: tuple[StatementOnWire, ...]
+    garbage: NumbersOnWire
+    digest: bytes
+    asks: bool
+    """The receiver is asked for what it knows of the same sources."""
+    again: bool
+    """The sender had no room for something: send again what it has not acknowledged."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self.garbage)
+        for _, boot, version, _, numbers in self.statements:
+            check_counts(boot, version)
+            check_numbers(numbers)
+
+
+@message(0x69)
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A message outside reliable broadcast: best-effort, stubborn, or for the receiver alone; or what became
+    of a stubborn one, which life and number name then."""
+
+    topic: str
+    kind: str
+    life: int
+    number: int
+    payload: bytes
+
+    def __post_init__(self) -> None:
+        check_counts(self.number, self.life)
+        if self.kind not in ASIDE_KINDS:
+            raise UsageError(f"a message aside is one of {', '.join(ASIDE_KINDS)}")

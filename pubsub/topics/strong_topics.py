@@ -1,0 +1,300 @@
+"""The strong topics of a node: runs Topic Membership and Topic Reliable Broadcast on its runtime.
+
+    topics = StrongTopics(runtime, directory)
+    strong = await topics.join("/EPFL/DSC", lambda delivery: print(delivery.payload))
+    await strong.broadcast(b"hello")
+    await topics.close()
+
+Participants are found in the directory, under a name of their own beside the topic's CAMCAST community."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Randomness, Timer
+from overlay.entropy import entropy
+from overlay.errors import ClosedError, UsageError
+from overlay.membership.gateways import Gateways
+from overlay.membership.interface import TopicDirectory
+from overlay.runtime import Runtime
+from overlay.topic_name import check_topic_name
+from pubsub.reliable.runs import Gap
+from pubsub.reliable.tasks import Tasks
+from pubsub.topics.broadcast import TopicBroadcast
+from pubsub.topics.config import TopicConfig
+from pubsub.topics.context import Outcome
+from pubsub.topics.delivering import Order, Participant
+from pubsub.topics.log import NoLog, SqliteTopicLog, TopicLog
+from pubsub.topics.membership import TopicMembership
+from pubsub.topics.messages import MOST_FILTER, Absent, Aside, Cast, Knowledge, Received, Subscribe
+from pubsub.topics.strong_topic import Handlers, OnDeliver, StrongTopic
+from pubsub.topics.views import StableView, TopicView
+
+MESSAGES = (Subscribe, Knowledge, Absent, Cast, Received, Aside)
+
+SPONSOR_SECONDS = 2.0
+"""How long one that wants to subscribe waits for a sponsor before it asks another."""
+
+SPONSORS_ASKED = 4
+"""It begins alone when this many have not answered: the directory remembers those who crashed for a while."""
+
+STRANGERS_SECONDS = (0.5, 30.0)
+"""Participants look for others that they do not know after the first time, then twice that, and so on up to
+the second: they may have begun apart from each other."""
+
+
+class StrongTopics:
+    """Every strong topic of one node; there is one such object a runtime, for as long as that runs.
+
+    A node should have it even if it takes part in nothing: should others take it for a participant, which it
+    was before it crashed, it tells them that it is none.
+    """
+
+    def __init__(self, runtime: Runtime, directory: TopicDirectory | None = None) -> None:
+        """Without a directory, participants are told of each other by `join(known=...)` alone."""
+        self._runtime = runtime
+        self._directory = directory
+        self._topics: dict[str, StrongTopic] = {}
+        self._tasks = Tasks("strong topics", runtime.metrics)
+        self._closed = False
+        self._dropped = runtime.metrics.family(
+            "strong_dropped", "reason", "Messages of strong topics that were not taken"
+        )
+        self._counts = runtime.metrics.family(
+            "strong_broadcast",
+            "what",
+            "Messages of strong topics: taken, duplicates, forwarded, refused for want of room, wrong; "
+            "participants expelled; failures of the disk (unsynced)",
+        ).values
+        runtime.metrics.gauge(
+            "strong_held", "Messages held for participants that may lack them", self._held
+        )
+        for kind in MESSAGES:
+            runtime.on(kind, self._receive)
+        self._end_watch = runtime.failure.subscribe(
+            partial(self._tell_all, TopicMembership.closed),
+            partial(self._tell_all, TopicMembership.opened),
+        )
+        runtime.channels.on_restart(
+            lambda peer, event: self._tell_all(TopicMembership.doubted, peer)
+        )
+
+    async def join(
+        self,
+        topic: str,
+        on_deliver: OnDeliver,
+        *,
+        filter: str = "",
+        order: Order = "none",
+        on_gap: Callable[[Gap], None] | None = None,
+        on_view_changed: Callable[[TopicView], None] | None = None,
+        on_stable: Callable[[StableView], None] | None = None,
+        on_direct: Callable[[PeerId, bytes], None] | None = None,
+        on_participant: Callable[[Participant], None] | None = None,
+        on_lacked: Callable[[int, bytes, PeerId], None] | None = None,
+        log: str | Path | None = None,
+        config: TopicConfig | None = None,
+        known: tuple[Contact, ...] = (),
+    ) -> StrongTopic:
+        """Take part in a topic: subscribe through a participant that the directory names, or begin it.
+
+        `on_deliver` gets each message; if it returns an awaitable, the next message waits for it, and the
+        message is acknowledged after it. `on_participant` gets each that comes, or whose filter changes.
+        `on_lacked` gets number and payload of an own message that was sent before it was known here that
+        another one took part already, and the id of that one, to which it goes now.
+        `filter` is text that all participants see. `log` is a file that
+        is this participant's alone: with it, a restart under the same identity continues where it was.
+        `known`: participants to try before the directory. One that gives up joining has left.
+        """
+        self._check(topic, filter, order)
+        handlers = Handlers(
+            on_deliver, on_gap, on_view_changed, on_stable, on_direct, on_participant, on_lacked
+        )
+        config = config or TopicConfig()
+        boot = int(time.time() * 1000)
+        context = _TopicContext(self._runtime)
+        strong = StrongTopic(topic, self._runtime, handlers, config, self._forget)
+        me = self._runtime.contact.id
+        opened_log: TopicLog = NoLog()
+        if log is not None:
+            opened_log = SqliteTopicLog(log, topic, me, self._disk_failed)
+        try:
+            core = TopicBroadcast(
+                topic,
+                context,
+                config.broadcast,
+                config.membership,
+                strong,
+                opened_log,
+                boot=boot,
+                life=boot << 16 | entropy().getrandbits(16),
+                filter=filter,
+                order=order,
+                counts=self._counts,
+            )
+            strong.run(core, opened_log, context)
+            self._topics[topic] = strong
+            await self._subscribe(strong, known)
+        except BaseException:
+            self._topics.pop(topic, None)
+            strong.abandon()
+            await opened_log.close()
+            raise
+        if self._directory is not None:
+            self._directory.announce(self._name(topic))
+            search = self._look_for_strangers(strong)
+            self._tasks.start("search for strangers", search, vital=False)
+        return strong
+
+    def get(self, topic: str) -> StrongTopic | None:
+        """The topic, if this node takes part in it."""
+        return self._topics.get(topic)
+
+    async def close(self) -> None:
+        """Leave every topic; more than once is fine. What others still send is counted and dropped."""
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.gather(*(strong.leave() for strong in list(self._topics.values())))
+        await self._tasks.close()
+        self._end_watch()
+
+    def _check(self, topic: str, filter: str, order: str) -> None:
+        check_topic_name(topic)
+        if self._closed:
+            raise ClosedError("the strong topics of this node are closed")
+        if topic in self._topics:
+            raise UsageError(f"this node takes part in {topic} already: use what join() gave")
+        if len(filter) > MOST_FILTER:
+            raise UsageError(f"the filter has {len(filter)} characters, {MOST_FILTER} is the most")
+        if order not in ("none", "fifo"):
+            raise UsageError(f'order is "none" or "fifo", not {order!r}')
+
+    # Finding others.
+
+    async def _subscribe(self, strong: StrongTopic, known: tuple[Contact, ...]) -> None:
+        core = strong.core
+        if core.can_rejoin:
+            core.start()
+        try:
+            await self._ask_sponsors(strong, known)
+        except BaseException:
+            core.leave()  # those who were asked may have announced it
+            raise
+        if not core.membership.is_joined:
+            core.start()
+
+    async def _ask_sponsors(self, strong: StrongTopic, known: tuple[Contact, ...]) -> None:
+        membership = strong.core.membership
+        asked: dict[PeerId, None] = {}
+        for attempt in range(SPONSORS_ASKED):
+            if membership.is_joined:
+                break
+            found = list(known) if attempt == 0 and known else await self._find(strong.topic, 4)
+            if not found or membership.is_joined:  # an answer may have come meanwhile
+                break
+            sponsor = entropy().choice([c for c in found if c.id not in asked] or found)
+            asked[sponsor.id] = None
+            membership.subscribe(sponsor)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SPONSOR_SECONDS):
+                    await strong.joined_event.wait()
+
+    async def _look_for_strangers(self, strong: StrongTopic) -> None:
+        wait, longest = STRANGERS_SECONDS
+        while not strong.is_closed:
+            await asyncio.sleep(wait * entropy().uniform(0.7, 1.3))
+            for contact in await self._find(strong.topic, 4):
+                if not strong.is_closed:
+                    strong.core.membership.meet(contact)
+            wait = min(2 * wait, longest)
+
+    async def _find(self, topic: str, count: int) -> list[Contact]:
+        if self._directory is None:
+            return []
+        answer: asyncio.Future[list[Contact]] = asyncio.get_running_loop().create_future()
+
+        def found(contacts: tuple[Contact, ...]) -> None:
+            if not answer.done():
+                answer.set_result([c for c in contacts if c.id != self._runtime.contact.id])
+
+        self._directory.contacts(self._name(topic), count, found)
+        return await answer
+
+    def _name(self, topic: str) -> str:
+        """Under which name participants are found; gateways are configured by topic."""
+        return topic if isinstance(self._directory, Gateways) else f"strong {topic}"
+
+    def _forget(self, strong: StrongTopic) -> None:
+        if self._topics.get(strong.topic) is strong:
+            del self._topics[strong.topic]
+            if self._directory is not None:
+                self._directory.withdraw(self._name(strong.topic))
+
+    # What comes from below.
+
+    def _receive(self, sender: Contact, message: Any) -> None:
+        strong = self._topics.get(message.topic)
+        if strong is None or strong.is_closed:
+            self._dropped.add("not_in_topic")
+            if not self._closed and not isinstance(message, Absent):
+                self._runtime.send_datagram(sender, Absent(message.topic))
+        elif not strong.core.membership.is_joined and not isinstance(message, Knowledge | Absent):
+            if not strong.keep_early(sender, message):
+                self._dropped.add("not_joined")
+        else:
+            strong.receive(sender, message)
+
+    def _tell_all(self, hint: Callable[[TopicMembership, PeerId], None], peer: Contact) -> None:
+        for strong in list(self._topics.values()):
+            hint(strong.core.membership, peer.id)
+
+    def _disk_failed(self, error: Exception) -> None:
+        """A log cannot be written: nothing is lost, and nothing acknowledged or sent, until it can."""
+        self._counts["unsynced"] = self._counts.get("unsynced", 0) + 1
+
+    def _held(self) -> float:
+        return sum(strong.core.held for strong in self._topics.values())
+
+
+@dataclass
+class _TopicContext:
+    """`TopicContext` on a runtime."""
+
+    runtime: Runtime
+    random: Randomness = field(default_factory=lambda: random.Random(entropy().getrandbits(64)))
+
+    def __post_init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+
+    @property
+    def contact(self) -> Contact:
+        return self.runtime.contact
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Timer:
+        return self.runtime.call_later(delay, action)
+
+    def send(self, to: Contact, message: object, outcome: Outcome | None = None) -> bool:
+        try:
+            return self.runtime.send(to, message, outcome)
+        except UsageError:  # it exceeds a limit of the channel or the wire
+            self.runtime.count_dropped("too_large")
+            return False
+
+    def send_datagram(self, to: Contact, message: object) -> None:
+        self.runtime.send_datagram(to, message)
+
+    def watch(self, contact: Contact) -> None:
+        self.runtime.failure.watch(contact)
+
+    def unwatch(self, contact: Contact) -> None:
+        self.runtime.failure.unwatch(contact)

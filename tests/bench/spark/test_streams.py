@@ -1,0 +1,138 @@
+"""The format "camcast" within Spark: batch and stream, both ways, and through kill -9."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench.spark.source import CamcastSource
+from tests.bench.spark.archives import Network
+from tests.bench.spark.test_source import batch, schema, source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    running = Network(tmp_path)
+    yield running
+    running.close()
+
+
+def load(spark: SparkSession, network: Network, topic: str, **options: Any) -> DataFrame:
+    reader = spark.read.format("camcast").option("topic", topic)
+    return reader.option("bootstrap", network.bootstrap).options(**options).load()
+
+
+def test_batches_and_streams_in_both_directions(
+    spark: SparkSession, network: Network, tmp_path: Path
+) -> None:
+    spark.dataSource.register(CamcastSource)
+    network.publish({"n": n} for n in range(20))
+    network.publish([{"n": 20}], "/soccer/italy", "bert")
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        events = load(spark, network, "/soccer").where("topic = '/soccer/italy'")
+        assert [row.data for row in events.collect()] == ['{"n":20}']
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    typed = spark.read.schema("number bigint, data struct<n:bigint>").format("camcast")
+    rows = typed.option("topic", "/soccer").option("bootstrap", network.bootstrap).load()
+    assert rows.selectExpr("sum(data.n)").first() == (210,)
+
+    def copy() -> None:
+        stream = spark.readStream.format("camcast").option("topic", "/soccer")
+        events = stream.option("bootstrap", network.bootstrap).load()
+        writing = events.select("data").writeStream.format("camcast").option("topic", "/copies")
+        writing = writing.option("bootstrap", network.bootstrap)
+        writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writing.trigger(availableNow=True).start().awaitTermination()
+
+    copy()
+    network.publish([{"n": 21}])
+    copy()
+    # The driver was killed before it noted the last batch: the batch is run again, and nothing comes twice.
+    for name in ("1", ".1.crc"):
+        (tmp_path / "checkpoint" / "commits" / name).unlink()
+    copy()
+    copied = load(spark, network, "/copies").selectExpr("get_json_object(data, '$.n') as n")
+    assert sorted(int(row.n) for row in copied.collect()) == [*range(22)]
+
+
+class Copier:
+    """The process of `copying_stream`, with all that it starts in a group of its own."""
+
+    def __init__(self, directory: Path, network: Network) -> None:
+        command = [sys.executable, "-m", "tests.bench.spark.copying_stream"]
+        self.process = subprocess.Popen(
+            [*command, str(directory), network.bootstrap],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_for_batches(self, checkpoint: Path, above: int) -> int:
+        """Wait until a batch beyond this one was begun, or the program has ended; the last one begun."""
+        while self.process.poll() is None:
+            begun = [int(one.name) for one in checkpoint.glob("offsets/[0-9]*")]
+            if max(begun, default=-1) > above:
+                return max(begun)
+            time.sleep(0.01)
+        return above
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):  # the program may have ended by itself
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def kill_a_worker(self, chance: random.Random) -> None:
+        """Kill one of the Python processes that run tasks; Spark runs its task again."""
+        listed = subprocess.run(
+            ["ps", "-s", str(self.process.pid), "-o", "pid=,ppid=,args="],
+            capture_output=True,
+            text=True,
+        ).stdout
+        found = [line.split(None, 2) for line in listed.splitlines()]
+        daemons = {pid for pid, _, args in found if "pyspark.daemon" in args}
+        workers = [int(pid) for pid, parent, _ in found if parent in daemons]
+        if workers:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", [0])
+def test_every_event_is_copied_once_though_driver_and_workers_are_killed(
+    seed: int, network: Network, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    for who in ("anna", "bert"):
+        network.publish(range(400), who=who)
+    begun = -1
+    for _ in range(2):
+        copier = Copier(tmp_path, network)
+        for _ in range(chance.randrange(1, 4)):
+            begun = copier.wait_for_batches(tmp_path / "checkpoint", begun)
+            time.sleep(chance.random())
+            copier.kill_a_worker(chance)
+        copier.kill()
+    assert Copier(tmp_path, network).process.wait(300) == 0
+    original = batch(source(network).reader(schema()))  # type: ignore[arg-type]
+    copies = batch(source(network, topic="/copies").reader(schema()))  # type: ignore[arg-type]
+    wanted = Counter(f'{{"origin":"{r["publisher"]} {r["run"]} {r["number"]}"}}' for r in original)
+    assert Counter(row["data"] for row in copies) == wanted
+    assert len(copies) == 800

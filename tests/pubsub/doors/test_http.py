@@ -1,0 +1,234 @@
+"""The HTTP door with a client that others wrote, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from overlay import loops
+from pubsub import Archive, Node
+from pubsub.cli import main as command
+from pubsub.doors.http import HttpConfig, HttpDoor
+from pubsub.doors.mqtt.message import MqttMessage
+
+Body = Callable[[aiohttp.ClientSession, Node, HttpDoor], Awaitable[None]]
+
+
+def with_door(body: Body, **options: Any) -> None:
+    async def main() -> None:
+        async with (
+            Node() as node,
+            HttpDoor(node, "127.0.0.1:0", **options) as door,
+            aiohttp.ClientSession(f"http://{door.address}") as session,
+        ):
+            await body(session, node, door)
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+@asynccontextmanager
+async def stream(
+    session: aiohttp.ClientSession, path: str, **headers: str
+) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    """The events of a stream: the fields of each, its data from JSON."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with session.get(path, headers=names) as response:
+        assert response.status == 200
+        assert response.content_type == "text/event-stream"
+        assert await response.content.readline() == b": following\n"
+
+        async def events() -> AsyncIterator[dict[str, Any]]:
+            found: dict[str, Any] = {}
+            async for line in response.content:
+                name, _, value = line.decode().rstrip("\n").partition(": ")
+                if name == "" and found:
+                    yield found
+                    found = {}
+                elif name:
+                    found[name] = json.loads(value) if name == "data" else value
+
+        yield events()
+
+
+def test_what_is_posted_is_followed() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with (
+            stream(session, "/topics/soccer") as events,
+            node.subscribe("/soccer") as here,
+        ):
+            posts: list[tuple[dict[str, Any], Any]] = [
+                ({"json": {"score": [1, 0]}}, {"score": [1, 0]}),
+                ({"data": "goal", "headers": {"Content-Type": "text/plain"}}, "goal"),
+                ({"data": b"\0", "headers": {"Content-Type": "image/png"}}, b"\0"),
+            ]
+            for request, _ in posts:
+                async with session.post("/topics/soccer/italy", **request) as response:
+                    assert response.status == 201
+                    answer = await response.json()
+                    assert answer["topic"] == "/soccer/italy"
+            for _, data in posts:
+                assert (await anext(here)).data == data
+            shown = [await anext(events) for _ in posts]
+            assert [one["data"]["data"] for one in shown] == [{"score": [1, 0]}, "goal", "00"]
+            assert shown[-1]["id"] == shown[-1]["data"]["id"] == answer["id"]
+
+    with_door(body)
+
+
+def test_a_stream_goes_on_after_the_last_event_it_had() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with stream(session, "/topics/a") as events:
+            for number in range(3):
+                await node.publish("/a", number)
+            shown = [await anext(events) for _ in range(3)]
+        await node.publish("/a/b", 3)
+        async with stream(session, "/topics/a", Last_Event_ID=shown[1]["id"]) as events:
+            assert [(await anext(events))["data"]["data"] for _ in range(2)] == [2, 3]
+        async with stream(session, "/topics/a", Last_Event_ID="00") as events:
+            gap = await anext(events)
+            assert gap["event"] == "gap"
+            await node.publish("/a", 4)
+            assert (await anext(events))["data"]["data"] == 4
+
+    with_door(body)
+
+
+def test_events_beyond_what_is_kept_are_a_gap() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with stream(session, "/topics/a") as events:
+            for number in range(4):
+                await node.publish("/a", number)
+            shown = [await anext(events) for _ in range(4)]
+            async with stream(session, "/topics/a", Last_Event_ID=shown[0]["id"]) as late:
+                assert (await anext(late))["event"] == "gap"
+            async with stream(session, "/topics/a", Last_Event_ID=shown[2]["id"]) as late:
+                assert (await anext(late))["data"]["data"] == 3
+
+    with_door(body, config=HttpConfig(kept_events=2))
+
+
+def test_a_websocket_brings_events_and_publishes() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with session.ws_connect("/topics/a") as socket:
+            await socket.send_json({"topic": "/a/b", "data": [1]})
+            got = [await socket.receive_json() for _ in range(2)]
+            assert {"published", "topic"} in [set(one) for one in got]
+            assert [1] in [one.get("data") for one in got]
+            for wrong in ("no JSON", "[]", '{"topic": "a"}', '{"unknown": 1}'):
+                await socket.send_str(wrong)
+                assert set(await socket.receive_json()) == {"error"}
+
+    with_door(body)
+
+
+def test_a_payload_of_an_mqtt_client_is_shown_as_what_it_is() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with stream(session, "/topics/a") as events:
+            for payload, shown in [(b'{"x": 1}', {"x": 1}), (b"warm", "warm"), (b"\xff", "ff")]:
+                await node.publish("/a", MqttMessage("a", payload).to_data())
+                assert (await anext(events))["data"]["data"] == shown
+
+    with_door(body)
+
+
+def test_tokens_and_origins() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        page = {"Origin": "https://example.org"}
+        for headers, status in [
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": "Bearer secret"}, 201),
+        ]:
+            async with session.post("/topics/a", json=1, headers={**headers, **page}) as response:
+                assert response.status == status
+                assert response.headers["Access-Control-Allow-Origin"] == "https://example.org"
+        async with session.post("/topics/a?token=secret", json=1) as response:
+            assert response.status == 201
+        async with session.options("/topics/a", headers=page) as response:
+            assert response.status == 204
+            assert "Authorization" in response.headers["Access-Control-Allow-Headers"]
+        other = {"Origin": "https://elsewhere.org"}
+        async with session.options("/topics/a", headers=other) as response:
+            assert "Access-Control-Allow-Origin" not in response.headers
+
+    with_door(body, tokens=["secret"], origins=["https://example.org"])
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "status"),
+    [
+        ("/topics/a", {"data": b"{", "headers": {"Content-Type": "application/json"}}, 400),
+        ("/topics/a", {"data": b"\xff", "headers": {"Content-Type": "text/plain"}}, 400),
+        ("/topics/a/*", {"json": 1}, 400),
+        ("/topicsa", {"json": 1}, 400),
+        ("/topics/a?durable=maybe", {"json": 1}, 400),
+        ("/topics/a", {"data": b"x" * 1_300_000}, 413),
+        ("/topics/a", {"data": b"x" * 1_060_000}, 400),
+        ("/elsewhere", {"json": 1}, 404),
+    ],
+)
+def test_wrong_requests_get_one_sentence(path: str, request_: dict[str, Any], status: int) -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with session.post(path, **request_) as response:
+            assert response.status == status
+            assert (await response.json())["error"]
+
+    with_door(body)
+
+
+def test_no_more_streams_than_the_door_has_room_for() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with stream(session, "/topics/a"), session.get("/topics/b") as second:
+            assert second.status == 503
+
+    with_door(body, config=HttpConfig(most_streams=1))
+
+
+def test_a_durable_post_is_safe_at_an_archive(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            node = await enter(Node())
+            store = f"sqlite:///{tmp_path}/events.db"
+            await enter(Archive(["/orders"], store, bootstrap=[str(node.address)]))
+            door = await enter(HttpDoor(node, "127.0.0.1:0"))
+            session = await enter(aiohttp.ClientSession(f"http://{door.address}"))
+            async with session.post("/topics/orders?durable=true", json=7) as response:
+                assert (await response.json())["safe"] is True
+            events = await enter(node.subscribe("/orders", durable="books", since="beginning"))
+            assert (await anext(aiter(events))).data == 7
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_streams_end_when_the_door_closes() -> None:
+    async def main() -> None:
+        async with Node() as node, aiohttp.ClientSession() as session:
+            async with HttpDoor(node, "127.0.0.1:0") as door:
+                response = await session.get(f"http://{door.address}/topics/a")
+                assert await response.content.readline()
+            assert await response.content.read() == b"\n"
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--http-origin", "*"], "--http-origin goes with --http"),
+        (["--http", "127.0.0.1:0", "--http-token-file", "nothing"], "cannot be read"),
+        (["--http", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["node", *words]) == 1
+    assert said in capsys.readouterr().err

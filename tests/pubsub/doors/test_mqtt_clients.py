@@ -1,0 +1,223 @@
+"""The MQTT door with clients that others wrote, over real sockets, and with Python on other nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+
+from overlay import loops
+from pubsub import Archive, Node
+from pubsub.cli import main
+from pubsub.doors.mqtt import MqttDoor, message_in
+from tests.pubsub.command_process import camcast, line
+
+
+@asynccontextmanager
+async def two_doors(**options: Any) -> AsyncIterator[tuple[MqttDoor, MqttDoor, Node]]:
+    """Two doors on two nodes of one network, and a third node."""
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        first = await enter(Node())
+        second = await enter(Node(bootstrap=[str(first.address)]))
+        third = await enter(Node(bootstrap=[str(first.address)]))
+        here = await enter(MqttDoor(first, "127.0.0.1:0", websocket="127.0.0.1:0", **options))
+        there = await enter(MqttDoor(second, "127.0.0.1:0", **options))
+        yield here, there, third
+
+
+def client(door: MqttDoor, identifier: str, **options: Any) -> aiomqtt.Client:
+    address = door.websocket_address if options.get("transport") == "websockets" else door.address
+    assert address is not None
+    return aiomqtt.Client(address.host, address.port, identifier=identifier, **options)
+
+
+@pytest.mark.parametrize("transport", ["tcp", "websockets"])
+@pytest.mark.parametrize("version", [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5])
+def test_clients_of_two_doors_and_a_python_program_hear_one_another(
+    transport: str, version: aiomqtt.ProtocolVersion
+) -> None:
+    async def main() -> None:
+        async with two_doors() as (here, there, node):
+            options: dict[str, Any] = {"protocol": version}
+            async with (
+                client(here, "reader", transport=transport, **options) as reader,
+                client(there, "writer", **options) as writer,
+                node.subscribe("/soccer") as events,
+            ):
+                await reader.subscribe("soccer/#", qos=2)
+                for qos in (0, 1, 2):
+                    await writer.publish("soccer/italy", b"%d" % qos, qos=qos)
+                await node.publish("/soccer/france", {"score": [2, 0]})
+                got = set()
+                async for message in reader.messages:
+                    got.add((str(message.topic), message.payload))
+                    if len(got) == 4:
+                        break
+                assert got == {
+                    ("soccer/italy", b"0"),
+                    ("soccer/italy", b"1"),
+                    ("soccer/italy", b"2"),
+                    ("soccer/france", b'{"score": [2, 0]}'),
+                }
+                payloads = set()
+                async for event in events:
+                    found = message_in(event.topic, event.data)
+                    assert found is not None
+                    payloads.add(found.payload)
+                    if len(payloads) == 4:
+                        break
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_retained_messages_are_known_at_a_door_that_listens_for_them() -> None:
+    async def main() -> None:
+        async with two_doors(retain=["/sensors"]) as (here, there, _):
+            async with client(there, "sensor") as sensor:
+                await sensor.publish("sensors/1", b"21.5", qos=1, retain=True)
+            async with client(here, "panel") as panel:
+                while True:
+                    await panel.subscribe("sensors/+")
+                    try:
+                        message = await asyncio.wait_for(anext(panel.messages), 1.0)
+                        break
+                    except TimeoutError:
+                        await panel.unsubscribe("sensors/+")
+                assert (message.payload, message.retain) == (b"21.5", True)
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_qos_1_is_acknowledged_when_an_archive_has_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            first = await enter(Node())
+            store = f"sqlite:///{tmp_path}/events.db"
+            await enter(Archive(["/orders"], store, bootstrap=[str(first.address)]))
+            door = await enter(MqttDoor(first, "127.0.0.1:0", durable=["/orders"]))
+            async with client(door, "shop") as shop:
+                for number in range(3):
+                    await shop.publish("orders/new", b"%d" % number, qos=1 + number % 2)
+            name = {"durable": "books", "since": "beginning"}
+            events = await enter(first.subscribe("/orders", **name))
+            found = []
+            async for event in events:
+                message = message_in(event.topic, event.data)
+                assert message is not None
+                found.append(message.payload)
+                if len(found) == 3:
+                    break
+            assert found == [b"0", b"1", b"2"]
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_clients_over_tls(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+
+    async def main() -> None:
+        async with Node() as node, MqttDoor(node, "127.0.0.1:0", tls=(certificate, key)) as door:
+            context = ssl.create_default_context(cafile=str(certificate))
+            async with client(door, "c", tls_context=context) as one:
+                await one.subscribe("a", qos=1)
+                await one.publish("a", b"sealed", qos=1)
+                assert (await anext(one.messages)).payload == b"sealed"
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that signs itself."""
+    import datetime
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "door")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    made = (
+        x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(private, hashes.SHA256())
+    )
+    certificate, key = directory / "door.crt", directory / "door.key"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return certificate, key
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="no mosquitto_sub here")
+@pytest.mark.parametrize("version", ["311", "5"])
+def test_mosquitto_clients(version: str) -> None:
+    async def main() -> None:
+        async with Node() as node, MqttDoor(node, "127.0.0.1:0") as door:
+            assert door.address is not None
+            at = ["-h", "127.0.0.1", "-p", str(door.address.port), "-V", version]
+            for qos in "012":
+                writer = await asyncio.create_subprocess_exec(
+                    *["mosquitto_pub", *at, "-t", f"a/{qos}", "-q", qos, "-m", f"m{qos}", "-r"]
+                )
+                assert await writer.wait() == 0
+            reader = await asyncio.create_subprocess_exec(
+                *["mosquitto_sub", *at, "-t", "a/#", "-q", "2", "-C", "3", "-v"],
+                stdout=subprocess.PIPE,
+            )
+            out, _ = await reader.communicate()
+            assert reader.returncode == 0
+            assert sorted(out.decode().splitlines()) == ["a/0 m0", "a/1 m1", "a/2 m2"]
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_the_command_opens_a_door_and_says_where() -> None:
+    with camcast("node", "--mqtt", "127.0.0.1:0", "--json") as process:
+        assert "listening" in json.loads(line(process))
+        host, port = json.loads(line(process))["mqtt"].rsplit(":", 1)
+
+        async def main() -> None:
+            async with aiomqtt.Client(host, int(port)) as one:
+                await one.subscribe("a")
+                await one.publish("a", b"through the door")
+                assert (await anext(one.messages)).payload == b"through the door"
+
+        loops.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mqtt-retain", "/a"], "--mqtt-retain goes with --mqtt"),
+        (["--mqtt", "nowhere"], "nowhere"),
+        (["--mqtt", "127.0.0.1:0", "--mqtt-tls", "no.crt", "no.key"], "not a certificate"),
+        (["--mqtt", "127.0.0.1:0", "--mqtt-durable", "soccer"], "slash"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["node", *words]) == 1
+    assert said in capsys.readouterr().err

@@ -1,0 +1,523 @@
+"""The hub of the MQTT door by hand: a clock that is moved, a network that is looked at, clients as lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from overlay.metrics import Metrics
+from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open
+from pubsub.doors.mqtt.message import MqttMessage
+from pubsub.doors.mqtt.packets import (
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    UNSUBACK,
+    V5,
+    V311,
+    Ack,
+    Asked,
+    ConnAck,
+    Connect,
+    Decoder,
+    Disconnect,
+    Packet,
+    Ping,
+    Publish,
+    Reason,
+    Reasons,
+    Subscribe,
+    Unsubscribe,
+    Will,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.time = 0.0
+        self._timers: list[tuple[float, Callable[[], None], list[bool]]] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Any:
+        alive = [True]
+        self._timers.append((self.time + delay, action, alive))
+
+        class Timer:
+            def cancel(self) -> None:
+                alive[0] = False
+
+        return Timer()
+
+    def run(self, seconds: float) -> None:
+        end = self.time + seconds
+        while due := sorted((one for one in self._timers if one[0] <= end), key=lambda one: one[0]):
+            timer = due[0]
+            self._timers.remove(timer)
+            self.time = max(self.time, timer[0])
+            if timer[2][0]:
+                timer[1]()
+        self.time = end
+
+
+class Network:
+    """Keeps what is published until it is told that the network has it; then it comes back as an event."""
+
+    def __init__(self) -> None:
+        self.published: list[MqttMessage] = []
+        self.watched: list[str] = []
+        self.held: list[Callable[[Reason], None]] | None = None
+        self.hub: Hub
+
+    def publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
+        self.published.append(message)
+        if self.held is not None:
+            self.held.append(done)
+            return
+        done(Reason.SUCCESS)
+        self.hub.deliver(message)
+
+    def watch(self, topic: str, ready: Callable[[Reason], None]) -> None:
+        self.watched.append(topic)
+        ready(Reason.SUCCESS)
+
+    def unwatch(self, topic: str) -> None:
+        self.watched.remove(topic)
+
+
+class Client:
+    """One connection, as a client sees it."""
+
+    def __init__(self, door: Door, client_id: str, **options: Any) -> None:
+        self.is_full = self.is_closed = False
+        self.got: list[Packet] = []
+        self.version = options.get("version", V5)
+        self._decoder = Decoder(version=self.version)
+        self.connection = door.hub.accept(self)
+        if client_id != "-":
+            self.send(Connect(client_id, **options))
+
+    def write(self, data: bytes) -> None:
+        assert not self.is_closed
+        self.got += self._decoder.feed(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def send(self, packet: Packet) -> None:
+        self.connection.receive(packet)
+
+    def subscribe(self, *filters: str, qos: int = 2, **options: Any) -> None:
+        properties = options.pop("properties", {})
+        asked = tuple(Asked(one, qos, **options) for one in filters)
+        self.send(Subscribe(9, asked, properties))
+
+    def messages(self) -> list[Publish]:
+        return [packet for packet in self.got if isinstance(packet, Publish)]
+
+    def payloads(self) -> list[bytes]:
+        return [packet.payload for packet in self.messages()]
+
+
+class Door:
+    def __init__(self, access: Open | None = None, **config: Any) -> None:
+        self.clock, self.network, self.metrics = Clock(), Network(), Metrics()
+        settings = MqttConfig(**config)
+        self.hub = Hub(self.clock, self.network, settings, access or Open(), self.metrics, "door")
+        self.network.hub = self.hub
+
+    def client(self, client_id: str, **options: Any) -> Client:
+        return Client(self, client_id, **options)
+
+    def dropped(self, reason: str) -> int:
+        return self.metrics.family("mqtt_messages_dropped", "reason", "")[reason]
+
+
+LASTING = {"session_expiry_interval": 100}
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_messages_reach_subscribers_with_the_lower_qos(version: int) -> None:
+    door = Door()
+    reader, writer = door.client("reader", version=version), door.client("writer", version=version)
+    reader.subscribe("a/+", qos=1)
+    for qos in (0, 1, 2):
+        writer.send(Publish("a/b", b"%d" % qos, qos, packet_id=qos))
+    writer.send(Publish("a/b/c", b"deeper"))
+    assert reader.got[0] == ConnAck(False, 0, reader.got[0].properties)  # type: ignore[union-attr]
+    assert reader.got[1] == Reasons(SUBACK, 9, (1,))
+    assert [(one.payload, one.qos) for one in reader.messages()] == [
+        (b"0", 0),
+        (b"1", 1),
+        (b"2", 1),
+    ]
+    assert [one.code for one in writer.got if isinstance(one, Ack)] == [PUBACK, PUBREC]
+
+
+def test_qos_2_publishes_once_though_the_client_sends_twice() -> None:
+    door = Door()
+    writer = door.client("writer", properties=LASTING)
+    door.network.held = []
+    writer.send(Publish("a", b"x", 2, packet_id=5))
+    writer.send(Publish("a", b"x", 2, dup=True, packet_id=5))
+    assert not [one for one in writer.got if isinstance(one, Ack)], "the network has nothing yet"
+    door.network.held[0](Reason.SUCCESS)
+    writer.connection.lost()
+    again = door.client("writer", clean_start=False, properties=LASTING)
+    again.send(Publish("a", b"x", 2, dup=True, packet_id=5))
+    again.send(Ack(PUBREL, 5))
+    again.send(Ack(PUBREL, 5))
+    assert len(door.network.published) == 1
+    found = [(one.code, one.reason) for one in again.got if isinstance(one, Ack)]
+    assert found == [(PUBREC, 0), (PUBCOMP, 0), (PUBCOMP, Reason.PACKET_ID_NOT_FOUND)]
+
+
+def test_what_cannot_be_published_is_not_acknowledged() -> None:
+    door = Door()
+    new, old = door.client("new"), door.client("old", version=V311)
+    door.network.held = []
+    new.send(Publish("a", b"x", 1, packet_id=1))
+    old.send(Publish("a", b"x", 1, packet_id=1))
+    for done in door.network.held:
+        done(Reason.UNSPECIFIED)
+    assert Ack(PUBACK, 1, Reason.UNSPECIFIED) in new.got
+    assert old.is_closed
+    assert not [one for one in old.got if isinstance(one, Ack)]
+
+
+def test_a_client_that_comes_back_gets_what_it_missed_in_order_and_once() -> None:
+    door = Door()
+    reader = door.client("reader", properties={**LASTING, "receive_maximum": 2})
+    reader.subscribe("a")
+    writer = door.client("writer")
+    for number in range(4):
+        writer.send(Publish("a", b"%d" % number, 1 + number % 2, packet_id=1 + number))
+    assert reader.payloads() == [b"0", b"1"], "no more than it takes at a time"
+    first, second = reader.messages()
+    reader.send(Ack(PUBACK, first.packet_id))
+    reader.send(Ack(PUBREC, second.packet_id))
+    reader.connection.lost()
+    writer.send(Publish("a", b"4", 1, packet_id=9))
+    again = door.client("reader", clean_start=False, properties=LASTING)
+    assert again.got[0].session_present  # type: ignore[union-attr]
+    assert Ack(PUBREL, second.packet_id) in again.got
+    assert [(one.payload, one.dup) for one in again.messages()] == [
+        (b"2", True),
+        (b"3", False),
+        (b"4", False),
+    ]
+    for message in again.messages():
+        again.send(Ack(PUBACK if message.qos == 1 else PUBREC, message.packet_id))
+    for packet in list(again.got):
+        if isinstance(packet, Ack) and packet.code == PUBREL:
+            again.send(Ack(PUBCOMP, packet.packet_id))
+    assert door.hub.sessions["reader"].waiting == 0
+
+
+def test_sessions_end_when_they_expire_and_nothing_is_watched_then() -> None:
+    door = Door()
+    reader = door.client("reader", properties=LASTING)
+    reader.subscribe("a", "b/#")
+    assert door.network.watched == ["/a", "/b"]
+    reader.connection.lost()
+    door.clock.run(99)
+    assert "reader" in door.hub.sessions
+    door.clock.run(2)
+    assert "reader" not in door.hub.sessions
+    assert door.network.watched == []
+    assert not door.client("reader", clean_start=False).got[0].session_present  # type: ignore[union-attr]
+
+
+def test_a_clean_start_forgets_the_session() -> None:
+    door = Door()
+    door.client("reader", properties=LASTING).subscribe("a")
+    again = door.client("reader", properties=LASTING)
+    door.client("writer").send(Publish("a", b"x"))
+    assert again.payloads() == []
+
+
+def test_a_second_connection_takes_the_session_over() -> None:
+    door = Door()
+    first = door.client("c", properties=LASTING, will=Will("gone", b"will"))
+    first.subscribe("a")
+    second = door.client("c", clean_start=False, properties=LASTING)
+    assert first.got[-1] == Disconnect(Reason.SESSION_TAKEN_OVER)
+    assert first.is_closed
+    door.client("writer").send(Publish("a", b"x"))
+    assert second.payloads() == [b"x"]
+    assert [one.topic for one in door.network.published] == ["gone", "a"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_published"), [(Reason.SUCCESS, False), (Reason.DISCONNECT_WITH_WILL, True)]
+)
+def test_a_will_is_published_unless_the_client_says_goodbye(
+    reason: Reason, is_published: bool
+) -> None:
+    door = Door()
+    client = door.client("c", will=Will("gone", b"x", 1, True))
+    client.send(Disconnect(reason))
+    assert client.is_closed
+    assert bool(door.network.published) is is_published
+
+
+def test_a_delayed_will_is_not_published_when_the_client_comes_back_in_time() -> None:
+    door = Door()
+    will = Will("gone", b"x", properties={"will_delay_interval": 10})
+    door.client("c", properties=LASTING, will=will).connection.lost()
+    door.clock.run(9)
+    again = door.client("c", clean_start=False, properties=LASTING, will=will)
+    door.clock.run(20)
+    assert not door.network.published
+    again.connection.lost()
+    door.clock.run(11)
+    assert [one.topic for one in door.network.published] == ["gone"]
+    assert "will_delay_interval" not in door.network.published[0].properties
+
+
+def test_a_client_that_is_silent_for_too_long_is_gone() -> None:
+    door = Door()
+    client = door.client("c", keep_alive=10, will=Will("gone", b"x"))
+    for _ in range(3):
+        door.clock.run(14)
+        client.send(Ping(PINGREQ))
+    assert client.got.count(Ping(PINGRESP)) == 3
+    door.clock.run(16)
+    assert client.is_closed
+    assert client.got[-1].reason == Reason.KEEP_ALIVE_TIMEOUT  # type: ignore[union-attr]
+    assert len(door.network.published) == 1
+
+
+def test_a_connection_that_says_nothing_is_closed() -> None:
+    door = Door(connect_seconds=5)
+    silent = door.client("-")
+    door.clock.run(6)
+    assert silent.is_closed
+    assert door.dropped("client_without_connect") == 1
+
+
+def test_retained_messages_come_with_a_new_subscription_and_can_be_cleared() -> None:
+    door = Door()
+    writer = door.client("writer")
+    writer.send(Publish("t/1", b"old", retain=True))
+    writer.send(Publish("t/1", b"new", retain=True))
+    writer.send(Publish("t/2", b"brief", retain=True, properties={"message_expiry_interval": 5}))
+    reader = door.client("reader")
+    reader.subscribe("t/#")
+    assert [(one.payload, one.retain) for one in reader.messages()] == [
+        (b"new", True),
+        (b"brief", True),
+    ]
+    writer.send(Publish("t/1", b"live", retain=True))
+    assert reader.messages()[-1].retain is False
+    door.clock.run(6)
+    writer.send(Publish("t/1", b"", retain=True))
+    late = door.client("late")
+    late.subscribe("t/#")
+    assert late.payloads() == []
+
+
+def test_retain_handling_and_retain_as_published() -> None:
+    door = Door()
+    writer = door.client("writer")
+    writer.send(Publish("t", b"kept", retain=True))
+    reader = door.client("reader")
+    reader.subscribe("t", retain_handling=2)
+    reader.subscribe("t", retain_handling=1)  # it is not new
+    assert reader.payloads() == []
+    reader.subscribe("t", retain_handling=0, retain_as_published=True)
+    writer.send(Publish("t", b"live", retain=True))
+    assert [(one.payload, one.retain) for one in reader.messages()] == [
+        (b"kept", True),
+        (b"live", True),
+    ]
+
+
+def test_overlapping_subscriptions_bring_a_message_once_with_all_identifiers() -> None:
+    door = Door()
+    reader = door.client("reader")
+    reader.subscribe("a/#", qos=0, properties={"subscription_identifier": [7]})
+    reader.subscribe("a/b", qos=2, properties={"subscription_identifier": [8]})
+    door.client("writer").send(Publish("a/b", b"x", 2, packet_id=1))
+    (message,) = reader.messages()
+    assert message.qos == 2
+    assert sorted(message.properties["subscription_identifier"]) == [7, 8]
+
+
+def test_no_local_spares_a_client_its_own_messages() -> None:
+    door = Door()
+    client, other = door.client("c"), door.client("other")
+    client.subscribe("a", no_local=True)
+    client.send(Publish("a", b"mine"))
+    other.send(Publish("a", b"theirs"))
+    assert client.payloads() == [b"theirs"]
+
+
+def test_a_shared_subscription_gives_each_message_to_one_of_the_group() -> None:
+    door = Door()
+    members = [door.client(f"m{number}") for number in range(3)]
+    for member in members:
+        member.subscribe("$share/g/a/+")
+    alone = door.client("alone")
+    alone.subscribe("a/b")
+    writer = door.client("writer")
+    for number in range(6):
+        writer.send(Publish("a/b", b"%d" % number))
+    assert [len(member.payloads()) for member in members] == [2, 2, 2]
+    assert len(alone.payloads()) == 6
+    members[0].send(Unsubscribe(3, ("$share/g/a/+", "never")))
+    assert members[0].got[-1] == Reasons(UNSUBACK, 3, (0, Reason.NO_SUBSCRIPTION_EXISTED))
+    members[1].connection.lost()
+    writer.send(Publish("a/b", b"last"))
+    assert members[2].payloads()[-1] == b"last"
+
+
+def test_topic_aliases_both_ways() -> None:
+    door = Door(topic_aliases=1)
+    reader = door.client("reader", properties={"topic_alias_maximum": 5})
+    reader.subscribe("#", qos=0)
+    writer = door.client("writer")
+    writer.send(Publish("long/topic", b"1", properties={"topic_alias": 1}))
+    writer.send(Publish("", b"2", properties={"topic_alias": 1}))
+    writer.send(Publish("other", b"3"))
+    assert [one.topic for one in door.network.published] == ["long/topic", "long/topic", "other"]
+    found = [(one.topic, one.properties.get("topic_alias")) for one in reader.messages()]
+    assert found == [("long/topic", 1), ("", 1), ("other", None)]
+    writer.send(Publish("x", b"", properties={"topic_alias": 2}))
+    assert writer.got[-1].reason == Reason.TOPIC_ALIAS_INVALID  # type: ignore[union-attr]
+
+
+def test_messages_expire_while_they_wait() -> None:
+    door = Door()
+    door.client("reader", properties=LASTING).subscribe("a")
+    door.hub.connections["reader"].lost()
+    writer = door.client("writer")
+    for seconds in (5, 50):
+        properties = {"message_expiry_interval": seconds}
+        writer.send(Publish("a", b"%d" % seconds, 1, packet_id=1, properties=properties))
+    door.clock.run(10)
+    again = door.client("reader", clean_start=False, properties=LASTING)
+    assert again.payloads() == [b"50"]
+    assert again.messages()[0].properties["message_expiry_interval"] == 40
+    assert door.dropped("expired") == 1
+
+
+def test_packets_larger_than_a_client_takes_are_dropped_and_the_next_ones_come() -> None:
+    door = Door()
+    reader = door.client("reader", properties={"maximum_packet_size": 60})
+    reader.subscribe("a")
+    writer = door.client("writer")
+    writer.send(Publish("a", b"x" * 80, 1, packet_id=1))
+    writer.send(Publish("a", b"small", 1, packet_id=2))
+    assert reader.payloads() == [b"small"]
+    assert door.dropped("too_large_for_client") == 1
+
+
+def test_a_slow_client_misses_qos_0_and_is_sent_the_rest_later() -> None:
+    door = Door(most_waiting=2)
+    reader, writer = door.client("reader"), door.client("writer")
+    reader.subscribe("a")
+    reader.is_full = True
+    writer.send(Publish("a", b"lost"))
+    for number in range(3):
+        writer.send(Publish("a", b"%d" % number, 1, packet_id=1 + number))
+    assert reader.payloads() == []
+    reader.is_full = False
+    reader.connection.writable()
+    assert reader.payloads() == [b"0", b"1"]
+    assert door.dropped("slow_client") == 1
+    assert door.dropped("session_full") == 1
+
+
+def test_limits_of_clients_sessions_and_subscriptions() -> None:
+    door = Door(most_clients=2, most_sessions=2, most_subscriptions=1, most_retained=1)
+    one = door.client("one", properties=LASTING)
+    one.subscribe("a", "b")
+    assert one.got[-1] == Reasons(SUBACK, 9, (2, Reason.QUOTA_EXCEEDED))
+    door.client("two")
+    third = door.client("three")
+    assert third.got == [ConnAck(False, Reason.SERVER_BUSY)]
+    assert third.is_closed
+    one.connection.lost()
+    assert door.client("four").got[0].reason == Reason.SUCCESS  # type: ignore[union-attr]
+    assert set(door.hub.sessions) == {"two", "four"}, "who has been away longest made room"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Connect("again"),
+        ConnAck(True, 0),
+        Publish("a", b"", properties={"topic_alias": 9}),
+        Publish("", b"", properties={"topic_alias": 1}),
+        Publish("x" * 300, b""),
+        Publish("a", b"", properties={"subscription_identifier": [1]}),
+        Subscribe(1, (Asked("$share/g/a", no_local=True),)),
+        Ping(PINGRESP),
+        Disconnect(0, {"session_expiry_interval": 9}),
+    ],
+)
+def test_a_client_that_breaks_a_rule_is_told_and_put_out(packet: Packet) -> None:
+    door = Door(topic_aliases=4)
+    client = door.client("c")
+    client.send(packet)
+    assert client.is_closed
+    assert isinstance(client.got[-1], Disconnect)
+    assert client.got[-1].reason >= Reason.UNSPECIFIED
+    client.send(Ping(PINGREQ))  # nothing happens any more
+    assert "c" not in door.hub.connections
+
+
+def test_wrong_acknowledgements_put_a_client_out() -> None:
+    for code, qos in [(PUBACK, 2), (PUBREC, 1), (PUBCOMP, 2)]:
+        door = Door()
+        reader = door.client("reader")
+        reader.subscribe("a", qos=qos)
+        door.client("writer").send(Publish("a", b"x", 2, packet_id=1))
+        reader.send(Ack(code, reader.messages()[0].packet_id))
+        assert reader.is_closed
+
+
+def test_a_first_packet_that_is_not_connect_closes_the_connection() -> None:
+    door = Door()
+    client = door.client("-")
+    client.send(Ping(PINGREQ))
+    assert client.is_closed
+
+
+def test_access_is_asked() -> None:
+    class Rules(Open):
+        def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool:
+            return password == b"secret"
+
+        def publish(self, client_id: str, topic: str) -> bool:
+            return topic != "closed"
+
+        def subscribe(self, client_id: str, filter: str) -> bool:
+            return filter != "closed"
+
+    door = Door(Rules())
+    assert door.client("a", password=b"wrong").is_closed
+    old = door.client("b", version=V311, username="u", password=b"wrong")
+    assert old.got == [ConnAck(False, 5)]
+    client = door.client("c", password=b"secret")
+    client.subscribe("closed", "open")
+    assert client.got[-1] == Reasons(SUBACK, 9, (Reason.NOT_AUTHORIZED, 2))
+    client.send(Publish("closed", b"x", 1, packet_id=1))
+    assert client.got[-1] == Ack(PUBACK, 1, Reason.NOT_AUTHORIZED)
+    assert not door.network.published
+
+
+def test_a_client_without_an_id_is_given_one() -> None:
+    door = Door()
+    one, two = door.client(""), door.client("")
+    names = {one.got[0].properties["assigned_client_identifier"] for one in (one, two)}  # type: ignore[union-attr]
+    assert len(names) == 2
+    assert door.client("", version=V311, clean_start=False).got == [ConnAck(False, 2)]

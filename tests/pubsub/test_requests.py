@@ -1,0 +1,150 @@
+"""Requests and replies between whole nodes on the virtual network."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from overlay.errors import UsageError
+from overlay.virtual import Latency, Network
+from pubsub import Node, NoReply, RequestFailed
+from pubsub.requests import Serving
+
+
+async def nodes(stack: AsyncExitStack, count: int, **settings: Any) -> list[Node]:
+    made = [await stack.enter_async_context(Node(**settings))]
+    for _ in range(count - 1):
+        bootstrap = [str(made[0].address)]
+        made.append(await stack.enter_async_context(Node(bootstrap=bootstrap, **settings)))
+    return made
+
+
+async def serve(serving: Serving, served: list[Any], prefix: str) -> None:
+    async for request in serving:
+        served.append((prefix, request.id))
+        await request.reply(f"{prefix}{request.data}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_request_gets_its_reply_through_loss_and_duplication(seed: int) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            one, two, three = await nodes(stack, 3)
+            served: list[Any] = []
+            for node, prefix in ((one, "a"), (two, "b")):
+                serving = await stack.enter_async_context(node.serve("/quotes"))
+                task = asyncio.create_task(serve(serving, served, prefix))
+                stack.callback(task.cancel)
+            replies = await asyncio.gather(
+                *(three.request("/quotes", number, timeout=20) for number in range(20))
+            )
+            assert [int(reply[1:]) for reply in replies] == list(range(20))
+            assert {prefix for prefix, _ in served} == {"a", "b"}, "the work is shared"
+
+    Network(seed, latency=Latency.uniform(0.005, 0.05), loss=0.1, duplicate=0.1).run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_another_server_is_asked_when_the_first_is_silent(seed: int) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            silent, other, asker = await nodes(stack, 3)
+            served: list[Any] = []
+            await stack.enter_async_context(silent.serve("/quotes"))  # nobody takes its requests
+            serving = await stack.enter_async_context(other.serve("/quotes"))
+            task = asyncio.create_task(serve(serving, served, "other "))
+            stack.callback(task.cancel)
+            replies = [await asker.request("/quotes", n, timeout=9) for n in range(6)]
+            assert replies == [f"other {number}" for number in range(6)]
+            dropped = silent.metrics.family("requests_dropped", "reason", "")
+            assert dropped.total == 0
+
+    Network(seed).run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_requests_that_a_closed_server_has_not_begun_go_to_another_one(seed: int) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            first, second, asker = await nodes(stack, 3)
+            async with first.serve("/quotes"):
+                waiting = [
+                    asyncio.create_task(asker.request("/quotes", n, timeout=30)) for n in range(5)
+                ]
+                await asyncio.sleep(2)
+                serving = await stack.enter_async_context(second.serve("/quotes"))
+                task = asyncio.create_task(serve(serving, [], ""))
+                stack.callback(task.cancel)
+            begun = asyncio.get_running_loop().time()
+            assert await asyncio.gather(*waiting) == [str(number) for number in range(5)]
+            assert asyncio.get_running_loop().time() - begun < 8, "they were told, and asked again"
+
+    Network(seed).run(main())
+
+
+def test_a_request_that_nobody_serves_says_so_in_time() -> None:
+    async def main() -> None:
+        async with Node() as node:
+            begun = asyncio.get_running_loop().time()
+            with pytest.raises(NoReply, match=r"nobody that serves /nothing .* within 3 s"):
+                await node.request("/nothing", timeout=3)
+            assert asyncio.get_running_loop().time() - begun == pytest.approx(3)
+
+    Network(1).run(main())
+
+
+def test_a_server_says_that_it_cannot_and_stops() -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            server, asker = await nodes(stack, 2)
+
+            async def refuse(serving: Serving) -> None:
+                async for request in serving:
+                    await request.fail("no such quote")
+                    await request.reply("too late")
+                    assert request.sender == asker.id
+
+            async with server.serve("/quotes") as serving:
+                task = asyncio.create_task(refuse(serving))
+                with pytest.raises(RequestFailed, match="/quotes: no such quote"):
+                    await asker.request("/quotes", "x")
+                with pytest.raises(UsageError, match="serves /quotes already"):
+                    async with server.serve("/quotes"):
+                        pass
+            await task  # the requests have ended with the block
+            with pytest.raises(NoReply):
+                await asker.request("/quotes", "x", timeout=2)
+
+    Network(1).run(main())
+
+
+def test_a_newcomer_may_be_asked_before_it_is_found() -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            server, asker = await nodes(stack, 2)
+            waiting = asyncio.create_task(asker.request("/late", 7, timeout=10))
+            await asyncio.sleep(3)
+            async with server.serve("/late") as serving:
+                async for request in serving:
+                    await request.reply(request.data + 1)
+                    break
+                assert await waiting == 8
+
+    Network(1).run(main())
+
+
+def test_bad_input_is_one_sentence() -> None:
+    async def main() -> None:
+        async with Node() as node:
+            with pytest.raises(UsageError, match="timeout"):
+                await node.request("/a", timeout=0)
+            with pytest.raises(UsageError, match="topic"):
+                await node.request("a")
+            with pytest.raises(UsageError, match="async with"):
+                async for _ in node.serve("/a"):
+                    pass
+
+    Network(1).run(main())

@@ -1,0 +1,181 @@
+"""Rights: chains that only become narrower, and that nobody can make but those who hold what they grant."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.errors import UsageError
+from overlay.identity import Identity
+from pubsub import rights
+from pubsub.rights import (
+    CLOCK_SLACK,
+    Action,
+    Authority,
+    Grant,
+    Right,
+    RightError,
+    covers,
+    grant_first,
+    grant_on,
+    takes,
+)
+
+ROOT, ALICE, BOB, MALLORY = (Identity(bytes([number]) * 32) for number in range(1, 5))
+NOW = 1_000_000
+BOTH = Action.PUBLISH | Action.SUBSCRIBE
+
+
+def authority(now: float = NOW) -> Authority:
+    return Authority([ROOT.public_key], lambda: now)
+
+
+def to_alice(**changes: object) -> Right:
+    fields = {"actions": BOTH, "pattern": "/soccer/**", "until": NOW + 100, "passes": 2}
+    return grant_first(ROOT, Grant(ALICE.public_key, **(fields | changes)))  # type: ignore[arg-type]
+
+
+def test_a_right_says_who_may_do_what_and_where_until_when() -> None:
+    packed = to_alice().packed
+    check = authority().allows
+    assert check(packed, ALICE.id, Action.PUBLISH, "/soccer/italy")
+    assert check(packed, ALICE.id, Action.SUBSCRIBE, "/soccer")
+    assert not check(packed, ALICE.id, Action.ARCHIVE, "/soccer/italy")
+    assert not check(packed, ALICE.id, Action.PUBLISH, "/tennis")
+    assert not check(packed, BOB.id, Action.PUBLISH, "/soccer/italy")
+    late = NOW + 100 + CLOCK_SLACK
+    assert authority(late).allows(packed, ALICE.id, Action.PUBLISH, "/soccer")
+    assert not authority(late + 1).allows(packed, ALICE.id, Action.PUBLISH, "/soccer")
+
+
+def test_a_part_of_a_right_is_granted_on() -> None:
+    right = grant_on(
+        to_alice(), ALICE, Grant(BOB.public_key, Action.PUBLISH, "/soccer/italy", NOW + 50)
+    )
+    check = authority().allows
+    assert check(right.packed, BOB.id, Action.PUBLISH, "/soccer/italy/serie-a")
+    assert not check(right.packed, BOB.id, Action.SUBSCRIBE, "/soccer/italy")
+    assert not check(right.packed, BOB.id, Action.PUBLISH, "/soccer/spain")
+    assert not check(right.packed, ALICE.id, Action.PUBLISH, "/soccer/italy")
+    with pytest.raises(RightError, match="only the holder"):
+        grant_on(right, ALICE, Grant(MALLORY.public_key, Action.PUBLISH, "/soccer/italy", NOW))
+    with pytest.raises(RightError, match="must be a part"):
+        grant_on(right, BOB, Grant(MALLORY.public_key, Action.PUBLISH, "/soccer/italy", NOW))
+
+
+WIDER = {
+    "actions": BOTH | Action.ARCHIVE,
+    "pattern": "/**",
+    "until": NOW + 101,
+    "passes": 2,
+}
+
+
+@pytest.mark.parametrize("what", WIDER)
+def test_nothing_granted_on_is_wider(what: str) -> None:
+    fields = {"actions": BOTH, "pattern": "/soccer/**", "until": NOW + 100, "passes": 1}
+    wider = Grant(BOB.public_key, **(fields | {what: WIDER[what]}))  # type: ignore[arg-type]
+    with pytest.raises(RightError, match="must be a part"):
+        grant_on(to_alice(), ALICE, wider)
+    # Alice puts the wider grant together herself.
+    narrow = grant_first(ALICE, wider)
+    body = wider.packed()
+    before = to_alice().packed
+    forged = before + body + ALICE.sign(rights._to_sign(before, body))
+    with pytest.raises(RightError, match="wider"):
+        authority().check(forged)
+    with pytest.raises(RightError, match="signature"):
+        authority().check(narrow.packed)
+
+
+def test_a_grant_counts_only_behind_the_one_that_it_was_made_for() -> None:
+    other = to_alice(pattern="/tennis/**")
+    right = grant_on(to_alice(), ALICE, Grant(BOB.public_key, Action.PUBLISH, "/soccer", NOW))
+    second = right.packed[len(to_alice().packed) :]
+    with pytest.raises(RightError, match="signature"):
+        authority().check(other.packed + second)
+    with pytest.raises(RightError, match="signature"):
+        authority().check(second)
+
+
+@given(st.data())
+def test_altered_bytes_are_never_a_right(draw: st.DataObject) -> None:
+    right = grant_on(to_alice(), ALICE, Grant(BOB.public_key, Action.PUBLISH, "/soccer", NOW))
+    altered = bytearray(right.packed)
+    place = draw.draw(st.integers(0, len(altered) - 1))
+    altered[place] ^= 1 << draw.draw(st.integers(0, 7))
+    assert not authority().allows(bytes(altered), BOB.id, Action.PUBLISH, "/soccer")
+    cut = draw.draw(st.integers(0, len(altered) - 1))
+    assert not authority().allows(right.packed[:cut], BOB.id, Action.PUBLISH, "/soccer")
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_no_right(garbage: bytes) -> None:
+    with pytest.raises(RightError):
+        authority().check(garbage)
+
+
+LEVEL = st.sampled_from(["a", "b", "*"])
+PATTERNS = st.builds(
+    lambda levels, deep: "/" + "/".join([*levels, *(["**"] if deep else [])]),
+    st.lists(LEVEL, min_size=1, max_size=3),
+    st.booleans(),
+)
+TOPICS = st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4).map(
+    lambda levels: "/" + "/".join(levels)
+)
+
+
+@given(PATTERNS, PATTERNS, TOPICS)
+def test_what_a_narrower_pattern_takes_a_wider_one_takes(
+    outer: str, inner: str, topic: str
+) -> None:
+    if covers(outer, inner) and takes(inner, topic):
+        assert takes(outer, topic)
+
+
+def test_one_level_below_may_be_published_on_and_no_more() -> None:
+    packed = to_alice(pattern="/soccer/*").packed
+    assert authority().allows(packed, ALICE.id, Action.PUBLISH, "/soccer/italy")
+    assert not authority().allows(packed, ALICE.id, Action.PUBLISH, "/soccer/italy/serie-a")
+    assert not authority().allows(packed, ALICE.id, Action.PUBLISH, "/soccer")
+    assert not authority().allows(packed, ALICE.id, Action.SUBSCRIBE, "/soccer/italy")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "expected"),
+    [
+        ("/**", "/a/b", True),
+        ("/a", "/a/b/**", True),
+        ("/a/**", "/a", True),
+        ("/a/*", "/a/b", False),
+        ("/a/*", "/a/*", True),
+        ("/a/*", "/a", False),
+        ("/a/b", "/a/*", False),
+        ("/a/*/**", "/a/b", True),
+        ("/ab", "/a", False),
+        ("/a", "/ab", False),
+    ],
+)
+def test_which_pattern_is_a_part_of_which(outer: str, inner: str, expected: bool) -> None:
+    assert covers(outer, inner) is expected
+
+
+def test_mistakes_of_a_caller_are_named() -> None:
+    with pytest.raises(RightError, match="publish, subscribe"):
+        Action.of(["publsh"])
+    assert Action.of(["publish", "replay"]) == Action.PUBLISH | Action.REPLAY
+    for wrong in (
+        {"holder": b"short"},
+        {"actions": Action(0)},
+        {"passes": 9},
+        {"until": -1},
+        {"pattern": "soccer"},
+        {"pattern": "/" + "a/" * 300 + "a"},
+    ):
+        fields = {"holder": ALICE.public_key, "actions": BOTH, "pattern": "/a"}
+        with pytest.raises(UsageError):
+            Grant(**(fields | wrong))  # type: ignore[arg-type]
+    with pytest.raises(RightError):
+        Authority([], lambda: 0.0)

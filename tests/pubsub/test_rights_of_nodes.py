@@ -1,0 +1,137 @@
+"""A network with an authority: only what its publisher may publish is delivered and passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from overlay.errors import UsageError
+from overlay.identity import Identity
+from overlay.virtual import Network, nth_host
+from pubsub import Node
+from pubsub.cli import main as camcast
+from pubsub.config import ConfigurationError
+from pubsub.rights import Action, Grant, RightError, grant_first, grant_on
+from tests.pubsub.playground import received
+
+KEYS = [bytes(range(32))]
+ROOT, ALICE, BOB, MALLORY = (Identity(bytes([number]) * 32) for number in range(1, 5))
+FOR_ALICE = grant_first(
+    ROOT, Grant(ALICE.public_key, Action.PUBLISH | Action.SUBSCRIBE, "/soccer/**", passes=1)
+)
+
+
+def node_at(number: int, identity: Identity, *rights: bytes) -> Node:
+    return Node(
+        listen=f"{nth_host(number)}:4000",
+        bootstrap=[f"{nth_host(0)}:4000"] if number else [],
+        keys=KEYS,
+        identity=identity,
+        authority=[ROOT.public_key],
+        rights=rights,
+    )
+
+
+def test_who_has_the_right_is_heard_and_who_has_not_cannot_publish() -> None:
+    italy = grant_on(
+        FOR_ALICE, ALICE, Grant(BOB.public_key, Action.PUBLISH, "/soccer/italy/**")
+    ).packed
+
+    async def main() -> None:
+        async with (
+            node_at(0, Identity.create()) as reader,
+            node_at(1, ALICE, FOR_ALICE.packed) as alice,
+            node_at(2, BOB, italy) as bob,
+            reader.subscribe("/soccer") as events,
+        ):
+            await alice.publish("/soccer", "by Alice", wait="acked")
+            await bob.publish("/soccer/italy", "by Bob", wait="acked")
+            with pytest.raises(RightError, match="no right to publish on /soccer/spain"):
+                await bob.publish("/soccer/spain", "not his")
+            with pytest.raises(RightError, match="no right to publish"):
+                await reader.publish("/soccer", "not mine")
+            assert sorted(event.data for event in await received(events, 2)) == [
+                "by Alice",
+                "by Bob",
+            ]
+
+    Network(1).run(main())
+
+
+def test_what_a_member_publishes_without_a_right_is_neither_delivered_nor_forwarded() -> None:
+    """Mallory's node does not ask; it signs, and shows no right or Alice's."""
+
+    async def main() -> None:
+        async with (
+            node_at(0, Identity.create()) as reader,
+            node_at(1, MALLORY) as mallory,
+            node_at(2, ALICE, FOR_ALICE.packed) as alice,
+            reader.subscribe("/soccer") as events,
+        ):
+            for right in (b"", FOR_ALICE.packed):
+                mallory._link._rights = None
+                mallory._link._right_of["/soccer"] = right
+                await mallory.publish("/soccer", "forged", wait="acked")
+            await asyncio.sleep(1)
+            await alice.publish("/soccer", "real", wait="acked")
+            assert [event.data for event in await received(events, 1)] == ["real"]
+            dropped = reader.metrics.as_dict()["events_dropped"]
+            assert isinstance(dropped, dict)
+            assert dropped["no_right"] >= 2
+
+    Network(1).run(main())
+
+
+def test_a_right_ends_with_its_time() -> None:
+    async def main() -> None:
+        short = grant_first(
+            ROOT, Grant(ALICE.public_key, Action.PUBLISH, "/soccer", int(time.time()) + 100)
+        )
+        async with node_at(0, ALICE, short.packed) as alice:
+            await alice.publish("/soccer", 1)
+            await asyncio.sleep(200)
+            with pytest.raises(RightError, match="no right"):
+                await alice.publish("/soccer", 2)
+
+    Network(1).run(main())
+
+
+def test_mistakes_in_the_configuration_are_named() -> None:
+    with pytest.raises(ConfigurationError, match="authority"):
+        Node(rights=[FOR_ALICE.packed])
+    with pytest.raises(UsageError, match="public keys"):
+        Node(authority=[b"short"])
+    with pytest.raises(UsageError, match="not a right"):
+        Node(authority=[ROOT.public_key], rights=["00"])
+    with pytest.raises(ConfigurationError, match="hexadecimal"):
+        Node(authority=["xyz"])
+    assert Node(authority=[ROOT.public_key.hex()]).config.signatures
+
+
+def test_rights_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> str:
+        assert camcast(["right", *words]) == 0
+        return capsys.readouterr().out.strip()
+
+    authority, alice = str(tmp_path / "authority.pem"), str(tmp_path / "alice.pem")
+    keys = [run("key", "--identity", path) for path in (authority, alice)]
+    allow = ["--allow", "publish,subscribe", "--on", "/soccer/**"]
+    until = ["--until", "2100-01-01", "--passes", "1"]
+    right = run("new", "--identity", authority, "--holder", keys[1], *allow, *until)
+    part = run(
+        "delegate", right, "--identity", alice, "--holder", BOB.public_key.hex(),
+        "--allow", "publish", "--on", "/soccer/italy",
+    )  # fmt: skip
+    shown = run("show", part, "--authority", keys[0])
+    assert "may publish, subscribe on /soccer/** until 4102444800" in shown
+    assert f"{BOB.public_key.hex()} may publish on /soccer/italy until" in shown
+    assert shown.endswith("valid")
+    assert camcast(["right", "show", part, "--authority", keys[1]]) == 1
+    assert "signature" in capsys.readouterr().err
+    wider = ["--allow", "archive", "--on", "/soccer/italy"]
+    assert (
+        camcast(["right", "delegate", part, "--identity", alice, "--holder", keys[0], *wider]) == 1
+    )
