@@ -38,8 +38,8 @@ def load(spark: SparkSession, network: Network, topic: str, **options: Any) -> D
     return reader.option("bootstrap", network.bootstrap).options(**options).load()
 
 
-def test_batches_and_streams_in_both_directions(
-    spark: SparkSession, network: Network, tmp_path: Path
+def test_a_batch_is_filtered_by_the_archive_and_has_the_types_that_were_asked_for(
+    spark: SparkSession, network: Network
 ) -> None:
     spark.dataSource.register(CamcastSource)
     network.publish({"n": n} for n in range(20))
@@ -53,6 +53,14 @@ def test_batches_and_streams_in_both_directions(
     typed = spark.read.schema("number bigint, data struct<n:bigint>").format("camcast")
     rows = typed.option("topic", "/soccer").option("bootstrap", network.bootstrap).load()
     assert rows.selectExpr("sum(data.n)").first() == (210,)
+
+
+@pytest.mark.sweep
+def test_a_stream_copies_a_topic_once_though_its_last_batch_is_run_again(
+    spark: SparkSession, network: Network, tmp_path: Path
+) -> None:
+    spark.dataSource.register(CamcastSource)
+    network.publish({"n": n} for n in range(21))
 
     def copy() -> None:
         stream = spark.readStream.format("camcast").option("topic", "/soccer")
