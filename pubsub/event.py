@@ -247,7 +247,7 @@ class Block:
 
     def payloads(self) -> list[bytes]:
         """The data of each event as it was packed."""
-        start = self.data_at + _ARRAY_HEAD_BYTES
+        start = self.data_at + ARRAY_HEAD_BYTES
         ends = limited_msgpack.ends(memoryview(self.encoded)[start:])
         starts = [0, *ends[:-1]]
         return [self.encoded[start + a : start + b] for a, b in zip(starts, ends, strict=True)]
@@ -372,7 +372,7 @@ ID_PLACE = slice(_SOURCE_END - RUN_BYTES, _FIRST_END)
 """Where the id of the first event is in the bytes of a block."""
 
 _ARRAY_HEAD = b"\xdd"
-_ARRAY_HEAD_BYTES = 5
+ARRAY_HEAD_BYTES = 5
 """The events' data are a msgpack array whose length has four bytes, however few events there are."""
 
 _UP_TO_255_BYTES, _UP_TO_65535_BYTES = 0xC4, 0xC5
@@ -441,7 +441,7 @@ def read_block(encoded: bytes, community: str, signature: bytes = b"") -> Block:
         raise WireError("malformed_event")
     source, first, count = origin
     data_at = _HEAD_AT + (encoded[_HEAD_AT - 2] << 8 | encoded[_HEAD_AT - 1])
-    data_start = data_at + _ARRAY_HEAD_BYTES
+    data_start = data_at + ARRAY_HEAD_BYTES
     if (
         encoded[_ORIGIN_END] != 0xC5
         or encoded[data_at:data_start] != _ARRAY_HEAD + count.to_bytes(4, "big")
@@ -454,6 +454,62 @@ def read_block(encoded: bytes, community: str, signature: bytes = b"") -> Block:
     if not included(community, head.topic, head.lineage):
         raise WireError("wrong_community")
     return Block(encoded, signature, source, first, count, *head, data_at)
+
+
+_ONE = (1).to_bytes(4, "big")
+
+
+def split_block(block: Block, end: bytes = b"") -> list[bytes]:
+    """The bytes of a block of one for each event of a block, each with `end` behind it."""
+    source, middle = block.encoded[:_SOURCE_END], block.encoded[_ORIGIN_END : block.data_at]
+    rest = b"".join((_ONE, middle, _ARRAY_HEAD, _ONE))
+    return [
+        b"".join((source, number.to_bytes(NUMBER_BYTES, "big"), rest, payload, end))
+        for number, payload in zip(block.numbers, block.payloads(), strict=True)
+    ]
+
+
+def join_blocks(blocks: Sequence[bytes], end: bytes = b"") -> Iterator[tuple[int, bytes]]:
+    """Blocks of one in as few blocks as possible: how many events, and the bytes, of each.
+
+    Those next to each other become one block if they are consecutive events of one source with one head.
+    Each is expected to have `end` behind it, and what is given has it too; a block that has something else
+    there, such as a signature, stays as it is."""
+    place = 0
+    while place < len(blocks):
+        count = _joinable(blocks, place, end)
+        if count == 1:
+            yield 1, blocks[place]
+        else:
+            one = blocks[place]
+            data_at = _HEAD_AT + (one[_HEAD_AT - 2] << 8 | one[_HEAD_AT - 1])
+            start, stop = data_at + ARRAY_HEAD_BYTES, len(end)
+            many = count.to_bytes(4, "big")
+            payloads = [other[start : len(other) - stop] for other in blocks[place : place + count]]
+            head = (one[:_FIRST_END], many, one[_ORIGIN_END:data_at], _ARRAY_HEAD, many)
+            yield count, b"".join((*head, *payloads, end))
+        place += count
+
+
+def _joinable(blocks: Sequence[bytes], place: int, end: bytes) -> int:
+    """How many blocks from this place on can be one."""
+    one = blocks[place]
+    origin = origin_of(one)
+    if origin is None or origin[2] != 1 or not one.endswith(end):
+        return 1
+    source, number = one[:_SOURCE_END], origin[1]
+    data_at = _HEAD_AT + (one[_HEAD_AT - 2] << 8 | one[_HEAD_AT - 1])
+    rest = one[_FIRST_END : data_at + ARRAY_HEAD_BYTES]
+    size = len(one) - data_at
+    stop = min(len(blocks), place + MOST_EVENTS)
+    for at in range(place + 1, stop):
+        number += 1
+        other = blocks[at]
+        size += len(other) - data_at
+        start = source + number.to_bytes(NUMBER_BYTES, "big") + rest
+        if not other.startswith(start) or not other.endswith(end) or size > DATA_LIMIT:
+            return at - place
+    return stop - place
 
 
 def _check_head(packed: bytes) -> Head:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol, Self
 
 from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import read_event
 from pubsub.archive.protocol.subscriber import Numbered
-from pubsub.event import Event, Origin
+from pubsub.event import MALFORMED, RUN_BYTES, Event, Origin
 from pubsub.validation import Validation
 
 
@@ -80,14 +79,15 @@ def from_archive(
     numbered: Numbered, managed: str, missed: int, validation: Validation, signed: bool
 ) -> DurableEvent:
     """The event that an archive sent; `WireError` for anything else, or for one that is refused."""
-    read = read_event(numbered.event, managed)
-    block = read.block
-    if (reason := validation.refusal(block)) is not None:
-        raise WireError(reason)
+    assert numbered.content is not None
+    origin, first, data = numbered.content.open(managed, validation.refusal, signed)
+    number = int.from_bytes(numbered.id[RUN_BYTES:], "big")
+    if (value := data[number - first]) is MALFORMED:
+        raise WireError("malformed_data")
     return DurableEvent(
-        Origin(block.topic, block.publisher, block.run, 0, signed),
-        read.data(),
-        block.first,
+        origin,
+        value,
+        number,
         numbered.sequence,
         numbered.catenation,
         numbered.doubtful,

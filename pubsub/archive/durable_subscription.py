@@ -340,13 +340,13 @@ class DurableSubscription:
         assert isinstance(self._core, OptimisticSubscriber)
         if len(self._queue) < self._client.config.unread:
             self._live[event.id] = event
-            self._core.heard(event.id, event.id)
+            self._core.heard(event.id)
             self._live.pop(event.id, None)
 
     def _deliver(self, numbered: Numbered) -> None:
         assert self._core is not None
         missed, self._missed = self._missed, 0
-        live = self._live.get(numbered.event) if self._live else None
+        live = self._live.get(numbered.id) if self._live else None
         if live is not None:
             event = from_gossip(live, numbered, missed)
         else:

@@ -13,7 +13,7 @@ come in order costs one number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -95,9 +95,41 @@ class Order(Generic[K, T]):
             return Verdict.OLD
         return self._hold(source, number, item, following)
 
+    def take_run(self, source: K, first: int, items: Sequence[T]) -> Sequence[T]:
+        """Take consecutive items at once, of which the first has this number.
+
+        The items whose turn it is, and those that waited behind them, are given back and not emitted: the
+        first of them has the number after what `last` was. Items that are early wait."""
+        following = self._next.get(source, 1)
+        if first > following:
+            for at, item in enumerate(items):
+                if self._is_too_early(first + at - following):
+                    self._dropped(len(items) - at)
+                    break
+                self._hold(source, first + at, item, following)
+            return ()
+        fresh = items[following - first :]
+        if not fresh:
+            return ()
+        stop = following + len(fresh)
+        early = self._early.get(source)
+        if early is not None:
+            for number in [number for number in early if number < stop]:
+                self._pop(early, number)
+            fresh = list(fresh)
+            while stop in early:
+                fresh.append(self._pop(early, stop))
+                stop += 1
+            if not early:
+                del self._early[source]
+        self._next[source] = stop
+        return fresh
+
+    def _is_too_early(self, ahead: int) -> bool:
+        return self._bounds.ahead is not None and ahead > self._bounds.ahead
+
     def _hold(self, source: K, number: int, item: T, following: int) -> Verdict:
-        bounds = self._bounds
-        if bounds.ahead is not None and number - following > bounds.ahead:
+        if self._is_too_early(number - following):
             return Verdict.REFUSED
         early = self._early.pop(source, {})
         self._early[source] = early
@@ -186,6 +218,10 @@ class Order(Generic[K, T]):
 
     def __contains__(self, source: K) -> bool:
         return source in self._next
+
+    def sources(self) -> list[K]:
+        """Every source that is known, or of which anything waits."""
+        return list({**self._next, **dict.fromkeys(self._early)})
 
     def last(self, source: K) -> int:
         """The number up to which a source's items were emitted or given up."""

@@ -43,6 +43,10 @@ class Window(Generic[T]):
         """An item that is kept."""
         return self._kept[number]
 
+    def begin(self, after: int) -> None:
+        """Number the first item behind this number; to be called before anything is added."""
+        self.last = self.sent = self.confirmed = self.released = after
+
     def add(self, item: T) -> int:
         """Number an item and keep it; its number."""
         self.last += 1

@@ -22,7 +22,6 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any
 
-from pubsub.archive.protocol.archived_event import id_of, is_id_alone
 from pubsub.archive.protocol.frontier import Given, Marks, begin_of
 from pubsub.archive.protocol.subscriber import Numbered, Subscriber
 
@@ -81,7 +80,7 @@ class OrderedSubscriber(Subscriber):
         return sequence in self._held
 
     def _numbered(self, numbered: Numbered) -> None:
-        if is_id_alone(numbered.event):
+        if numbered.content is None:
             self._ask_for([numbered.sequence])
         else:
             is_known = begin_of(numbered.stream) >= self.floor
@@ -127,23 +126,22 @@ class OptimisticSubscriber(Subscriber):
         self._unnumbered: dict[bytes, None] = {}
         """Ids of events that came live, and that the archive has not told the number of."""
 
-    def heard(self, id: bytes, event: bytes) -> None:
+    def heard(self, id: bytes) -> None:
         """An event came live."""
         if id not in self._ids:
             self._unnumbered[id] = None
-            self._give(Numbered(0, b"", 0, event, False, b""), id)
+            self._give(Numbered(0, b"", 0, id, None, False, b""))
 
     @property
     def is_settled(self) -> bool:
         return not self._unnumbered and not self._numbers
 
     def done_with(self, numbered: Numbered) -> None:
-        event = numbered.event
-        self._ids[event if is_id_alone(event) else id_of(event)] = True
+        self._ids[numbered.id] = True
         self._done_with_one()
 
-    def _give(self, numbered: Numbered, id: bytes) -> None:
-        self._ids[id] = False
+    def _give(self, numbered: Numbered) -> None:
+        self._ids[numbered.id] = False
         while len(self._ids) > REMEMBERED and self._ids[oldest := next(iter(self._ids))]:
             del self._ids[oldest]
             self._unnumbered.pop(oldest, None)
@@ -160,18 +158,15 @@ class OptimisticSubscriber(Subscriber):
         return id is not None and id in self._ids
 
     def _numbered(self, numbered: Numbered) -> None:
-        event = numbered.event
-        if is_id_alone(event):
-            self._numbers[numbered.sequence] = event
-            self._unnumbered.pop(event, None)
-            if event not in self._ids:
-                self._ask_for([numbered.sequence])
-            return
-        id = id_of(event)
+        id = numbered.id
         self._numbers[numbered.sequence] = id
         self._unnumbered.pop(id, None)
-        if id not in self._ids:
-            self._give(numbered, id)
+        if id in self._ids:
+            return
+        if numbered.content is None:
+            self._ask_for([numbered.sequence])
+        else:
+            self._give(numbered)
 
     def _received(self) -> list[int]:
         return sorted(one for one, id in self._numbers.items() if self._ids.get(id))

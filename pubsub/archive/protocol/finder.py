@@ -4,7 +4,11 @@ The directory names the nodes that manage a topic or one of its super-topics; ea
 intervals, until one answers. Among those that answer within a moment, the nearest (by round trip) of the
 least loaded ones is chosen. Of several topics that are managed, the nearest to the one asked for counts, so
 that publishers and subscribers meet: nothing is chosen before the directory has answered for every nearer
-one, and its archives had a moment.
+one, and its archives had a moment. A lookup of which nothing is heard for `LOOKUP_PATIENCE` seconds is asked
+again: a directory may lose a question when nodes come and go.
+
+This is not `pubsub.reliable.primary`, which tries servers one after another: all are asked at once here, as
+the choice goes by their loads and round trips, and the highest number that any of them has is needed.
 """
 
 from __future__ import annotations
@@ -20,11 +24,12 @@ from pubsub.archive.protocol.messages import Discover, Offer
 
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 3.0
+LOOKUP_PATIENCE = 10.0
 MOST_ASKED = 16
 """Archives of one topic that are asked."""
 
 Lookup = Callable[[str, Callable[[tuple[Contact, ...]], None]], None]
-"""Ask the directory for nodes that manage exactly this topic; always answered, at once or later."""
+"""Ask the directory for nodes that manage exactly this topic; answered at once or later, or never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +74,8 @@ class Finder:
         self._config = config
         self._found = found
         self._avoid = avoid
-        self._looking: dict[str, None] = {}
-        """Topics for which the directory has not answered."""
+        self._looking: dict[str, float] = {}
+        """Topics for which the directory has not answered, and when it was asked."""
         self._asked: dict[int, tuple[Contact, str, float]] = {}
         self._offers: dict[tuple[PeerId, str], Found] = {}
         self._wait = FIRST_WAIT
@@ -80,8 +85,13 @@ class Finder:
         self._stopped = False
 
     def start(self) -> None:
-        topics = [topic for topic in self._topics if topic not in self._looking]
-        self._looking.update(dict.fromkeys(topics))
+        now = self._context.now()
+        topics = [
+            topic
+            for topic in self._topics
+            if now - self._looking.get(topic, -LOOKUP_PATIENCE) >= LOOKUP_PATIENCE
+        ]
+        self._looking.update(dict.fromkeys(topics, now))
         self._again = self._context.call_later(self._wait, self._repeat)
         for topic in topics:
             self._lookup(topic, partial(self._ask, topic))

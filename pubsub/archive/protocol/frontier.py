@@ -25,14 +25,18 @@ one. A stream that is not a fork begins with all that its run had before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
+from typing import Generic, TypeVar
 from zlib import crc32
 
 import msgpack
 
 from overlay.contact import ID_BYTES
-from pubsub.archive.protocol.archived_event import id_of
+from pubsub.reliable.order import Bounds, Order
+
+T = TypeVar("T")
 
 RUN_BYTES = 8
 STREAM_BYTES = ID_BYTES + RUN_BYTES
@@ -253,14 +257,98 @@ def _digest(stream: bytes, mark: int) -> int:
     return int.from_bytes(blake2b(whole, digest_size=DIGEST_BYTES).digest(), "big")
 
 
+MOST_EARLY = Bounds(ahead=4096, sources=1024, bytes=32 * 1024 * 1024)
+"""What waits for an earlier event of its stream; what does not fit is dropped, and asked for again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted(Generic[T]):
+    """What became of some events of a stream."""
+
+    first: int
+    """The catenation number of the first new event."""
+    events: Sequence[T]
+    """New, and next in their stream."""
+    missing: tuple[int, int] | None
+    """What is needed before anything else of the stream can be taken."""
+
+
+class Intake(Generic[T]):
+    """Which event of a stream is next at an archive, and which is missing (section 4.3).
+
+    Each stream's events are handed on in order, once, and without a gap. What was handed on counts as taken,
+    though it may not be stored yet."""
+
+    def __init__(
+        self,
+        stored: Frontier,
+        on_drop: Callable[[int], None] = lambda count: None,
+        size: Callable[[T], int] = len,  # type: ignore[assignment]
+    ) -> None:
+        """`on_drop` is called with the number of events that came early and were dropped. `size`: the bytes
+        of an event."""
+        self._floor = 0
+        self._order: Order[bytes, T] = Order(
+            lambda stream, number, event: self._released.append(event),
+            bounds=MOST_EARLY,
+            size=size,
+            dropped=on_drop,
+        )
+        self._released: list[T] = []
+        for stream, mark in stored:
+            self._order.begin(stream, mark)
+
+    def __len__(self) -> int:
+        """How many streams are known."""
+        return len(self._order)
+
+    def last(self, stream: bytes) -> int:
+        """Everything up to this number was taken."""
+        return self._order.last(stream)
+
+    def covers(self, stream: bytes, catenation: int) -> bool:
+        """Whether an event was taken, or is of a stream of which nothing is taken any more."""
+        return catenation <= self._order.last(stream) or begin_of(stream) < self._floor
+
+    def forget(self, floor: int) -> None:
+        """Streams that began before this time are over: nothing of them is taken."""
+        self._floor = max(self._floor, floor)
+        for stream in self._order.sources():
+            if begin_of(stream) < floor:
+                self._order.forget(stream)
+
+    def skip_to(self, stream: bytes, base: int) -> Accepted[T]:
+        """The stream's events up to this number will never come: it goes on after them, with what waited."""
+        first = max(base, self.last(stream)) + 1
+        if begin_of(stream) >= self._floor:
+            self._order.begin(stream, base)
+        released, self._released = self._released, []
+        return Accepted(first, released, self._order.hole(stream))
+
+    def accept(self, stream: bytes, base: int, first: int, events: Sequence[T]) -> Accepted[T]:
+        """Take consecutive events, of which the first has the number `first`.
+
+        `base` counts for a stream that is not known yet: it begins with the number after it."""
+        if begin_of(stream) < self._floor:
+            return Accepted(first, (), None)
+        if stream not in self._order:
+            if not events:  # a question alone does not make the archive remember a stream
+                return Accepted(base + 1, (), (base + 1, first - 1) if first > base + 1 else None)
+            self._order.begin(stream, base)
+        expected = self.last(stream) + 1
+        taken = self._order.take_run(stream, first, events)
+        missing = (expected, first - 1) if first > expected else self._order.hole(stream)
+        return Accepted(expected, taken, missing)
+
+
 NUMBER_BYTES = 8
 _KEY_BYTES = STREAM_BYTES + RUN_BYTES
 _FORKED_BYTES = _KEY_BYTES + NUMBER_BYTES
 
 
-def origin_of(stream: bytes, event: bytes) -> bytes:
-    """An event's publisher and run; `event` is encoded, or its id alone."""
-    return stream_of(publisher_of(stream), id_of(event)[:RUN_BYTES])
+def origin_of(stream: bytes, id: bytes) -> bytes:
+    """The publisher and run of the event with this id."""
+    return stream_of(publisher_of(stream), id[:RUN_BYTES])
 
 
 class Given:

@@ -18,11 +18,11 @@ from pubsub.archive.protocol.forgetting import Forgetting
 from pubsub.archive.protocol.frontier import (
     STREAM_BYTES,
     ComparedFrontier,
+    Intake,
     begin_of,
     is_fork,
     publisher_of,
 )
-from pubsub.archive.protocol.intake import Intake
 from pubsub.archive.protocol.interest import Matching
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
@@ -56,7 +56,11 @@ class ManagedTopic:
         self.here = ComparedFrontier(world.store.catenations(world.topic).items())
         """The events that are on stable storage here."""
         self.reading = Reading(world, self.here)
-        self.intake = Intake(self.here, lambda count: world.count_drop("early_event", count))
+        self.intake: Intake[ReadEvent] = Intake(
+            self.here,
+            lambda count: world.count_drop("early_event", count),
+            lambda event: len(event.encoded),
+        )
         self.exchange = EntityExchange(
             world,
             self.here,
@@ -232,7 +236,7 @@ class ManagedTopic:
 
     def _last_catenation(self, publisher: bytes) -> int:
         """The highest catenation number of this publisher, over all its runs that are remembered."""
-        marks = map(self.intake.taken.get, self.here.streams_of(publisher))
+        marks = map(self.intake.last, self.here.streams_of(publisher))
         return max(marks, default=0)
 
     # Archival negotiation.
@@ -252,16 +256,20 @@ class ManagedTopic:
             again = Negotiation(self.topic, stream, (), 0, (), int(self.world.clock()))
             self.world.context.send(sender, again)
             return
-        if not self.world.are_genuine(stream, companion.events):
-            return
+        events: list[ReadEvent] = []
+        for block in companion.blocks:
+            in_block = self.world.events_in(stream, block)
+            if not in_block:
+                return
+            events += in_block
         self._bases[stream] = companion.base
         self._publishers.pop(stream, None)
         self._publishers[stream] = sender
         if len(self._publishers) > MOST_COMPANIONS:
             silent = next(iter(self._publishers))
             del self._publishers[silent], self._bases[silent]
-        self.replication.repair.receive_from_publisher(stream, companion.first, companion.events)
-        accepted = self.intake.accept(stream, companion.base, companion.first, companion.events)
+        self.replication.repair.receive_from_publisher(stream, companion.first, events)
+        accepted = self.intake.accept(stream, companion.base, companion.first, events)
         if accepted.events:
             last = accepted.first + len(accepted.events) - 1
             self.inventory.resent.add(stream, accepted.first, min(last, companion.resent))
@@ -275,50 +283,43 @@ class ManagedTopic:
             again = Negotiation(self.topic, stream, (), len(self.replication.table) + 1, (), 0, ids)
             self.world.context.send(publisher, again)
 
-    def _archive(self, stream: bytes, first: int, events: Sequence[bytes]) -> None:
+    def _archive(self, stream: bytes, first: int, events: Sequence[ReadEvent]) -> None:
         now = self.world.clock()
-        new = []
-        for catenation, encoded in enumerate(events, first):
-            event = self._read(stream, encoded)
-            if event is not None:
-                new.append(NewEvent(stream, catenation, event, now))
+        new = [
+            NewEvent(stream, catenation, event, now)
+            for catenation, event in enumerate(events, first)
+        ]
         self._store(new, (), origin=True)
-
-    def _read(self, stream: bytes, encoded: bytes) -> ReadEvent | None:
-        """None, and counted, for what no honest publisher sends."""
-        try:
-            event = read_event(encoded, self.topic)
-        except WireError as error:
-            self.world.count_drop(error.reason)
-            return None
-        if event.block.publisher != publisher_of(stream):
-            self.world.count_drop("foreign_event")
-            return None
-        return event
 
     def _take(self, sender: Contact, replica: bytes, rows: list[Row]) -> None:
         """Events from another replica: what is next in its stream is stored, what is missing asked for."""
         new: list[NewEvent] = []
         behind: dict[bytes, int] = {}
-        rows = [row for row in rows if self._is_well_formed(row)]
-        for stream, base, catenation, time, encoded, _, resent in rows:
-            self.intake.skip_to(stream, base)
-            if resent and not self.intake.taken.covers(stream, catenation):
+        lines: dict[bytes, int] = {}
+        streams: dict[bytes, None] = {}
+        for stream, base, catenation, time, encoded, number, resent in rows:
+            if not self._is_well_formed(stream, base, catenation, encoded, number):
+                continue
+            event = self.world.event_in(stream, encoded)
+            if event is None:
+                continue
+            lines[id_of(encoded)] = number
+            streams[stream] = None
+            skipped = self.intake.skip_to(stream, base)
+            if resent and not self.intake.covers(stream, catenation):
                 self.inventory.resent.add(stream, catenation, catenation)
-            accepted = self.intake.accept(stream, base, catenation, (encoded,))
-            for number, one in enumerate(accepted.events, accepted.first):
-                event = self._read(stream, one)
-                if event is not None:
-                    new.append(NewEvent(stream, number, event, time))
+            accepted = self.intake.accept(stream, base, catenation, (event,))
+            for one in (skipped, accepted):
+                new += [NewEvent(stream, at, e, time) for at, e in enumerate(one.events, one.first)]
             if accepted.missing is not None:
                 behind[stream] = accepted.missing[0] - 1
             else:
                 behind.pop(stream, None)
         if new:
-            lines = tuple((id_of(row[4]), row[5]) for row in rows)
-            self._store(new, [ReplicaStored(self.topic, replica, lines)], origin=False)
+            stored = ReplicaStored(self.topic, replica, tuple(lines.items()))
+            self._store(new, [stored], origin=False)
         else:
-            self.replication.acknowledge(replica, dict.fromkeys(row[0] for row in rows))
+            self.replication.acknowledge(replica, streams)
         for stream, have in behind.items():
             self.replication.missing(replica, stream, have)
 
@@ -327,10 +328,10 @@ class ManagedTopic:
         if (
             self._lookups  # what came before is not stored yet
             or len(stream) != STREAM_BYTES
-            or self.intake.taken.covers(stream, mark)
+            or self.intake.covers(stream, mark)
         ):
             return
-        self.intake.skip_to(stream, mark)
+        released = self.intake.skip_to(stream, mark)
 
         def skipped() -> None:
             self.here.raise_to(stream, mark)
@@ -338,10 +339,12 @@ class ManagedTopic:
             self.replication.skipped(stream, mark)
 
         self.world.commit([Catenate(self.topic, stream, mark)], skipped)
+        self._archive(stream, released.first, released.events)
 
-    def _is_well_formed(self, row: Row) -> bool:
+    def _is_well_formed(
+        self, stream: bytes, base: int, catenation: int, encoded: bytes, number: int
+    ) -> bool:
         """Whether another replica's event can be what it says; counted otherwise."""
-        stream, base, catenation, _, encoded, number, _ = row
         well_formed = (
             len(stream) == STREAM_BYTES
             and 0 <= base < catenation < LARGEST_NUMBER
@@ -349,7 +352,7 @@ class ManagedTopic:
         )
         if not well_formed:
             self.world.count_drop("malformed_stored_event")
-        return well_formed and self.world.is_genuine(stream, encoded)
+        return well_formed
 
     def _store(self, new: list[NewEvent], also: Sequence[Change], *, origin: bool) -> None:
         """Store events that are next in their streams; each once, though it may come in two streams."""

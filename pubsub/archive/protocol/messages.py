@@ -89,7 +89,8 @@ class Companion:
     """The stream's first event has the catenation number after this one."""
     first: int
     """The catenation number of the first event here; the others follow."""
-    events: tuple[bytes, ...]
+    blocks: tuple[bytes, ...]
+    """The events, in blocks of one or several."""
     resent: int
     """Those up to this number were sent to another archive, which may have stored and delivered them."""
 
@@ -189,16 +190,14 @@ class Notice:
     streams: tuple[bytes, ...]
     items: tuple[tuple[int, int, int, int, bytes, bool], ...]
     """Sequence number; that of the previous event for this entity; place of its stream above; catenation
-    number; the event, or its id alone; whether the subscriber may have been given it in an earlier life."""
+    number; the event, or its id alone; whether the subscriber may have been given it in an earlier life.
+
+    Or the same of several events, in one block: these are the numbers of the first, and those of the others
+    follow."""
 
     def __post_init__(self) -> None:
         for sequence, previous, _, catenation, _, _ in self.items:
-            if not (
-                0 <= sequence < LARGEST_NUMBER
-                and 0 <= previous < LARGEST_NUMBER
-                and 0 <= catenation < LARGEST_NUMBER
-            ):
-                raise WireError("number_out_of_range")
+            _check((sequence, previous, catenation))
 
 
 @message(0x77)

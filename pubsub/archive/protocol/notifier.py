@@ -6,12 +6,12 @@ by itself: the subscriber hears in every response what the archive believes it l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from overlay.contact import Contact
 from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import read_event
+from pubsub.archive.protocol.archived_event import join, join_ids, read_event
 from pubsub.archive.protocol.dissemination import Dissemination, Session
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
@@ -33,6 +33,9 @@ QUIET = 4
 """This many times the grace after the last notification, whatever was not acknowledged counts as missed;
 until then only what lies before an acknowledged number does."""
 
+MOST_BLOCKS = 16
+"""Messages of events that are kept in memory for further entities."""
+
 OnChange = Callable[[Dissemination], None]
 """Called with an entity that other replicas should hear of."""
 
@@ -49,6 +52,9 @@ class Notifier:
         self._world = world
         self._inventory = inventory
         self._on_change = on_change
+        self._blocks: dict[tuple[int, int, bool], Sequence[tuple[int, bytes]]] = {}
+        """The blocks that were made last, by the first and last number of their events, and whether they have
+        the events or their ids: several entities are sent the same."""
         self.sent = 0
         """Events and notifications sent in this life."""
         self.floor: Callable[[], int] = lambda: 0
@@ -127,34 +133,57 @@ class Notifier:
         except WireError:
             return False
 
-    def _send(
-        self,
-        entity: Dissemination,
-        session: Session,
-        offers: Iterable[_Offer],
-    ) -> None:
-        world = self._world
+    def _send(self, entity: Dissemination, session: Session, offers: Iterable[_Offer]) -> None:
         resent = self._inventory.resent
+
+        def is_doubtful(event: StoredEvent) -> bool:
+            return (
+                event.sequence <= session.doubtful_to
+                or event.time <= session.doubtful_before
+                or resent.covers(event.publisher, event.catenation)
+            )
+
+        self.send(session.contact, entity.name, session.id, offers, is_doubtful)
+        session.notified_at = self._world.context.now()
+
+    def send(
+        self,
+        to: Contact,
+        name: str,
+        session: bytes,
+        offers: Iterable[_Offer],
+        is_doubtful: Callable[[StoredEvent], bool],
+    ) -> None:
+        """Send a session of an entity events, or the ids of events; those next to each other in one block."""
+        world = self._world
         config = world.config
         for batch in batches(offers, lambda offer: len(offer[2]), config.batch_bytes, config.batch):
             streams: dict[bytes, int] = {}
-            items = tuple(
-                (
-                    event.sequence,
-                    previous,
-                    streams.setdefault(event.publisher, len(streams)),
-                    event.catenation,
-                    sent,
-                    event.sequence <= session.doubtful_to
-                    or event.time <= session.doubtful_before
-                    or resent.covers(event.publisher, event.catenation),
-                )
-                for event, previous, sent in batch
-            )
-            notice = Notice(world.topic, entity.name, session.id, tuple(streams), items)
-            world.context.send(session.contact, notice)
-            session.notified_at = world.context.now()
-            self.sent += len(items)
+            items: list[tuple[int, int, int, int, bytes, bool]] = []
+            doubts = [is_doubtful(offer[0]) for offer in batch]
+            at = 0
+            for length in _runs(batch, doubts):
+                for count, block in self._joined(batch[at : at + length]):
+                    event, previous, _ = batch[at]
+                    place = streams.setdefault(event.publisher, len(streams))
+                    row = (event.sequence, previous, place, event.catenation, block, doubts[at])
+                    items.append(row)
+                    at += count
+            world.context.send(to, Notice(world.topic, name, session, tuple(streams), tuple(items)))
+            self.sent += len(batch)
+
+    def _joined(self, offers: Sequence[_Offer]) -> Sequence[tuple[int, bytes]]:
+        """The blocks, or joined ids, of offers whose numbers follow each other; made once for all."""
+        first, last = offers[0], offers[-1]
+        is_whole = first[2] is first[0].body
+        key = (first[0].sequence, last[0].sequence, is_whole)
+        joined = self._blocks.get(key)
+        if joined is None:
+            sent = [offer[2] for offer in offers]
+            joined = self._blocks[key] = tuple(join(sent) if is_whole else join_ids(sent))
+            if len(self._blocks) > MOST_BLOCKS:
+                del self._blocks[next(iter(self._blocks))]
+        return joined
 
     # Invoices.
 
@@ -250,3 +279,22 @@ class Notifier:
             self.floor(),
         )
         world.context.send(session.contact, response)
+
+
+def _runs(offers: Sequence[_Offer], doubts: Sequence[bool]) -> Iterator[int]:
+    """How many of the offers follow each other in every number, from the first one on, and so forth."""
+    start = 0
+    for at in range(1, len(offers) + 1):
+        if at < len(offers):
+            (event, previous, sent), (before, _, sent_before) = offers[at], offers[at - 1]
+            if (
+                event.sequence == before.sequence + 1
+                and previous in (before.sequence, 0)
+                and event.catenation == before.catenation + 1
+                and event.publisher == before.publisher
+                and (sent is event.body) == (sent_before is before.body)
+                and doubts[at] == doubts[start]
+            ):
+                continue
+        yield at - start
+        start = at

@@ -1,10 +1,10 @@
 """The publisher's side (section 4.3 of the reliable delivery paper): one stream of events to an archive.
 
-Every event gets the next catenation number and is kept until it is safe. Companions go out in order, a
-window at a time; the archive's ACK says what is safe on how many replicas, its NAK what is missing, and
-that is sent again. An archive that stays silent is reported, and everything that may not be safe goes to
-the next one. The companion carries the event itself, since it goes to one place only and gossip may miss
-the archive.
+Every event gets the next catenation number and is kept, in a `reliable.window`, until it is safe.
+Companions go out in order, a window at a time, consecutive events of a run as one block; the archive's ACK
+says what is safe on how many replicas, its NAK what is missing, and that is sent again. An archive that
+stays silent is reported, and everything that may not be safe goes to the next one. The companion carries the
+event itself, since it goes to one place only and gossip may miss the archive.
 
 An event that is safe no longer counts, but is kept on while there is room, until several replicas have it:
 should the archive fail, the publisher itself fills what its replacement lacks. Where it cannot any more
@@ -29,16 +29,17 @@ never used twice in a stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
-from pubsub.archive.protocol.archived_event import id_of
+from pubsub.archive.protocol.archived_event import id_of, join
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.protocol.messages import Companion, Negotiation
 from pubsub.reliable.batches import batches
+from pubsub.reliable.window import Window
 
 BACKOFF = 1.5
 
@@ -90,24 +91,22 @@ class Publisher:
         self._on_progress = on_progress
         self._on_silent = on_silent
         self._base: int | None = None
-        self._next = 1
-        self._kept: dict[int, _Kept] = {}
-        """Without a gap from `_oldest` to the last one."""
-        self._oldest = 1
-        self._kept_bytes = 0
+        self._window: Window[_Kept] = Window(
+            config.window, config.window_bytes, lambda kept: len(kept.event)
+        )
+        """Confirmed is what this archive has said to be safe of this stream; released, what is not kept."""
         self._few_bytes = min(config.spare_bytes, config.buffer_bytes)
         """While at most this many bytes are kept, a further event does not make this publisher forget one."""
         self._safe_to = 0
-        """Everything up to this number has been safe on one replica."""
+        """Everything up to this number has been safe on one replica, of this stream or of one before."""
         self._short: dict[int, dict[int, _Kept]] = {}
         """By the number of copies wanted: those up to there that lack some, in order."""
         self._moved: dict[int, int] = {}
         """By the number that the application was told: the one that an event has now."""
         self._owed_bytes = 0
         self._safe: tuple[int, ...] = ()
-        self._sent = 0
         self._reached = 0
-        """The highest number that was sent to any archive before `_sent` was last put back."""
+        """The highest number that was sent to any archive before everything was last sent again."""
         self._replica = b""
         self._resent_to = 0
         """Events up to this number were sent to another archive than this one."""
@@ -129,12 +128,12 @@ class Publisher:
     @property
     def last(self) -> int:
         """The catenation number of the last event; at first the last one archived in earlier lives."""
-        return self._next - 1
+        return self._window.last
 
     @property
     def owed(self) -> int:
         """Events that are not safe yet on as many replicas as they want."""
-        return self._next - 1 - self._safe_to + self.short_of_copies
+        return self._window.last - self._safe_to + self.short_of_copies
 
     @property
     def short_of_copies(self) -> int:
@@ -149,22 +148,15 @@ class Publisher:
             self._answered_at = now
             if now - self._begun_at >= RENEWAL * self._config.forget_runs:
                 self._renew()
-        if self._safe_to == self._next - 1:
+        if self._safe_to == self._window.last:
             self._stored_at = now
-        catenation = self._next
         self._owed_bytes += len(event)
-        self._keep(_Kept(catenation, event, copies))
-        if self._kept_bytes > self._few_bytes:
+        catenation = self._window.add(_Kept(self._window.last + 1, event, copies))
+        if self._window.bytes > self._few_bytes:
             self._release_spare()
         if self._flush_timer is None:
             self._flush_timer = self._context.call_later(0, self._flush)
         return catenation
-
-    def _keep(self, kept: _Kept) -> None:
-        """Give an event the next number."""
-        self._kept[self._next] = kept
-        self._kept_bytes += len(kept.event)
-        self._next += 1
 
     def number_of(self, catenation: int) -> int:
         """The number that an event has now; what is lower among those that want as many copies is safe no
@@ -203,15 +195,16 @@ class Publisher:
             self._begin_stream()
             self._base = catenation
             self._safe_to = catenation
-            self._next = self._oldest = catenation + 1
-        self._put_back(self._safe_to)
+            self._window.begin(catenation)
+        self._reached = max(self._reached, self._window.sent)
+        self._window.send_again()
         self._note_archive(replica)
         self.archive = archive
         self._safe = ()
         self._answered_at = self._stored_at = self._context.now()
         self._retry = self._config.retry
         self._flush()
-        if self._sent == self._safe_to:
+        if self._window.sent == self._safe_to:
             self._ask()
         self._watch()
 
@@ -219,11 +212,6 @@ class Publisher:
         """Whatever was sent until now may have been stored, and delivered, by another archive than this."""
         if replica != self._replica:
             self._resent_to, self._replica = self._reached, replica
-
-    def _put_back(self, sent: int) -> None:
-        """Send again what comes after a number."""
-        self._reached = max(self._reached, self._sent)
-        self._sent = sent
 
     def receive(self, sender: Contact, negotiation: Negotiation) -> None:
         if self.archive is None or sender.id != self.archive.id or self._closed:
@@ -233,7 +221,7 @@ class Publisher:
         self._answered_at = self._context.now()
         if negotiation.begin:
             self._archive_time = (negotiation.begin, self._context.now())
-            self._resent_to = max(self._resent_to, self._reached, self._sent)
+            self._resent_to = max(self._resent_to, self._reached, self._window.sent)
             self._fork(self._safe_to)
             return
         if negotiation.replicas == 0:
@@ -256,21 +244,21 @@ class Publisher:
             tuple(max(pair) for pair in zip(safe, self._safe + (0,) * len(safe), strict=False))
             + self._safe[len(safe) :]
         )
-        merged = tuple(min(mark, self._next - 1) for mark in merged)
+        merged = tuple(min(mark, self._window.last) for mark in merged)
         if merged == self._safe:
             return False
         self._safe = merged
         if merged[0] > self._safe_to:
             self._stored_at = self._context.now()
             self._raise_safe_to(merged[0])
+        self._window.confirm(merged[0])
         self._release_copied()
         self._release_spare()
-        self._sent = max(self._sent, merged[0])
         return True
 
     def _raise_safe_to(self, number: int) -> None:
         for one in range(self._safe_to + 1, number + 1):
-            kept = self._kept[one]
+            kept = self._window[one]
             if kept.copies > 1:
                 self._short.setdefault(kept.copies, {})[one] = kept
             else:
@@ -291,37 +279,39 @@ class Publisher:
 
         Of the events behind one that lacks copies as many are kept as may be owed: so it keeps its place
         among them, unless very many were published after it."""
-        config, kept = self._config, self._kept
+        config, window = self._config, self._window
         everywhere = self._safe[-1] if len(self._safe) > 1 else 0
         firsts = (next(iter(short)) for short in self._short.values() if short)
         first_short = min(firsts, default=self._safe_to + 1)
         before_short = max(everywhere, first_short - 1 - config.spare)
         behind_short = max(everywhere, self._safe_to - config.buffer)
-        for number in range(self._oldest, self._safe_to + 1):
+        kept_bytes = window.bytes
+        for number in range(window.released + 1, min(self._safe_to, window.confirmed) + 1):
             if number < first_short:
-                is_spare = number <= before_short or self._kept_bytes > config.spare_bytes
+                is_spare = number <= before_short or kept_bytes > config.spare_bytes
             else:
-                is_spare = number <= behind_short or self._kept_bytes > config.buffer_bytes
+                is_spare = number <= behind_short or kept_bytes > config.buffer_bytes
             if not is_spare:
+                window.release(number - 1)
                 return
-            self._kept_bytes -= len(kept.pop(number).event)
-            self._oldest = number + 1
+            kept_bytes -= len(window[number].event)
+        window.release(self._safe_to)
 
     def _send_again(self, missing: tuple[tuple[int, int], ...]) -> None:
-        oldest = self._oldest
+        released, sent = self._window.released, self._window.sent
         known = self._safe[0] if self._safe else 0
         for first, last in missing:
-            first, last = max(first, known + 1), min(last, self._sent)
-            if first < oldest and first <= last:
-                self._fork(oldest - 1)
+            first, last = max(first, known + 1), min(last, sent)
+            if first <= released and first <= last:
+                self._fork(released)
                 return
             self._send(tuple(range(first, last + 1)))
 
     def _send_by_id(self, wanted: tuple[bytes, ...]) -> None:
         """Send again what the archive had stored, has lost to damage, and is still kept here."""
         ids = dict.fromkeys(wanted)
-        for number, kept in self._kept.items():
-            if number <= self._sent and id_of(kept.event) in ids:
+        for number in range(self._window.released + 1, self._window.sent + 1):
+            if id_of(self._window[number].event) in ids:
                 self._send((number,))
 
     def _fork(self, base: int) -> None:
@@ -330,11 +320,11 @@ class Publisher:
         for short in self._short.values():
             for number in [number for number in short if number <= base]:
                 kept = short.pop(number)
-                self._moved[kept.number] = self._next
-                self._keep(kept)
-                self._resent_to = self._next - 1
+                self._moved[kept.number] = self._resent_to = self._window.add(kept)
         self._base = base
-        self._put_back(base)
+        self._reached = max(self._reached, self._window.sent)
+        self._window.start_over()
+        self._window.confirm(base)
         self._safe = ()
         self._flush()
 
@@ -351,14 +341,14 @@ class Publisher:
 
     def _renew(self) -> None:
         """Go on as a new stream, if every replica has all of this one."""
-        if self.archive is None or not self._safe or self._safe[-1] < self._next - 1:
+        last = self._window.last
+        if self.archive is None or not self._safe or self._safe[-1] < last:
             return
         self._begin_stream()
-        self._base = self._next - 1
-        self._kept.clear()
-        self._kept_bytes = 0
-        self._oldest = self._next
-        self._put_back(self._base)
+        self._base = last
+        self._window.confirm(last)
+        self._window.release(last)
+        self._reached = max(self._reached, last)
         self._safe = ()
 
     # Sending.
@@ -370,43 +360,31 @@ class Publisher:
             self._flush_timer = None
         if self.archive is None:
             return
-        safe = max(self._safe[0] if self._safe else 0, self._safe_to)
-        last = min(self._next - 1, safe + self._config.window)
-        if self._kept_bytes > self._config.window_bytes:
-            last = self._within_bytes(safe + 1, last)
-        if self._sent < last:
-            first, self._sent = self._sent + 1, last
-            self._send(tuple(range(first, last + 1)))
+        window, config = self._window, self._config
+        while kept := window.next_batch(config.batch, config.batch_bytes):
+            self._send_events(window.sent - len(kept) + 1, kept)
         self._watch()
-
-    def _within_bytes(self, first: int, last: int) -> int:
-        """How far events from `first` on, at least one, are within the window's bytes."""
-        size = 0
-        for one in range(first, last + 1):
-            size += len(self._kept[one].event)
-            if size > self._config.window_bytes and one > first:
-                return one - 1
-        return last
 
     def _send(self, catenations: tuple[int, ...]) -> None:
         """Send consecutive events, of which all are kept."""
+        window, config = self._window, self._config
+        kept = ((one, window[one]) for one in catenations)
+        for part in batches(kept, lambda one: len(one[1].event), config.batch_bytes, config.batch):
+            self._send_events(part[0][0], [one for _, one in part])
+
+    def _send_events(self, first: int, kept: Sequence[_Kept]) -> None:
         assert self.archive is not None
-        kept = self._kept
-        config = self._config
-        for part in batches(
-            catenations, lambda one: len(kept[one].event), config.batch_bytes, config.batch
-        ):
-            events = tuple(kept[one].event for one in part)
-            self._context.send(self.archive, self._companion(part[0], events))
+        blocks = tuple(block for _, block in join([one.event for one in kept]))
+        self._context.send(self.archive, self._companion(first, blocks))
 
     def _ask(self) -> None:
         """Ask how things stand: the answer names whatever is missing of what was sent."""
         assert self.archive is not None
-        self._context.send(self.archive, self._companion(self._sent + 1, ()))
+        self._context.send(self.archive, self._companion(self._window.sent + 1, ()))
 
-    def _companion(self, first: int, events: tuple[bytes, ...]) -> Companion:
+    def _companion(self, first: int, blocks: tuple[bytes, ...]) -> Companion:
         assert self._base is not None
-        return Companion(self.topic, self.stream, self._base, first, events, self._resent_to)
+        return Companion(self.topic, self.stream, self._base, first, blocks, self._resent_to)
 
     def _watch(self) -> None:
         """As long as anything is owed, ask again after a while."""
@@ -419,14 +397,15 @@ class Publisher:
             return
         now, patience = self._context.now(), self._config.patience
         silent = now - self._answered_at
-        is_stuck = self._safe_to < self._sent and now - self._stored_at >= STUCK * patience
+        sent = self._window.sent
+        is_stuck = self._safe_to < sent and now - self._stored_at >= STUCK * patience
         if silent >= patience or is_stuck:
             self.archive = None
             self._on_silent()
             return
         first = self._safe_to + 1
-        if silent >= self._retry and first <= self._sent:
-            self._send(tuple(range(first, min(self._sent, first + self._config.batch - 1) + 1)))
+        if silent >= self._retry and first <= sent:
+            self._send(tuple(range(first, min(sent, first + self._config.batch - 1) + 1)))
             self._retry = min(self._retry * BACKOFF, self._config.patience)
         else:
             self._ask()

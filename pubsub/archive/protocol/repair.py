@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pubsub.archive.protocol.archived_event import Row, id_of, row_of
+from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, row_of
 from pubsub.archive.protocol.frontier import STREAM_BYTES
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
@@ -172,24 +172,27 @@ class Repair:
             for first, last in message.lacking:
                 denied.add_span(first, last)
 
-    def receive_from_publisher(self, stream: bytes, first: int, events: Iterable[bytes]) -> None:
+    def receive_from_publisher(
+        self, stream: bytes, first: int, events: Iterable[ReadEvent]
+    ) -> None:
         """Events that a publisher sent, which may be among those that it was asked for by id."""
         if not self._ids:
             return
         numbers = {id: number for number, ids in self._ids.items() for id in ids}
         time = self._world.clock()
         rows = [
-            (stream, 0, catenation, time, event, numbers[id_of(event)], False)
+            (stream, 0, catenation, time, event.encoded, numbers[event.id], False)
             for catenation, event in enumerate(events, first)
-            if id_of(event) in numbers
+            if event.id in numbers
         ]
         self._write(Numbers(spans=self._inventory.damaged()), rows)
 
     def _write(self, damaged: Numbers, rows: Iterable[Row]) -> None:
+        topic = self._world.topic
         repairs = [
             Append(
                 StoredEvent(
-                    self._world.topic,
+                    topic,
                     number,
                     id_of(event),
                     stream,
@@ -205,7 +208,7 @@ class Repair:
             and is_line(id_of(event), number)
             and len(stream) == STREAM_BYTES
             and catenation > 0
-            and self._world.is_genuine(stream, event)
+            and self._world.event_in(stream, event) is not None
         ]
         if repairs:
             repaired = self._world.metrics.counter("archive_repaired", "Damaged events repaired.")

@@ -147,7 +147,8 @@ class ReplicaTable:
         return sum(1 for _ in self.live()) == len(self.peers)
 
     def safe(self, stream: bytes, here: int) -> tuple[int, ...]:
-        """How far a stream is safe on one replica, on two, and so on."""
+        """How far a stream is safe on one replica, on two, and so on: all of these, where
+        `pubsub.reliable.stability` has what every member has."""
         marks = [here, *(peer.frontier.get(stream) for peer in self.peers.values())]
         return tuple(sorted(marks, reverse=True))
 

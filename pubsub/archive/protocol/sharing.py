@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 from overlay.contact import Contact
 from pubsub.archive.protocol.dissemination import Dissemination
 from pubsub.archive.protocol.inventory import Inventory, Page
-from pubsub.archive.protocol.messages import MOVED, AckResponse, Invoice, Notice
+from pubsub.archive.protocol.messages import MOVED, AckResponse, Invoice
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, StoredEvent
-from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers, spans_of
 
 if TYPE_CHECKING:
@@ -234,27 +233,20 @@ class Sharing:
             self._inventory.read(numbers, self._world.config.window_bytes, send)
 
     def _send(self, consumer: Consumer, events: list[StoredEvent], *, is_again: bool) -> None:
-        world, config = self._world, self._world.config
         resent = self._inventory.resent
-        for part in batches(events, lambda one: len(one.body), config.batch_bytes, config.batch):
-            streams: dict[bytes, int] = {}
-            items = []
-            for event in part:
-                is_doubtful = (
-                    is_again
-                    or event.sequence <= self._doubtful_to
-                    or event.time <= self._doubtful_before
-                    or resent.covers(event.publisher, event.catenation)
-                )
-                place = streams.setdefault(event.publisher, len(streams))
-                row = (event.sequence, 0, place, event.catenation, event.body, is_doubtful)
-                items.append(row)
-                consumer.previous = max(consumer.previous, event.sequence)
-            name = self._entity.name
-            notice = Notice(world.topic, name, consumer.id, tuple(streams), tuple(items))
-            world.context.send(consumer.contact, notice)
-            consumer.notified_at = world.context.now()
-            self._notifier.sent += len(items)
+
+        def is_doubtful(event: StoredEvent) -> bool:
+            return (
+                is_again
+                or event.sequence <= self._doubtful_to
+                or event.time <= self._doubtful_before
+                or resent.covers(event.publisher, event.catenation)
+            )
+
+        offers = [(event, 0, event.body) for event in events]
+        self._notifier.send(consumer.contact, self._entity.name, consumer.id, offers, is_doubtful)
+        consumer.previous = max(consumer.previous, *(event.sequence for event in events))
+        consumer.notified_at = self._world.context.now()
 
     def _respond(self, consumer: Consumer) -> None:
         """Tell a consumer where the name stands, and what it should have."""

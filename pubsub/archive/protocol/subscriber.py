@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 from overlay.contact import Contact
 from overlay.context import Context, Timer
+from pubsub.archive.protocol.archived_event import Received
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import Given, Marks, origin_of
 from pubsub.archive.protocol.messages import (
@@ -31,6 +32,8 @@ from pubsub.archive.protocol.messages import (
     Register,
     Spans,
 )
+from pubsub.archive.protocol.world import LARGEST_NUMBER
+from pubsub.event import MOST_EVENTS
 from pubsub.reliable.numbers import Numbers, spans_of
 
 SESSION_BYTES = 8
@@ -48,8 +51,9 @@ class Numbered(NamedTuple):
     sequence: int
     stream: bytes
     catenation: int
-    event: bytes
-    """Encoded, or its id alone."""
+    id: bytes
+    content: Received | None
+    """The block that it came in; None where only its number is known, or it came live."""
     doubtful: bool
     """The application may have been given it in an earlier life."""
     origin: bytes
@@ -274,16 +278,21 @@ class Subscriber(ABC):
         streams, sync, has = notice.streams, self.sync, self._has
         before = 0
         for sequence, previous, place, catenation, event, doubtful in notice.items:
-            if not 0 <= place < len(streams):
+            if not 0 <= place < len(streams) or sequence >= LARGEST_NUMBER - MOST_EVENTS:
                 continue
             if previous > sync and previous != before and not has(previous):
                 self._ask_for([previous])
-            if sequence > sync and not has(sequence):
-                stream = streams[place]
-                origin = origin_of(stream, event)
-                self._numbered(Numbered(sequence, stream, catenation, event, doubtful, origin))
-            if self._wanted and has(sequence):
-                self._wanted.pop(sequence, None)
+            stream, received = streams[place], Received(event)
+            origin = origin_of(stream, received.ids[0])
+            content = received if received.is_whole else None
+            for sequence, id in enumerate(received.ids, sequence):  # noqa: B020
+                if sequence > sync and not has(sequence):
+                    self._numbered(
+                        Numbered(sequence, stream, catenation, id, content, doubtful, origin)
+                    )
+                if self._wanted and has(sequence):
+                    self._wanted.pop(sequence, None)
+                catenation += 1
             before = sequence  # it is here, or asked for
         self._invoice_soon(0)
 

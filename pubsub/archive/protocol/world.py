@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from overlay.context import Context
 from overlay.metrics import Metrics
 from overlay.wire import WireError
-from pubsub.archive.protocol.archived_event import read_event
+from pubsub.archive.protocol.archived_event import ReadEvent, read_events
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import publisher_of
 from pubsub.archive.replay_policy import ReplayPolicy
@@ -65,28 +65,31 @@ class ArchiveWorld:
             if damage.topic == self.topic and damage.reason != "torn"
         ]
 
-    def are_genuine(self, stream: bytes, events: Iterable[bytes]) -> bool:
-        """Whether all of these are; see below."""
-        return self.refusal is None or all(self.is_genuine(stream, event) for event in events)
+    def events_in(self, stream: bytes, encoded: bytes) -> list[ReadEvent]:
+        """The events in a packed block of a stream, checked once for all of them: it is well-formed, of the
+        publisher of its stream, and the node's validation accepts it. None, and counted, otherwise.
 
-    def is_genuine(self, stream: bytes, encoded: bytes) -> bool:
-        """Whether an event is of the publisher of its stream and the node's validation accepts it; counted
-        otherwise. To be asked before its number counts as taken, or the true one would be taken for a
-        duplicate."""
-        if self.refusal is None:
-            return True
+        To be asked before their numbers count as taken, or the true ones would be taken for duplicates."""
         try:
-            event = read_event(encoded, self.topic)
+            events = read_events(encoded, self.topic)
         except WireError as error:
             self.count_drop(error.reason)
-            return False
-        block = event.block
-        reason: str | None = "bad_signature"
+            return []
+        block = events[0].block
+        reason: str | None = "foreign_event" if self.refusal is None else "bad_signature"
         if block.publisher == publisher_of(stream):
-            reason = self.refusal(block)
+            reason = None if self.refusal is None else self.refusal(block)
         if reason is not None:
             self.count_drop(reason)
-        return reason is None
+            return []
+        return events
+
+    def event_in(self, stream: bytes, encoded: bytes) -> ReadEvent | None:
+        """The one event in a packed block, checked in the same way; None, and counted, for several."""
+        events = self.events_in(stream, encoded)
+        if len(events) > 1:
+            self.count_drop("malformed_event")
+        return events[0] if len(events) == 1 else None
 
     def count_drop(self, reason: str, count: int = 1) -> None:
         """Count something that a peer sent and that cannot be used."""

@@ -361,10 +361,10 @@ class SubscriberActor:
 
     def heard(self, event: bytes) -> None:
         if isinstance(self.core, OptimisticSubscriber) and self.sim.stage.is_up(self.contact):
-            self.core.heard(id_of(event), event)
+            self.core.heard(id_of(event))
 
     def _deliver(self, numbered: Numbered) -> None:
-        id = id_of(numbered.event)
+        id = numbered.id
         excused = numbered.doubtful and not self.remembers and id not in self.given
         self.given[id] = None
         self.inbox.append((id, excused))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pubsub.archive.protocol import intake as intake_module
-from pubsub.archive.protocol.frontier import Frontier
-from pubsub.archive.protocol.intake import Intake
+from pubsub.archive.protocol.frontier import MOST_EARLY, Frontier, Intake
+
+MOST_BYTES, MOST_STREAMS = MOST_EARLY.bytes or 0, MOST_EARLY.sources or 0
 
 
 def stream(number: int) -> bytes:
@@ -18,46 +18,47 @@ class Gate:
 
     def __init__(self) -> None:
         self.dropped = 0
-        self.intake = Intake(Frontier(), self._drop)
+        self.intake: Intake[bytes] = Intake(Frontier(), self._drop)
 
     def _drop(self, count: int) -> None:
         self.dropped += count
 
     @property
     def kept_bytes(self) -> int:
-        return sum(len(e) for early in self.intake._early.values() for e in early.values())
+        early = self.intake._order._early.values()
+        return sum(len(event) for events in early for event in events.values())
 
 
 def test_what_waits_has_so_many_bytes_at_most_and_the_oldest_goes_first() -> None:
     gate = Gate()
-    size = intake_module.MOST_EARLY_BYTES // 8
+    size = MOST_BYTES // 8
     for number in range(20):
         gate.intake.accept(stream(number), 0, 2, [bytes(size)])
-        assert gate.kept_bytes <= intake_module.MOST_EARLY_BYTES
+        assert gate.kept_bytes <= MOST_BYTES
     assert gate.dropped == 12
-    assert list(gate.intake._early) == [stream(number) for number in range(12, 20)]
+    assert list(gate.intake._order._early) == [stream(number) for number in range(12, 20)]
     accepted = gate.intake.accept(stream(19), 0, 1, [b"first"])
     assert len(accepted.events) == 2, "the newest are still there"
     accepted = gate.intake.accept(stream(0), 0, 1, [b"first"])
     assert list(accepted.events) == [b"first"]
     gate.intake.accept(stream(0), 0, 2, [b"second"])
-    assert gate.intake.taken.get(stream(0)) == 2, "what was dropped is taken when it comes again"
+    assert gate.intake.last(stream(0)) == 2, "what was dropped is taken when it comes again"
 
 
 def test_one_stream_alone_keeps_what_comes_first() -> None:
     gate = Gate()
-    size = intake_module.MOST_EARLY_BYTES // 4
+    size = MOST_BYTES // 4
     gate.intake.accept(stream(1), 0, 2, [bytes(size)] * 10)
     assert gate.dropped == 6
-    assert sorted(gate.intake._early[stream(1)]) == [2, 3, 4, 5]
+    assert sorted(gate.intake._order._early[stream(1)]) == [2, 3, 4, 5]
 
 
 def test_streams_that_never_go_on_make_room_for_others() -> None:
     gate = Gate()
-    for number in range(intake_module.MOST_WAITING + 1):
+    for number in range(MOST_STREAMS + 1):
         gate.intake.accept(stream(number), 0, 2, [b"early"])
     assert gate.dropped == 1
-    last = stream(intake_module.MOST_WAITING)
+    last = stream(MOST_STREAMS)
     assert len(gate.intake.accept(last, 0, 1, [b"first"]).events) == 2
 
 
@@ -66,6 +67,6 @@ def test_the_same_event_twice_counts_once(again: int) -> None:
     gate = Gate()
     for _ in range(again):
         gate.intake.accept(stream(1), 0, 2, [b"early"])
-    assert gate.intake._early_bytes == gate.kept_bytes == 5
+    assert gate.intake._order.early_bytes == gate.kept_bytes == 5
     gate.intake.accept(stream(1), 0, 1, [b"first"])
-    assert gate.intake._early_bytes == gate.kept_bytes == 0
+    assert gate.intake._order.early_bytes == gate.kept_bytes == 0

@@ -32,13 +32,16 @@ class Search:
         managed: dict[str, list[int]],
         answers: dict[int, int],
         slow: dict[str, float] | None = None,
+        deaf: int = 0,
     ) -> None:
-        """`slow`: seconds that the directory takes to answer for a topic."""
+        """`slow`: seconds that the directory takes to answer for a topic. `deaf`: questions that it never
+        answers, the first ones."""
         self.stage = Stage(1)
         self.asked: list[float] = []
         self.results: list[Found] = []
         self._managed = managed
         self._slow = slow or {}
+        self._deaf = deaf
         seeker = numbered_contact(9)
         for number, catenation in answers.items():
             contact = numbered_contact(number)
@@ -69,6 +72,8 @@ class Search:
         managed = tuple(numbered_contact(number) for number in self._managed.get(topic, []))
         if topic in self._slow:
             self.stage.call_at(self.stage.now + self._slow[topic], lambda: answer(managed))
+        elif self._deaf:
+            self._deaf -= 1
         else:
             answer(managed)
 
@@ -119,3 +124,11 @@ def test_a_search_goes_on_at_growing_intervals_until_it_is_stopped() -> None:
     search.stage.run(60)
     assert len(search.asked) == asked
     assert not search.results
+
+
+def test_a_lookup_that_is_never_answered_is_asked_again() -> None:
+    search = Search({"/a/b": [1]}, {1: 0}, deaf=3)
+    search.stage.run(9)
+    assert not search.results
+    search.stage.run(20)
+    assert search.results[0].archive == numbered_contact(1)

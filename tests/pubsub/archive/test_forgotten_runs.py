@@ -67,11 +67,11 @@ def known_streams(sim: Simulation) -> list[int]:
     counts = []
     for archive in sim.archives:
         core = archive.core
-        frontiers = [core.here, core.intake.taken]
+        frontiers = [core.here]
         frontiers += [peer.frontier for peer in core.replication.table.peers.values()]
         frontiers += [entity.covered for entity in core.entities.all.values()]
         stored = len(archive.store.catenations(TOPIC))
-        counts.append(max(stored, *(len(one) for one in frontiers)))
+        counts.append(max(stored, len(core.intake), *(len(one) for one in frontiers)))
     return counts
 
 

@@ -112,8 +112,8 @@ def test_an_archive_that_stores_other_bytes_than_it_got_delivers_phantoms(
 
     def mangle(self: ArchiveActor, sender: Contact, message: object) -> None:
         if isinstance(message, Companion):
-            events = tuple(map(flip, message.events))
-            message = replace(message, events=events)
+            blocks = tuple(map(flip, message.blocks))
+            message = replace(message, blocks=blocks)
         receive(self, sender, message)
 
     monkeypatch.setattr(ArchiveActor, "_receive", mangle)

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, is_fork, new_stream
-from pubsub.archive.protocol.intake import Intake
+from pubsub.archive.protocol.frontier import (
+    ComparedFrontier,
+    Frontier,
+    Intake,
+    is_fork,
+    new_stream,
+)
 from pubsub.archive.protocol.messages import Companion, Negotiation
 from pubsub.archive.protocol.publisher import Publisher
 
@@ -94,7 +99,7 @@ def test_a_nak_is_answered_with_what_is_missing() -> None:
     desk.take()
     desk.answer(1, missing=((2, 3),))
     (again,) = desk.take()
-    assert (again.first, again.events) == (2, (b"1", b"2"))
+    assert (again.first, again.blocks) == (2, (b"1", b"2"))
 
 
 def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> None:
@@ -103,7 +108,7 @@ def test_publishing_waits_while_the_buffer_is_full_and_an_ack_makes_room() -> No
     while desk.core.has_room:
         desk.core.add(b"")
     assert desk.core.owed == 4
-    assert sum(len(companion.events) for companion in desk.take()) == 2
+    assert sum(len(companion.blocks) for companion in desk.take()) == 2
     desk.answer(2)
     assert desk.core.has_room
     assert [companion.first for companion in desk.take()] == [3]
@@ -118,7 +123,7 @@ def test_an_archive_that_stays_silent_is_reported_and_the_next_gets_what_is_owed
     desk.take()
     desk.core.use(OTHER, b"other", 7, 1_000_000_000)
     (companion,) = desk.take()
-    assert (companion.base, companion.first, companion.events) == (0, 1, (b"x",))
+    assert (companion.base, companion.first, companion.blocks) == (0, 1, (b"x",))
 
 
 def test_an_archive_is_told_what_was_sent_to_another_one_before() -> None:
@@ -131,7 +136,7 @@ def test_an_archive_is_told_what_was_sent_to_another_one_before() -> None:
     assert {companion.resent for companion in desk.take()} == {0}
     desk.core.use(OTHER, b"other", 0, 1_000_000_000)
     desk.core.add(b"3")
-    sent = [(one.events, one.resent) for one in desk.take() if one.events]
+    sent = [(one.blocks, one.resent) for one in desk.take() if one.blocks]
     assert sent == [((b"1", b"2"), 2), ((b"3",), 2)]
     desk.core.use(OTHER, b"another store", 0, 1_000_000_000)
     assert {companion.resent for companion in desk.take()} == {3}
@@ -148,7 +153,7 @@ def test_a_publisher_fills_what_the_next_archive_lacks_though_it_was_safe() -> N
     desk.take()
     desk.answer(0, missing=((1, 1),), sender=OTHER)
     (companion,) = desk.take()
-    assert companion.events == (b"x",)
+    assert companion.blocks == (b"x",)
 
 
 def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
@@ -166,7 +171,7 @@ def test_what_is_no_longer_kept_does_not_hold_up_the_rest() -> None:
     assert desk.core.stream != stream
     assert is_fork(desk.core.stream)
     (companion,) = desk.take()
-    assert (companion.base, companion.first, companion.events) == (3, 4, (b"3", b"4"))
+    assert (companion.base, companion.first, companion.blocks) == (3, 4, (b"3", b"4"))
     desk.answer(5, sender=OTHER)
     assert desk.core.is_safe(5)
 

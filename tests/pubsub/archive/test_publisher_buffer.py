@@ -62,7 +62,7 @@ class Desk:
             number: event
             for to, companion in self.inbox
             if to == numbered_contact(archive) and companion.stream == self.core.stream
-            for number, event in enumerate(companion.events, companion.first)
+            for number, event in enumerate(companion.blocks, companion.first)
         }
 
 

@@ -144,7 +144,7 @@ def test_what_is_sent_to_the_same_archive_again_is_not_marked(stored: bool) -> N
     sim.stage.run_for(2)
     (archive,) = sim.archives
     publisher.publish()
-    frontier = archive.core.here if stored else archive.core.intake.taken
+    frontier = archive.core.here if stored else archive.core.intake
     while not frontier.covers(publisher.core.stream, 1):
         sim.stage.run_for(0.0005)
     assert not sim.history.acknowledged

@@ -409,3 +409,39 @@ def test_the_whole_one_is_not() -> None:
     chance = random.Random(2)
     for _ in range(20):
         play_both(chance)
+
+
+@given(
+    st.integers(0, 3),
+    st.lists(st.tuples(st.integers(1, 20), st.integers(0, 5)), max_size=40),
+)
+def test_runs_of_items_come_in_order_once_as_single_items_do(
+    after: int, arrivals: list[tuple[int, int]]
+) -> None:
+    """`take_run` gives what `take` emits, item by item, and leaves the same behind."""
+    emitted: list[int] = []
+    single: Order[str, int] = Order(lambda source, number, item: emitted.append(item))
+    runs: Order[str, int] = Order(lambda source, number, item: None)
+    given: list[int] = []
+    for order in (single, runs):
+        order.begin("s", after)
+    for first, count in arrivals:
+        numbers = range(first, first + count)
+        for number in numbers:
+            single.take("s", number, number)
+        given += runs.take_run("s", first, numbers)
+    assert given == emitted == list(range(after + 1, after + 1 + len(emitted)))
+    assert runs.hole("s") == single.hole("s")
+    assert runs.waiting == single.waiting
+    assert runs.last("s") == single.last("s")
+
+
+def test_a_run_that_is_too_early_is_dropped_and_told() -> None:
+    dropped: list[int] = []
+    order: Order[str, int] = Order(
+        lambda source, number, item: None, bounds=Bounds(ahead=3), dropped=dropped.append
+    )
+    assert not order.take_run("s", 3, range(3, 10))
+    assert (order.waiting, dropped) == (2, [5])
+    assert order.sources() == ["s"]
+    assert list(order.take_run("s", 1, range(1, 4))) == [1, 2, 3, 4]
