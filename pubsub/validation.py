@@ -8,10 +8,13 @@ those whose pattern matches the block's topic:
 
     Node(validators={"/soccer/**": is_score})
 
-A validator is called once for each block that is new, however many events it holds, whether it came live or
-from an archive, and on the event loop: it must be quick and not block. What it refuses is neither delivered
-nor forwarded, nor kept by an archive on this node; it is counted as `refused` under `events_dropped`. A
-validator that raises has refused; its exception is logged. A node does not ask about its own events.
+A validator is called once for each block that is new, however many events it holds, whether it came live,
+from an archive, as an element of a strong collection or from a distributor, and on the event loop: it must be
+quick and not block. What it refuses is neither delivered nor forwarded, nor kept by an archive on this node.
+It is counted as `refused` under `events_dropped`, for collections under `collection_dropped`, for services
+under `service_messages_dropped`. A validator that raises has refused; its exception is logged. A node does
+not ask about its own events. A message of a service that no topic feeds counts as one of the topic
+`/services/NAME`.
 
 A signature is the publisher's public key (32 bytes) and its Ed25519 signature (64 bytes) of the block's
 bytes, just as they travel. The key proves the publisher's id (see `overlay.identity`), and the bytes hold all
@@ -26,9 +29,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from overlay.contact import PeerId
 from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, peer_id_of, verify
-from pubsub.event import Batch, Block
+from pubsub.event import Batch, Block, Origin
 from pubsub.rights import Action, Authority
 from pubsub.topic import Pattern, included
 
@@ -92,21 +97,28 @@ class Validation:
             return "bad_signature"
         if self._signed and not has_right(block, self._authority):
             return "no_right"
-        asked = [ask for pattern, ask in self._validators if concerns(pattern, block)]
+        asked = self._asked(block.topic, block.lineage)
         if asked:
             batch, _ = block.batch(0, self._signed)
-            if not all(accepts(ask, batch) for ask in asked):
+            if not all(_accepts(ask, batch) for ask in asked):
                 return REFUSED
         return None
 
+    def accepts(self, topic: str, publisher: PeerId, run: bytes, number: int, data: Any) -> bool:
+        """Whether the validators accept one event that did not come in a block; nothing else is checked."""
+        asked = self._asked(topic, ())
+        batch = Batch(Origin(topic, publisher, run), number, [data])
+        return all(_accepts(ask, batch) for ask in asked)
 
-def concerns(pattern: Pattern, block: Block) -> bool:
-    if not included(pattern.topic.name, block.topic, block.lineage):
-        return False
-    return pattern.matches(block.topic)
+    def _asked(self, topic: str, lineage: tuple[str, ...]) -> list[Validator]:
+        return [
+            ask
+            for pattern, ask in self._validators
+            if included(pattern.topic.name, topic, lineage) and pattern.matches(topic)
+        ]
 
 
-def accepts(ask: Validator, batch: Batch) -> bool:
+def _accepts(ask: Validator, batch: Batch) -> bool:
     try:
         return bool(ask(batch))
     except Exception:

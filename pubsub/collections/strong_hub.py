@@ -49,6 +49,8 @@ from pubsub.topics import (
     TopicView,
     Unfinished,
 )
+from pubsub.topics.messages import run_of_life
+from pubsub.validation import REFUSED
 
 if TYPE_CHECKING:
     from pubsub.collections.node_collections import NodeCollections
@@ -351,8 +353,10 @@ class StrongHub:
             self._collections.drops.add(getattr(error, "reason", "malformed_topic"))
             return None
         element = Element(data, addition.topic, delivery.publisher)
+        is_accepted = self._accepts(element, run_of_life(delivery.life), delivery.number)
+        members = self.members if is_accepted else []
         if delivery.semantics != "reliable":
-            for collection in self.members:
+            for collection in members:
                 if collection.order == "none":
                     collection.offer(element)
             return None if self._is_ready() else self._until_ready()
@@ -362,14 +366,14 @@ class StrongHub:
             # It may wait long for its place in the order, and others have to come meanwhile.
             unfinished = Unfinished()
             finishing = Finishing(unfinished.finish)
-        for collection in self.members:
+        for collection in members:
             if collection.order != "total":
                 collection.offer(element, finishing)
         source = (delivery.publisher, delivery.life)
-        if self._wanted.takes and addition.topic == self.topic:
+        if self._wanted.takes and addition.topic == self.topic and is_accepted:
             element_id = (delivery.publisher, addition.incarnation, delivery.number)
             self._sharing.received(element_id, addition.topic, addition.data)
-        item = (element, addition.clock, finishing)
+        item = (element if is_accepted else None, addition.clock, finishing)
         is_own = delivery.publisher == self._strong.me
         self._order.receive(
             source,
@@ -383,6 +387,16 @@ class StrongHub:
             return unfinished
         return None if self._is_ready() else self._until_ready()
 
+    def _accepts(self, element: Element, run: bytes, number: int) -> bool:
+        """Whether the node's validators accept an element of another node; refusals are counted."""
+        node = self._collections.node
+        if element.publisher == node.id or node.validation.accepts(
+            element.topic, element.publisher, run, number, element.data
+        ):
+            return True
+        self._collections.drops.add(REFUSED)
+        return False
+
     def _lacked(self, number: int, payload: bytes, by: PeerId) -> None:
         """An addition of this node goes to one that took part when it was made, and was not known here: if
         that one takes, it asked in time."""
@@ -393,10 +407,10 @@ class StrongHub:
             data = unpack_data(addition.data)
             self._sharing.missed(element_id, addition.topic, addition.data, data)
 
-    def _ordered(self, item: tuple[Element, int, Finishing | None]) -> None:
+    def _ordered(self, item: tuple[Element | None, int, Finishing | None]) -> None:
         element, clock, finishing = item
         for collection in self.members:
-            if collection.order == "total":
+            if collection.order == "total" and element is not None:
                 collection.offer(element, finishing)
         if finishing is not None:
             self._strong.note(max(clock, self._strong.noted))
@@ -524,10 +538,11 @@ class StrongHub:
             self._collections.drops.add(error.reason)
             finish(True)
             return
+        _, incarnation, number = offer.element_id
         taking = [
             m for m in self.members if any(i.takes and i.matches(element) for i in m.interests)
         ]
-        if taking:
+        if taking and self._accepts(element, run_of_life(incarnation), number):
             taking[0].take(element, finish)
         else:
             finish(False)

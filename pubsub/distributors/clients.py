@@ -42,6 +42,7 @@ from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.subscription import SourceMessage, SubscriptionCore
 from pubsub.reliable.receipts import MessageReceipt, Wait, budget, check_wait
 from pubsub.reliable.runs import RUN_BYTES, Gap, GapError, Gaps, publisher_of, run_of, source_of
+from pubsub.validation import REFUSED
 
 LINGER = 2.0
 """Seconds that closing waits for what was sent to be acknowledged."""
@@ -346,13 +347,14 @@ class ServiceSubscription:
         if carried.event_id is not None and self._is_known(carried.event_id):
             self._drops.add("duplicate_event")
             return
+        publisher = carried.publisher or publisher_of(delivery.source)
+        run, number = run_of(delivery.source), delivery.sequence
+        topic = carried.topic or f"/services/{delivery.service}"
+        if not self._subscriber.validation.accepts(topic, publisher, run, number, carried.data):
+            self._drops.add(REFUSED)
+            return
         message = ServiceMessage(
-            delivery.service,
-            carried.data,
-            carried.publisher or publisher_of(delivery.source),
-            run_of(delivery.source),
-            delivery.sequence,
-            carried.topic,
+            delivery.service, carried.data, publisher, run, number, carried.topic
         )
         self._queue.append(message)
         self._arrival.set()

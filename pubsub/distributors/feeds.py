@@ -23,12 +23,10 @@ from typing import Self
 
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
-from overlay.runtime import MessageHandler
-from pubsub.distributors.light_client import DirectoryFinder, LightClient, sample_of
+from pubsub.distributors.light_client import LightClient
 from pubsub.distributors.messages import (
     ListServices,
     Publication,
-    PublicationAck,
     ServiceList,
     event_id_of,
     pack_event,
@@ -148,15 +146,14 @@ class Relay(LightClient):
         self, core: DistributorCore, services: Sequence[str], group: str, node: Node
     ) -> None:
         """`services`: these; none for all. `node`: what the distributor runs on."""
-        attachment = node.attachment
-        finder = DirectoryFinder(sample_of(attachment.directory), group)
-        super().__init__(group=group, finder=finder, runtime=attachment.runtime)
+        super().__init__(group=group, node=node)
         self._core = core
         self._named = services
         self._asked: PeerId | None = None
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
+        self._open().on(ServiceList, self._listed)
         self._core.above = self._primary_of
         for name in self._named:
             self._take(name)
@@ -164,10 +161,10 @@ class Relay(LightClient):
             self._tasks.start("list of services", self._keep_listing())
         return self
 
-    def _handlers(self) -> dict[type, MessageHandler]:
-        handlers = {**super()._handlers(), ServiceList: self._listed}
-        del handlers[PublicationAck]  # they tell the distributor itself what has gone up
-        return handlers
+    async def close(self) -> None:
+        if self._runtime is not None:
+            self._runtime.off(ServiceList)
+        await super().close()
 
     def _take(self, name: str) -> None:
         """Subscribe to a service, and have it here."""

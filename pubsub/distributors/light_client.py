@@ -5,9 +5,11 @@ A light client uses the DHT without being part of it, or does without when it is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from weakref import WeakKeyDictionary
 
 from overlay.channel import ChannelConfig
 from overlay.contact import Address, Contact
@@ -16,7 +18,7 @@ from overlay.identity import Identity
 from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
-from overlay.runtime import MessageHandler, Runtime, RuntimeConfig
+from overlay.runtime import Runtime, RuntimeConfig
 from overlay.topic_name import check_topic_name
 from overlay.transport.endpoint import EndpointConfig
 from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
@@ -28,6 +30,10 @@ from pubsub.event import DATA_LIMIT
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 from pubsub.reliable.primary import PrimaryKeeper
 from pubsub.reliable.tasks import Tasks
+from pubsub.validation import Validation, Validator
+
+if TYPE_CHECKING:
+    from pubsub.node import Node
 
 FOUND_AT_ONCE = 16
 """Distributors of a group that a client learns of."""
@@ -154,6 +160,50 @@ def runtime_config(
     return RuntimeConfig(endpoint, ChannelConfig(max_message=LARGEST_MESSAGE))
 
 
+class Desk:
+    """Hands what distributors say to the light clients of one node, which share its socket."""
+
+    _all: ClassVar[WeakKeyDictionary[Runtime, Desk]] = WeakKeyDictionary()
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.clients: list[LightClient] = []
+        self._runtime = runtime
+        self._kinds: list[type] = []
+        for kind, take in (
+            (messages.ClientAnswer, LightClient._receive_answer),
+            (messages.Alive, LightClient._receive_alive),
+            (messages.PublicationAck, LightClient._receive_published),
+            (messages.StreamDeliveries, LightClient._receive_deliveries),
+            (messages.Recalled, LightClient._receive_recalled),
+        ):
+            # A distributor, which may itself be a client of the group above, takes some of them.
+            if not runtime.handles(kind):
+                self._kinds.append(kind)
+                runtime.on(kind, partial(self._pass_on, take))
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> Desk:
+        """The desk of a node, made when its first client comes."""
+        desk = cls._all.get(runtime)
+        if desk is None:
+            desk = cls._all[runtime] = Desk(runtime)
+        return desk
+
+    def leave(self, client: LightClient) -> None:
+        if client in self.clients:
+            self.clients.remove(client)
+        if not self.clients:
+            self._all.pop(self._runtime, None)
+            for kind in self._kinds:
+                self._runtime.off(kind)
+
+    def _pass_on(
+        self, take: Callable[[LightClient, Contact, Any], None], sender: Contact, message: object
+    ) -> None:
+        for client in list(self.clients):
+            take(client, sender, message)
+
+
 class LightClient:
     """The part that `Publisher` and `Subscriber` share; enter it with `async with`."""
 
@@ -172,22 +222,30 @@ class LightClient:
         finder: DistributorFinder | None = None,
         config: ClientConfig | None = None,
         connect_timeout: float = 15.0,
-        runtime: Runtime | None = None,
+        node: Node | None = None,
+        validators: Mapping[str, Validator] | None = None,
     ) -> None:
         """`bootstrap`: nodes of the overlay, in whose DHT the distributors of `group` are found;
         or else `distributors`: their addresses, or a `finder` of one's own. `listen` to `datagram_size`
-        are as in `NodeConfig`. `runtime`: of a node that this client runs on, with a `finder`, in place of a
-        socket of its own."""
+        are as in `NodeConfig`.
+
+        `node`: a node that runs, which this client uses in place of a socket and an identity of its own; it
+        finds distributors in the node's directory, and asks the node's validators. `validators`: what a
+        client without a node asks of what comes (see `pubsub.validation`)."""
         if isinstance(bootstrap, str) or isinstance(distributors, str):
             raise UsageError("bootstrap and distributors are lists of addresses, not one")
-        if sum(map(bool, (bootstrap, distributors, finder))) != 1:
+        if sum(map(bool, (bootstrap, distributors, finder))) != (node is None):
             raise UsageError(
-                "say where distributors are found: bootstrap=[...] or distributors=[...]"
+                "say where distributors are found: bootstrap=[...], distributors=[...] or node=..."
             )
+        own = (advertise, keys, insecure, identity, datagram_size, validators)
+        if node is not None and (any(own) or listen != "127.0.0.1:0"):
+            raise UsageError("with node=... the settings are those of the node: leave others out")
         group_topic(group)
         self.config = config or ClientConfig()
-        self.metrics = runtime.metrics if runtime is not None else Metrics()
-        self._shared = runtime
+        self.metrics = node.metrics if node is not None else Metrics()
+        self.validation = Validation(validators or {}, signed=False)
+        self._node = node
         self._group = group
         self._bootstrap = list(bootstrap)
         self._addresses = [Address.of(address) for address in distributors]
@@ -196,6 +254,7 @@ class LightClient:
         self._runtime_config = runtime_config(listen, keys, insecure, advertise, datagram_size)
         self._connect_timeout = connect_timeout
         self._runtime: Runtime | None = None
+        self._desk: Desk | None = None
         self._overlay: Overlay | None = None
         self._closed = False
         self._publishing: dict[str, PublishingCore] = {}
@@ -210,9 +269,19 @@ class LightClient:
     async def __aenter__(self) -> Self:
         if self._runtime is not None or self._closed:
             raise UsageError(f"a {type(self).__name__} is entered once; make another one")
-        runtime = self._runtime = self._shared or await Runtime.open(
+        if self._node is not None:
+            attachment = self._node.attachment
+            self.validation = self._node.validation
+            self._runtime = attachment.runtime
+            self._finder = DirectoryFinder(sample_of(attachment.directory), self._group)
+            self._desk = Desk.of(attachment.runtime)
+            self._desk.clients.append(self)
+            return self
+        runtime = self._runtime = await Runtime.open(
             self._runtime_config, self._identity, self.metrics
         )
+        self._desk = Desk.of(runtime)
+        self._desk.clients.append(self)
         try:
             if self._bootstrap:
                 self._overlay = Overlay.on(runtime.endpoint, self._bootstrap, serve=False)
@@ -223,19 +292,7 @@ class LightClient:
         except BaseException:
             await self._close_network()
             raise
-        for kind, handler in self._handlers().items():
-            runtime.on(kind, handler)
         return self
-
-    def _handlers(self) -> dict[type, MessageHandler]:
-        """What this client does with messages, by their type."""
-        return {
-            messages.ClientAnswer: self._receive_answer,
-            messages.Alive: self._receive_alive,
-            messages.PublicationAck: self._receive_published,
-            messages.StreamDeliveries: self._receive_deliveries,
-            messages.Recalled: self._receive_recalled,
-        }
 
     async def __aexit__(
         self,
@@ -261,11 +318,10 @@ class LightClient:
         finally:
             if self._overlay is not None:
                 await self._overlay.close()
-            if self._runtime is not None and self._shared is None:
+            if self._desk is not None:
+                self._desk.leave(self)
+            if self._runtime is not None and self._node is None:
                 await self._runtime.close()
-            elif self._shared is not None:
-                for kind in self._handlers():
-                    self._shared.off(kind)
 
     @property
     def contact(self) -> Contact:
@@ -356,8 +412,11 @@ class LightClient:
     def _subscription_core(self, service: str, **options: Any) -> SubscriptionCore:
         """A subscription that is started; the options are those of `SubscriptionCore`."""
         runtime = self._open()
-        if any(core.service == service for core in self._subscribed):
-            raise UsageError(f"this {type(self).__name__} is subscribed to {service!r} already")
+        clients = self._desk.clients if self._desk is not None else []
+        if any(core.service == service for client in clients for core in client._subscribed):
+            raise UsageError(
+                f"this {type(self).__name__}, or another on its node, is subscribed to {service!r} already"
+            )
         core = SubscriptionCore(
             runtime.context("datagram"),
             runtime.context("channel"),

@@ -1,20 +1,25 @@
 """`make ledger`: run schedules by the hundred, and print what was tried and what was found.
 
 python -m tests.promises --seeds 50 --minutes 4 --services durable strong --write docs/ledger.md
+
+Each schedule leaves a row in a file, so a run that was stopped goes on where it was: what has a row without a
+violation is not run again.
+`--mutants` also breaks the product on purpose, one way after another, and says whether the schedules notice.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.promises import durable, groups, no_gap, one_of_n, sorted_sets, strong
+from tests.promises import durable, groups, mutants, no_gap, one_of_n, sorted_sets, strong
 from tests.promises.storm import Outcome
 
 SERVICES = {
@@ -25,20 +30,49 @@ SERVICES = {
 def run_one(service: str, seed: int, minutes: float) -> Outcome:
     logging.disable(logging.CRITICAL)
     try:
-        return SERVICES[service].run(seed, minutes)
+        outcome = SERVICES[service].run(seed, minutes)
     except Exception as error:  # a schedule that ends in an exception has found something
-        return Outcome(service, seed, [f"{type(error).__name__}: {error}"])
+        outcome = Outcome(service, seed, [f"{type(error).__name__}: {error}"])
+    outcome.minutes = minutes
+    return outcome
 
 
-def lines(outcomes: Sequence[Outcome], minutes: float, first: int) -> list[str]:
-    """The ledger as Markdown."""
-    seeds = len(dict.fromkeys(outcome.seed for outcome in outcomes))
+class Rows:
+    """What was run, kept in a file of JSON lines; the last row of a service and seed counts."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows: dict[tuple[str, int, float], Outcome] = {}
+        if path.exists():
+            for line in path.read_text().splitlines():
+                self._keep(Outcome.of(json.loads(line)))
+
+    def _keep(self, outcome: Outcome) -> None:
+        self._rows[outcome.service, outcome.seed, outcome.minutes] = outcome
+
+    def add(self, outcome: Outcome) -> None:
+        self._keep(outcome)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.open("a") as file:
+            file.write(json.dumps(vars(outcome)) + "\n")
+
+    def has(self, service: str, seed: int, minutes: float) -> bool:
+        found = self._rows.get((service, seed, minutes))
+        return found is not None and not found.violations
+
+    def of(self, minutes: float) -> list[Outcome]:
+        return [outcome for outcome in self._rows.values() if outcome.minutes == minutes]
+
+
+def lines(outcomes: Sequence[Outcome], minutes: float, caught: Sequence[str] = ()) -> list[str]:
+    """The ledger as Markdown; `caught`: the rows of the table of mutants."""
     text = [
         "# Ledger of simulated faults",
         "",
         "Schedules written from the README's promises alone, for whole nodes on the virtual network: see",
-        f"`tests/promises/`. Made by `make ledger SEEDS={seeds}`: seeds {first} to {first + seeds - 1}, with",
-        f"{minutes:g} virtual minutes of faults each, and then the time until all promises had come true.",
+        f"`tests/promises/`. Written by `make ledger`: {minutes:g} virtual minutes of faults a seed, then",
+        "the time until all promises had come true. A seed is one network with its faults: it gives the",
+        "same run again.",
         "",
         "| service | seeds | virtual hours | faults | messages checked | violations |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
@@ -53,7 +87,7 @@ def lines(outcomes: Sequence[Outcome], minutes: float, first: int) -> list[str]:
         checked = sum(outcome.checked for outcome in of_it)
         broken = sum(bool(outcome.violations) for outcome in of_it)
         text.append(
-            f"| {service} | {len(of_it)} | {hours:.1f} | {raised:,} | {checked:,} | {broken} |"
+            f"| {service} | {len(of_it):,} | {hours:,.1f} | {raised:,} | {checked:,} | {broken} |"
         )
         for outcome in of_it:
             faults += outcome.faults
@@ -63,11 +97,31 @@ def lines(outcomes: Sequence[Outcome], minutes: float, first: int) -> list[str]:
     if broken_runs:
         text += ["", "Seeds that broke a promise:", ""]
         text += [f"- {o.service}, seed {o.seed}: {o.violations[0]}" for o in broken_runs]
+    if caught:
+        text += ["", "The product broken on purpose, and what the schedules said:", ""]
+        text += ["| broken | service | seeds until it was noticed |", "| --- | --- | ---: |"]
+        text += caught
     return text
 
 
-def ledger(outcomes: Sequence[Outcome], options: argparse.Namespace) -> str:
-    return "\n".join(lines(outcomes, options.minutes, options.first)) + "\n"
+def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
+    """Run what has no row yet, until it is done or the time is over."""
+    began = time.monotonic()
+    seeds = range(options.first, options.first + options.seeds)
+    wanted = [
+        (service, seed, options.minutes)
+        for seed in seeds
+        for service in options.services
+        if not rows.has(service, seed, options.minutes)
+    ]
+    done = 0
+    with ProcessPoolExecutor(options.jobs) as pool:
+        while wanted and time.monotonic() - began < options.seconds:
+            now, wanted = wanted[: 2 * options.jobs], wanted[2 * options.jobs :]
+            for future in as_completed([pool.submit(run_one, *one) for one in now]):
+                done += 1
+                print(f"{done} done, {time.monotonic() - began:.0f} s", file=sys.stderr)
+                yield future.result()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,27 +131,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=4.0, help="virtual minutes of faults")
     parser.add_argument("--services", nargs="+", choices=list(SERVICES), default=list(SERVICES))
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no seed after this time"
+    )
+    parser.add_argument(
+        "--rows", type=Path, default=Path("bench-results/ledger.jsonl"), help="where rows are kept"
+    )
+    parser.add_argument("--mutants", action="store_true", help="break the product on purpose too")
     parser.add_argument("--write", type=Path, help="also write the ledger to this file")
     options = parser.parse_args(argv)
-    began = time.monotonic()
-    outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        seeds = range(options.first, options.first + options.seeds)
-        running = [
-            pool.submit(run_one, service, seed, options.minutes)
-            for seed in seeds
-            for service in options.services
-        ]
-        for number, future in enumerate(running, 1):
-            outcome = future.result()
-            outcomes.append(outcome)
-            for violation in outcome.violations[:3]:
-                print(f"{outcome.service}, seed {outcome.seed}: {violation}", flush=True)
-            print(f"{number} of {len(running)}, {time.monotonic() - began:.0f} s", file=sys.stderr)
-            if options.write is not None and number % len(options.services) == 0:
-                # A long run that is stopped leaves the ledger of the seeds that it has done.
-                options.write.write_text(ledger(outcomes, options))
-    print(ledger(outcomes, options))
+    rows = Rows(options.rows)
+    for outcome in run_all(options, rows):
+        rows.add(outcome)
+        for violation in outcome.violations[:3]:
+            print(f"{outcome.service}, seed {outcome.seed}: {violation}", flush=True)
+    outcomes = rows.of(options.minutes)
+    caught = mutants.try_all(run_one) if options.mutants else []
+    text = "\n".join(lines(outcomes, options.minutes, [str(one) for one in caught])) + "\n"
+    print(text)
+    if options.write is not None:
+        options.write.write_text(text)
     return 1 if any(outcome.violations for outcome in outcomes) else 0
 
 

@@ -14,24 +14,32 @@ MEMBERS = 5
 
 
 def run(seed: int, minutes: float = 4.0) -> Outcome:
-    """`iurb` with FIFO or causal order; two of five members crash for good at some moment."""
+    """`iurb` with FIFO or causal order; two of five members crash for good at some moment. With logs all
+    crash again and again, and come back."""
     storm = Storm(seed, minutes, KINDS)
     outcome = Outcome(NAME, seed)
+    logged = storm.chance.random() < 0.4
+    if logged:
+        storm.kinds += ("crash", "log")
     order = storm.chance.choice(("none", "fifo", "causal"))
     got: dict[str, list[tuple[int, int]]] = {}
+    """By member; of one that came back, without what it was given a second time."""
+    lives: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    tried: dict[int, int] = {}
     sent: dict[tuple[int, int], None] = {}
     is_over = False
 
     async def member(program: Program) -> None:
         rank = storm.programs.index(program)
         addresses = [one.listen for one in storm.programs]
-        async with Group(addresses, rank, "iurb", order=order) as group:
+        here = lives.setdefault((program.name, program.lives), [])
+        log = program.log if logged else None
+        async with Group(addresses, rank, "iurb", order=order, log=log) as group:
 
             async def broadcast() -> None:
-                number = 0
                 while not is_over:
                     await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
-                    number += 1
+                    number = tried[rank] = tried.get(rank, 0) + 1
                     try:
                         await group.broadcast([rank, number])
                     except CamcastError:
@@ -41,19 +49,25 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             sending = asyncio.create_task(broadcast())
             try:
                 async for message in group:
-                    got.setdefault(program.name, []).append(tuple(message.data))
+                    key = (message.data[0], message.data[1])
+                    here.append(key)
+                    known = got.setdefault(program.name, [])
+                    if not logged or program.lives == 1 or key not in known:
+                        known.append(key)
             finally:
                 sending.cancel()
 
     async def main() -> None:
         nonlocal is_over
         for number in range(MEMBERS):
-            storm.add(f"member {number}", member, mortal=False)
+            storm.add(f"member {number}", member, mortal=logged)
         for program in storm.programs:
             storm.start(program)
         await asyncio.sleep(5)
 
         async def two_die() -> None:
+            if logged:
+                return
             for victim in storm.chance.sample(storm.programs, 2):
                 await asyncio.sleep(storm.chance.uniform(5, 60))
                 storm.faults["crash for good"] += 1
@@ -80,6 +94,9 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
 
     storm.run(main(), outcome)
     outcome.checked = len(sent)
+    for (name, life), keys in lives.items():
+        if len(set(keys)) < len(keys):
+            outcome.violations.append(f"{name} delivered a message twice in life {life}")
     for name, keys in got.items():
         if len(set(keys)) < len(keys):
             outcome.violations.append(f"{name} delivered a message twice")

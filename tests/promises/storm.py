@@ -1,24 +1,30 @@
 """Programs on virtual hosts in a storm of faults, all by one seed, and what became of it.
 
 A storm raises faults at random for some minutes: crashes with a restart under the same identity, partitions
-(also one way), links that delay, slow hosts, power cuts. The network may lose and repeat datagrams, and
-clocks are skewed by up to 4 %, from the beginning. Then everything is mended, and what was promised has to
-come true within a quiet time.
+(also one way), links that delay, slow hosts, power cuts, disks that refuse to write for a while. The network
+may lose and repeat datagrams, and clocks are skewed by up to 4 %, from the beginning. Then everything is
+mended, and what was promised has to come true within a quiet time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from overlay.errors import CamcastError
 from overlay.identity import Identity
 from overlay.virtual import HostCrashed, Latency, Network, nth_host
 from overlay.virtual.disk import VirtualDisk
+from pubsub.reliable.journal import Change, Journal
 
 PORT = 4000
 
@@ -39,6 +45,8 @@ class Program:
     lives: int = 0
     task: asyncio.Task[None] | None = None
     is_up: bool = False
+    log: str = ""
+    """A file for an SQLite log; it outlives crashes."""
 
     @property
     def listen(self) -> str:
@@ -57,6 +65,13 @@ class Outcome:
     """Virtual seconds."""
     checked: int = 0
     """Messages that something was promised of."""
+    minutes: float = 0.0
+    """Virtual minutes of faults that were asked for."""
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Outcome:
+        """From a row as `dataclasses.asdict` makes it."""
+        return cls(**{**row, "faults": Counter(row["faults"])})
 
 
 class Storm:
@@ -77,6 +92,9 @@ class Storm:
         self.faults["duplicating network"] += duplicate > 0
         self.programs: list[Program] = []
         self.problems: list[str] = []
+        self._directory = tempfile.TemporaryDirectory(prefix="storm")
+        self._failing: Counter[str] = Counter()
+        """Logs that cannot be written now."""
 
     @property
     def first_address(self) -> str:
@@ -88,7 +106,8 @@ class Storm:
         host = nth_host(len(self.programs))
         identity = Identity(random.Random(f"{self.seed} {name}").randbytes(32))
         disk = VirtualDisk(seed=self.chance.getrandbits(30))
-        program = Program(name, host, make, identity, disk, mortal)
+        log = str(Path(self._directory.name, f"{len(self.programs)}.db"))
+        program = Program(name, host, make, identity, disk, mortal, log=log)
         self.programs.append(program)
         if "skew" in self.kinds and len(self.programs) > 1:
             self.net.skew(host, rate=self.chance.uniform(0.96, 1.04))
@@ -195,10 +214,32 @@ class Storm:
         if not victim.is_up:
             self.restart(victim)
 
+    async def _log(self, seconds: float) -> None:
+        """A disk refuses to write a log for a while; the program lives."""
+        program = self.chance.choice(self.programs)
+        self.faults["failing disk"] += 1
+        self._failing[program.log] += 1
+        await asyncio.sleep(seconds)
+        self._failing[program.log] -= 1
+
+    @contextmanager
+    def _disks(self) -> Iterator[None]:
+        """Have the commits of logs fail whose disks are to fail."""
+        commit, failing = Journal._commit, self._failing
+
+        def commit_or_fail(journal: Journal, changes: Sequence[Change]) -> None:
+            if failing[str(journal.path)]:
+                raise sqlite3.OperationalError("disk I/O error")
+            commit(journal, changes)
+
+        with self._directory, patch.object(Journal, "_commit", commit_or_fail):
+            yield
+
     def run(self, main: Coroutine[Any, Any, None], outcome: Outcome) -> Outcome:
         """Run the schedule to its end, and note in the outcome what the storm did and saw."""
         try:
-            self.net.run(main, limit=3600 * 4)
+            with self._disks():
+                self.net.run(main, limit=3600 * 4)
         except HostCrashed as error:
             outcome.violations.append(f"something waited for a crashed host: {error!r}")
         outcome.violations += self.problems
@@ -210,7 +251,7 @@ class Storm:
 async def eventually(
     net: Network, seconds: float, is_true: Callable[[], bool], every: float = 1.0
 ) -> bool:
-    """Whether it comes true within so many virtual seconds."""
+    """Whether it comes true within this many virtual seconds."""
     end = net.now + seconds
     while not is_true():
         if net.now >= end:

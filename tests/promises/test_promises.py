@@ -48,6 +48,6 @@ def test_members_that_disagree_about_the_order_are_noticed() -> None:
 
 def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:
     outcomes = [Outcome("strong", 7, ["something was lost"]), Outcome("strong", 8, seconds=3600.0)]
-    text = "\n".join(lines(outcomes, 4.0, 7))
+    text = "\n".join(lines(outcomes, 4.0))
     assert "| strong | 2 | 1.0 | 0 | 0 | 1 |" in text
     assert "- strong, seed 7: something was lost" in text

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from pubsub import Node
+from pubsub.collections import DASortedSet, DAStrongSequence, DAStrongSet
 from pubsub.config import ConfigurationError
 from pubsub.event import Batch
 from tests.pubsub.archive.test_durable_nodes import World, take
 from tests.pubsub.archive.test_durable_nodes import play as play_durable
+from tests.pubsub.collections.nodes import Company, into, stage
 from tests.pubsub.playground import Playground, play, received
 
 
@@ -102,6 +104,48 @@ def test_durable_events_are_validated_by_the_archive_and_by_the_subscriber(where
                 assert archive.status()["/t"]["events"] == 1
 
     play_durable(main)
+
+
+@pytest.mark.parametrize("kind", [DAStrongSet, DAStrongSequence, DASortedSet])
+def test_elements_of_strong_collections_are_validated(kind: Any) -> None:
+    async def main(company: Company) -> None:
+        strict = await company.node(validators={"/a": is_number})
+        mine: Any = await company.open_on(strict, kind, "/a")
+        other: Any = await company.open(kind, "/a")
+        await asyncio.sleep(3)
+        got: list[Any] = []
+        all_of_them: list[Any] = []
+        await mine.contains(into(got))
+        await other.contains(into(all_of_them))
+        for data in (1, "text", 2):
+            await other.add(data, wait="safe", deadline=20)
+        await mine.add("my own")
+        await asyncio.sleep(5)
+        assert got == [1, 2, "my own"]
+        assert all_of_them == [1, "text", 2, "my own"]
+        assert list(mine) == got
+        assert strict.metrics.family("collection_dropped", "reason", "")["refused"] == 1
+
+    stage(65, main)
+
+
+def test_a_taker_refuses_an_element_and_another_one_gets_it() -> None:
+    async def main(company: Company) -> None:
+        strict = await company.node(validators={"/a": is_number})
+        mine = await company.open_on(strict, DAStrongSet, "/a", keep=0)
+        other = await company.open(DAStrongSet, "/a", keep=0)
+        publisher = await company.open(DAStrongSet, "/a", keep=0)
+        await asyncio.sleep(3)
+        got: list[Any] = []
+        others: list[Any] = []
+        await mine.remove(into(got))
+        await other.remove(into(others))
+        await publisher.add_all(["one", 2, "three", 4, "five", 6])
+        await asyncio.sleep(15)
+        assert all(type(data) is int for data in got)
+        assert sorted(map(str, got + others)) == ["2", "4", "6", "five", "one", "three"]
+
+    stage(66, main)
 
 
 def test_a_validator_that_is_not_a_function_is_refused() -> None:

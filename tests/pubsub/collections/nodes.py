@@ -26,10 +26,10 @@ class Company:
         self.network = playground.network
         self._identities: dict[int, Identity] = {}
 
-    async def node(self) -> Node:
+    async def node(self, **settings: Any) -> Node:
         number = len(self.playground.nodes)
         identity = self._identities[number] = Identity.create()
-        return await self.playground.node(identity=identity)
+        return await self.playground.node(identity=identity, **settings)
 
     async def open(self, kind: type[C], topic: str | type, **options: Any) -> C:
         """A collection on a node of its own."""

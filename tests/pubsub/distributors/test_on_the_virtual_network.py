@@ -25,6 +25,7 @@ from pubsub.distributors import (
     Subscriber,
 )
 from pubsub.distributors.messages import Publication, SpreadPublications
+from pubsub.event import Batch
 from pubsub.reliable.runs import source_of
 from pubsub.reliable.tasks import TaskFailed
 
@@ -397,3 +398,71 @@ def test_messages_from_below_are_taken_from_groups_that_are_named_only(seed: int
         assert below._core.upward.is_refused, "nothing is kept for a group that does not take it"
 
     play(seed, main)
+
+
+def test_clients_share_the_socket_of_a_node(seed: int) -> None:
+    async def main(ground: Playground) -> None:
+        await ground.distributors(2)
+        node = await ground.enter(Node)
+        async with (
+            Publisher(node=node) as publisher,
+            Publisher(node=node) as another,
+            Subscriber(node=node) as subscriber,
+        ):
+            await publisher.create("ticker")
+            async with subscriber.subscribe("ticker", semantics="no_gap") as messages:
+                with pytest.raises(UsageError, match="subscribed to 'ticker' already"):
+                    async with Subscriber(node=node) as second, second.subscribe("ticker"):
+                        pass
+                for number in range(10):
+                    await publisher.publish("ticker", ["one", number], wait="safe")
+                    await another.publish("ticker", ["another", number])
+                came = [one.data for one in await received(messages, 20)]
+                for name in ("one", "another"):
+                    assert [data[1] for data in came if data[0] == name] == list(range(10))
+        async with Subscriber(node=node) as subscriber, subscriber.subscribe("ticker") as messages:
+            assert messages.primary is not None, "a node may have clients again"
+        await node.publish("/still", "there")
+
+    play(seed, main)
+
+
+def test_a_client_on_a_node_has_no_settings_of_its_own() -> None:
+    node = Node()
+    with pytest.raises(UsageError, match="those of the node"):
+        Publisher(node=node, listen="127.0.0.1:4001")
+    with pytest.raises(UsageError, match="say where"):
+        Publisher(node=node, bootstrap=["127.0.0.1:4001"])
+
+
+@pytest.mark.parametrize("where", ["client", "node"])
+def test_messages_of_services_are_validated(where: str) -> None:
+    def is_number(batch: Batch) -> bool:
+        return all(type(data) is int for data in batch.data)
+
+    validators = {"/services/ticker": is_number, "/soccer": is_number}
+
+    async def main(ground: Playground) -> None:
+        (distributor,) = await ground.distributors(1, topics={"football": "/soccer"})
+        publisher = await ground.enter(Publisher)
+        source = await ground.enter(Node)
+        if where == "node":
+            node = await ground.enter(Node, validators=validators)
+            subscriber = await ground.stack.enter_async_context(Subscriber(node=node))
+        else:
+            subscriber = await ground.enter(Subscriber, validators=validators)
+        await publisher.create("ticker")
+        async with (
+            subscriber.subscribe("ticker", semantics="no_gap") as prices,
+            subscriber.subscribe("football") as events,
+        ):
+            for data in (1, "text", 2):
+                await publisher.publish("ticker", data)
+                await source.publish("/soccer", data, wait="acked")
+            assert [one.data for one in await received(prices, 2)] == [1, 2]
+            assert sorted(one.data for one in await received(events, 2)) == [1, 2]
+            drops = subscriber.metrics.family("service_messages_dropped", "reason", "")
+            assert drops["refused"] == 2
+        assert distributor.view is not None
+
+    play(3, main)
