@@ -149,8 +149,8 @@ class IndulgentSession(LayerSession):
 
     def _settle(self, origin: int, number: int, copy: KnownCopy) -> None:
         """Deliver what a majority holds, and drop what others keep."""
-        if copy.message is None:
-            return
+        if copy.message is None or self._copies.get((origin, number)) is not copy:
+            return  # this member's own acknowledgement, which comes at once, may have settled it
         if copy.holders.bit_count() >= self.majority and self._delivered[origin].add(number):
             _, inner = copy.message.pop(3)
             self._deliver(copy.channel, origin, number, inner)

@@ -21,7 +21,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     logged = storm.chance.random() < 0.4
     if logged:
         storm.kinds += ("crash", "log")
-    order = storm.chance.choice(("none", "fifo", "causal"))
+    order = "none" if logged else storm.chance.choice(("none", "fifo", "causal"))
     got: dict[str, list[tuple[int, int]]] = {}
     """By member; of one that came back, without what it was given a second time."""
     lives: dict[tuple[str, int], list[tuple[int, int]]] = {}

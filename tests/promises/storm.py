@@ -9,6 +9,7 @@ mended, and what was promised has to come true within a quiet time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sqlite3
 import tempfile
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from overlay.errors import CamcastError
+from overlay.errors import CamcastError, UsageError
 from overlay.identity import Identity
 from overlay.virtual import HostCrashed, Latency, Network, nth_host
 from overlay.virtual.disk import VirtualDisk
@@ -74,6 +75,16 @@ class Outcome:
         return cls(**{**row, "faults": Counter(row["faults"])})
 
 
+class _Noticing(logging.Handler):
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._problems = problems
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self._problems.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
 class Storm:
     """The network, its programs, and the faults."""
 
@@ -124,6 +135,9 @@ class Storm:
         while True:
             try:
                 await program.make(program)
+                return
+            except UsageError as error:
+                self.problems.append(f"{program.name} raised {error!r}")
                 return
             except CamcastError:
                 await asyncio.sleep(1.0)
@@ -235,10 +249,20 @@ class Storm:
         with self._directory, patch.object(Journal, "_commit", commit_or_fail):
             yield
 
+    @contextmanager
+    def _noticing_exceptions(self) -> Iterator[None]:
+        """Take what the product logs with a traceback for a problem: it was meant for a developer."""
+        handler = _Noticing(self.problems)
+        logging.getLogger().addHandler(handler)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(handler)
+
     def run(self, main: Coroutine[Any, Any, None], outcome: Outcome) -> Outcome:
         """Run the schedule to its end, and note in the outcome what the storm did and saw."""
         try:
-            with self._disks():
+            with self._disks(), self._noticing_exceptions():
                 self.net.run(main, limit=3600 * 4)
         except HostCrashed as error:
             outcome.violations.append(f"something waited for a crashed host: {error!r}")
