@@ -67,6 +67,8 @@ class Runtime:
         self._loop = asyncio.get_running_loop()
         self._handlers: dict[type, MessageHandler] = {}
         self._services: dict[range, Callable[[], object]] = {}
+        self.gate: Callable[[Contact, object, MessageHandler], None] | None = None
+        """Decides whether, and when, a message is handed to its handler; None: at once."""
         self._timers: dict[RuntimeTimer, None] = {}
         self._closed = False
         self._last_encoded: tuple[object, bytes] = (None, b"")
@@ -152,6 +154,8 @@ class Runtime:
         if handler is None:
             # Those who knew a node before it restarted speak to it while it joins; they ask again.
             self._dropped_in.add("no_handler" if self._handlers else "starting")
+        elif self.gate is not None:
+            self.gate(sender, message, handler)
         else:
             handler(sender, message)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 
 from overlay.contact import Address, Contact
 from overlay.context import Context
@@ -19,9 +20,11 @@ from overlay.runtime import Runtime, RuntimeConfig
 from overlay.transport.endpoint import Endpoint, EndpointConfig
 from pubsub.camcast.bootstrap import FindContacts
 from pubsub.camcast.parameters import Parameters, membership_config
-from pubsub.camcast.process import Process
+from pubsub.camcast.process import RULES, Process, members_only
 from pubsub.config import NodeConfig
+from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
+from pubsub.rights import Authority
 from pubsub.sending import Ways
 
 LEAVING_SECONDS = 1.0
@@ -52,14 +55,27 @@ async def open_runtime(config: NodeConfig, metrics: Metrics) -> Runtime:
 async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     """Open the node's socket and find the network."""
     runtime = await open_runtime(config, metrics)
-    if not config.uses_dht:
-        return Attachment(config, runtime, _gateways(config, runtime), _nothing)
     try:
+        gate = make_gate(runtime, config.authority, config.rights)
+        if not config.uses_dht:
+            return Attachment(config, runtime, _gateways(config, runtime), _nothing, gate)
         overlay = await join(runtime.endpoint, config)
     except BaseException:
         await runtime.close()
         raise
-    return Attachment(config, runtime, overlay.service, overlay.close)
+    return Attachment(config, runtime, overlay.service, overlay.close, gate)
+
+
+def make_gate(runtime: Runtime, authority: Sequence[bytes], rights: Sequence[bytes]) -> Gate | None:
+    """What asks others for their rights; None in a network without an authority."""
+    if not authority:
+        return None
+    context = runtime.context("channel")
+    gate = Gate(context, Authority(authority, time.time), rights, runtime.metrics)
+    for kind, handler in gate.handlers.items():
+        runtime.on(kind, handler)
+    runtime.gate = gate.admit
+    return gate
 
 
 async def join(endpoint: Endpoint, config: NodeConfig) -> Overlay:
@@ -106,8 +122,11 @@ class Attachment:
         runtime: Runtime,
         directory: TopicDirectory,
         leave: Callable[[], Awaitable[None]],
+        gate: Gate | None = None,
     ) -> None:
         """`leave`: withdraw from the directory and end what it runs."""
+        self.gate = gate
+        """What asks others for their rights; None in a network without an authority."""
         self._mode = config.mode
         self._membership = config.layers.membership
         self.runtime = self._runtime = runtime
@@ -150,6 +169,8 @@ class Attachment:
         for kind in membership.message_types:
             if not self._runtime.handles(kind):
                 self._runtime.on(kind, self._receive_membership)
+                if self.gate is not None:
+                    self.gate.require({kind: members_only})
         return membership
 
     def serve(self, process: Process) -> None:
@@ -157,6 +178,8 @@ class Attachment:
         self._process = process
         for kind, handler in process.handlers.items():
             self._runtime.on(kind, handler)
+        if self.gate is not None:
+            self.gate.require(RULES)
         self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
 
     def _receive_membership(self, sender: Contact, message: object) -> None:
@@ -172,6 +195,8 @@ class Attachment:
 
     async def close(self) -> None:
         """Leave the network: what is on its way has a moment to arrive, then nothing is left."""
+        if self.gate is not None:
+            self.gate.stop()
         try:
             await asyncio.gather(self._leave(), self._drain())
         finally:

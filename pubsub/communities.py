@@ -51,6 +51,8 @@ class JoinedTopic:
         self.subscriptions: list[Subscription] = []
         self.publishing = False
         """An event was published, and publishing was not stopped since."""
+        self.always = False
+        """The node itself needs it, for as long as it runs."""
         self.waiting_publishers = 0
         """Events that wait to be published: until it is joined, or there is room."""
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -59,7 +61,12 @@ class JoinedTopic:
 
     @property
     def is_needed(self) -> bool:
-        return self.publishing or self.waiting_publishers > 0 or bool(self.subscriptions)
+        return (
+            self.publishing
+            or self.always
+            or self.waiting_publishers > 0
+            or bool(self.subscriptions)
+        )
 
     def become_ready(self) -> None:
         if not self.ready.done():

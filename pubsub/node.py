@@ -18,6 +18,7 @@ import inspect
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
@@ -36,8 +37,9 @@ from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
 from pubsub.event import LAST_NUMBER, RUN_BYTES, pack_data
+from pubsub.gate import Gate
 from pubsub.publishing import Outlet, OwnRuns, Receipt
-from pubsub.rights import Authority, OwnRights
+from pubsub.rights import REVOCATIONS, Action, RightError
 from pubsub.sending import EventLink
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
 from pubsub.topic import Pattern, Topic
@@ -109,11 +111,10 @@ class Node:
         attachment.runtime.start_on(COLLECTION_CODES, self._start_collections)
         if self._trace is not None:
             self._trace.of_node(attachment.contact.id)
-        authority = rights = None
-        if config.authority:
-            authority = Authority(config.authority, time.time)
-            rights = OwnRights(config.rights, authority, attachment.contact.id)
-        self.validation = Validation(config.validators, config.signatures, authority)
+        gate = attachment.gate
+        self.validation = Validation(
+            config.validators, config.signatures, None if gate is None else gate.authority
+        )
         """What this node asks of events before it delivers or forwards them."""
         self._run = entropy().randbytes(RUN_BYTES)
         signer = attachment.identity if config.signatures else None
@@ -126,7 +127,7 @@ class Node:
             self._drops,
             self.metrics,
             signer=signer,
-            rights=rights,
+            rights=None if gate is None else gate.own,
             block_size=config.block_size,
         )
         services = Services(
@@ -143,10 +144,43 @@ class Node:
             refusal=self.validation.refusal,
             dissemination=LazyGossip,
         )
+        if gate is not None:
+            services = replace(
+                services, may_receive=lambda peer, topic: gate.may(peer, Action.SUBSCRIBE, topic)
+            )
         self._process = Process(services, config.parameters)
         self._topics = JoinedTopics(self._process, config, self._link, self._drops)
         attachment.serve(self._process)
+        if gate is not None:
+            self._hear_revocations(gate)
         return self
+
+    def _hear_revocations(self, gate: Gate) -> None:
+        """Be in the topic of revocations for good, and compare what is known with its members."""
+        gate.authority.revocations_changed.append(self._process.rights_changed)
+        joined = self._topics.join(Topic.of(REVOCATIONS))
+        joined.always = True
+        community = joined.community
+        community.when_ready(lambda: gate.compare_with(lambda: community.table))
+
+    def check_right(self, action: Action, topic: str) -> None:
+        """`RightError` unless this node may do this on the topic; without an authority all may."""
+        gate = self._attached().gate
+        if gate is not None:
+            gate.own.check(action, topic)
+
+    async def revoke(self, revocation: bytes) -> int:
+        """Publish that a right was taken back: what `pubsub.rights.revoke` makes, or `camcast right revoke`.
+
+        It returns when those that this node knows have it, with their number; they pass it on. `RightError`
+        when it is not valid in this network."""
+        gate = self._attached().gate
+        if gate is None or not gate.authority.take_back(revocation):
+            raise RightError(
+                "this is not a valid revocation in this network: who granted the right signs it"
+            )
+        receipt = await self.publish(REVOCATIONS, revocation, wait="acked")
+        return receipt.acknowledged
 
     async def __aexit__(
         self,
@@ -264,6 +298,7 @@ class Node:
                 raise UsageError(f"{name} does not go with durable: the archive keeps the events")
 
     async def _open_subscription(self, subscription: Subscription) -> None:
+        self.check_right(Action.SUBSCRIBE, subscription.pattern.topic.name)
         await self._topics.open_subscription(subscription)
 
     async def _close_subscription(self, subscription: Subscription) -> None:
@@ -529,9 +564,22 @@ class Node:
             "mode": self.config.mode,
             "links": self.config.links,
             "protection": self._attached().runtime.endpoint.protection(),
+            "rights": self._describe_rights(),
             "communities": self._topics.describe(),
             "counters": self.metrics.as_dict(),
             **({} if self.archive is None else {"archive": self.archive.status()}),
+        }
+
+    def _describe_rights(self) -> dict[str, Any] | None:
+        """The authority, what this node holds, what peers have shown and what was taken back; None without
+        an authority."""
+        gate = self._attached().gate
+        if gate is None:
+            return None
+        return {
+            "authority": [key.hex() for key in self.config.authority],
+            "key": self._attached().identity.public_key.hex(),
+            **gate.describe(),
         }
 
     def _durable(self) -> Durability:

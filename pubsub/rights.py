@@ -12,6 +12,13 @@ asking anybody: it needs the authority's public keys and a clock.
 A signature covers the grants before it, so no grant can be put behind another one. A node that is shown a
 right must know that the other side has the holder's key: by a session, or by a signature.
 
+A right, or a grant in the middle of one with all that was granted on from it, can be taken back: a
+*revocation* names the grants up to that one and is signed by an authority, or by the holder of a grant before
+it. It spreads as an event of the topic `REVOCATIONS`, which everybody may publish and read, and which carries
+nothing but valid revocations (see `pubsub.gate`); it is forgotten when the right would have ended anyway.
+
+    revocation   who takes back: public key (32 bytes), signature (64), the grants up to the one taken back
+
 Faults: clocks that differ by a minute are made good (`CLOCK_SLACK`). A network without an authority is open.
 """
 
@@ -42,8 +49,19 @@ FOREVER = 2**63
 REMEMBERED = 1024
 """Rights whose signatures were checked and need not be checked again; the one asked for longest ago goes."""
 
+REVOCATIONS = "/camcast/revocations"
+"""The reserved topic of revocations."""
+
+MOST_REVOCATIONS = 4096
+"""Revocations that are kept; those of holders go before those of authorities, the oldest first."""
+
+MOST_OF_HOLDER = 64
+"""Revocations that are kept of one signer that is not an authority."""
+
 _HEAD = struct.Struct(f">{PUBLIC_KEY_BYTES}sBBQH")
 _PURPOSE = b"camcast right 1"
+_TAKEN_BACK = b"camcast revocation 1"
+_REVOCATION_HEAD = PUBLIC_KEY_BYTES + SIGNATURE_BYTES
 
 
 class RightError(UsageError):
@@ -161,6 +179,12 @@ class Right:
         return Right(tuple(grants), packed)
 
 
+def revoke(right: Right, signer: Identity) -> bytes:
+    """The revocation of a right and of all that was granted on from it, to be published."""
+    signature = signer.sign(_TAKEN_BACK + right.packed)
+    return signer.public_key + signature + right.packed
+
+
 def grant_first(authority: Identity, grant: Grant) -> Right:
     """The right that an authority gives."""
     return Right((grant,), _signed(b"", authority, grant))
@@ -185,35 +209,47 @@ def describe(grant: Grant) -> str:
 
 
 class Authority:
-    """The keys whose rights count in a network, and a clock."""
+    """The keys whose rights count in a network, a clock, and what was taken back."""
 
     def __init__(self, keys: Sequence[bytes], now: Callable[[], float]) -> None:
         if not keys or any(len(key) != PUBLIC_KEY_BYTES for key in keys):
             raise RightError(f"an authority has public keys of {PUBLIC_KEY_BYTES} bytes each")
         self._keys = tuple(keys)
         self._now = now
-        self._checked: OrderedDict[bytes, Right] = OrderedDict()
+        self._checked: OrderedDict[bytes, tuple[Right, tuple[bytes, ...]]] = OrderedDict()
+        """Rights whose signatures are good, with the names of all their beginnings."""
+        self._revoked: dict[bytes, tuple[bytes, int]] = {}
+        """What was taken back, by its name: the revocation, and until when it matters."""
+        self.revocations_changed: list[Callable[[], None]] = []
+        """Called when a revocation was taken that was not known."""
 
     def check(self, packed: bytes) -> Right:
         """The right, if an authority's key begins it and each grant is a part of the one before.
 
-        `RightError` otherwise, and when its time is over. A right that was checked is remembered."""
-        right = self._checked.get(packed)
-        if right is None:
+        `RightError` otherwise, when its time is over, and when it was taken back. A right whose signatures
+        were checked is remembered."""
+        right, names = self._with_good_signatures(packed)
+        if self._now() > right.last.until + CLOCK_SLACK:
+            raise RightError("the right has expired")
+        if self._revoked and any(name in self._revoked for name in names):
+            raise RightError("the right was taken back")
+        return right
+
+    def _with_good_signatures(self, packed: bytes) -> tuple[Right, tuple[bytes, ...]]:
+        known = self._checked.get(packed)
+        if known is None:
             right = Right.unpack(packed)
-            self._check_signatures(right)
-            self._checked[packed] = right
+            known = self._checked[packed] = (right, self._check_signatures(right))
             if len(self._checked) > REMEMBERED:
                 self._checked.popitem(last=False)
         else:
             self._checked.move_to_end(packed)
-        if self._now() > right.last.until + CLOCK_SLACK:
-            raise RightError("the right has expired")
-        return right
+        return known
 
-    def _check_signatures(self, right: Right) -> None:
+    def _check_signatures(self, right: Right) -> tuple[bytes, ...]:
         before: Grant | None = None
         start = 0
+        names: list[bytes] = []
         for grant in right.grants:
             body = grant.packed()
             end = start + len(body)
@@ -225,6 +261,8 @@ class Authority:
             if before is not None and not before.allows(grant):
                 raise RightError("a grant in the right is wider than the one before it")
             before, start = grant, end + SIGNATURE_BYTES
+            names.append(_name(right.packed[:start]))
+        return tuple(names)
 
     def allows(self, packed: bytes, holder: PeerId, action: Action, topic: str) -> bool:
         """Whether `packed` is a right of `holder` to do this on this topic, now; False for any nonsense.
@@ -241,6 +279,73 @@ class Authority:
             takes(last.pattern, topic) if action is Action.PUBLISH else covers(last.pattern, topic)
         )
 
+    # What was taken back.
+
+    def take_back(self, revocation: bytes) -> bool:
+        """Take note of a revocation, if there is room for it; False when it is not valid.
+
+        One that is known is taken once more without any effect."""
+        try:
+            right = self._check_revocation(revocation)
+        except RightError:
+            return False
+        name = _name(right.packed)
+        if name in self._revoked:
+            return True
+        until = right.last.until
+        if self._now() > until + CLOCK_SLACK:
+            return True  # it has ended without
+        if not self._make_room(revocation[:PUBLIC_KEY_BYTES]):
+            return True
+        self._revoked[name] = (revocation, until)
+        for changed in self.revocations_changed:
+            changed()
+        return True
+
+    def _check_revocation(self, revocation: bytes) -> Right:
+        signer = revocation[:PUBLIC_KEY_BYTES]
+        packed = revocation[_REVOCATION_HEAD:]
+        right, _ = self._with_good_signatures(packed)
+        granters = [grant.holder for grant in right.grants[:-1]]
+        if signer not in self._keys and signer not in granters:
+            raise RightError("who takes the right back has not granted it")
+        signature = revocation[PUBLIC_KEY_BYTES:_REVOCATION_HEAD]
+        if not verify(signer, _TAKEN_BACK + packed, signature):
+            raise RightError("the signature of the revocation is not that of who takes it back")
+        return right
+
+    def _make_room(self, signer: bytes) -> bool:
+        now = self._now()
+        for name in [n for n, (_, until) in self._revoked.items() if now > until + CLOCK_SLACK]:
+            del self._revoked[name]
+        of_holders = [n for n, (one, _) in self._revoked.items() if not self._is_own(one)]
+        if signer not in self._keys:
+            of_signer = [n for n in of_holders if self._revoked[n][0].startswith(signer)]
+            if len(of_signer) >= MOST_OF_HOLDER:
+                return False
+        if len(self._revoked) < MOST_REVOCATIONS:
+            return True
+        if of_holders:
+            del self._revoked[of_holders[0]]
+        return bool(of_holders)
+
+    def _is_own(self, revocation: bytes) -> bool:
+        return revocation[:PUBLIC_KEY_BYTES] in self._keys
+
+    def taken_back(self) -> list[Right]:
+        """The rights that were taken back."""
+        return [Right.unpack(one[_REVOCATION_HEAD:]) for one in self.revocations]
+
+    @property
+    def revocations(self) -> tuple[bytes, ...]:
+        """All that is known to be taken back."""
+        return tuple(revocation for revocation, _ in self._revoked.values())
+
+    @property
+    def revocations_digest(self) -> bytes:
+        """The same for all nodes that know of the same revocations."""
+        return hashlib.sha256(b"".join(sorted(self._revoked))).digest()[:8]
+
 
 def takes(pattern: str, topic: str) -> bool:
     """Whether an event of this very topic is one that the pattern stands for."""
@@ -248,31 +353,79 @@ def takes(pattern: str, topic: str) -> bool:
     return included(found.topic.name, topic, ()) and found.matches(topic)
 
 
-class OwnRights:
-    """The rights that one node holds."""
+class Holder:
+    """The rights of one node: its own, or those that a peer has shown."""
 
     def __init__(self, rights: Sequence[bytes], authority: Authority, holder: PeerId) -> None:
         """`RightError` when one of them is not valid, or is another's."""
         for packed in rights:
             if authority.check(packed).holder != holder:
                 raise RightError("a right that this node was given is for another key")
-        self._rights = tuple(rights)
+        self.rights = tuple(rights)
         self._authority = authority
         self._holder = holder
         self.longest: int = max(map(len, rights), default=0)
         """Bytes of the largest one."""
 
+    def may(self, action: Action, topic: str) -> bool:
+        """Whether the node may do this on this topic, now."""
+        if topic == REVOCATIONS:
+            return action in (Action.PUBLISH, Action.SUBSCRIBE)
+        return any(self._authority.allows(one, self._holder, action, topic) for one in self.rights)
+
+    def may_publish_or_subscribe(self, topic: str) -> bool:
+        """Whether the node may be in the topic's community."""
+        return self.may(Action.SUBSCRIBE, topic) or self.may(Action.PUBLISH, topic)
+
+    def is_near(self, topic: str) -> bool:
+        """Whether the node has any right on the topic, on one below it, or on one above it: those who are in
+        a subtopic have to find members of the topic, and are not sent its events."""
+        if topic == REVOCATIONS:
+            return True
+        for packed in self.rights:
+            try:
+                pattern = self._authority.check(packed).last.pattern
+            except RightError:
+                continue
+            if covers(pattern, topic) or covers(topic, pattern) or takes(pattern, topic):
+                return True
+        return False
+
+    def check(self, action: Action, topic: str) -> None:
+        """`RightError` unless the node may do this on this topic."""
+        if not self.may(action, topic):
+            raise RightError(_lacking(action, topic))
+
     def to_publish(self, names: Sequence[str]) -> bytes:
         """The right to publish on all of these topics; `RightError` when there is none."""
-        for packed in self._rights:
+        if names[0] == REVOCATIONS:
+            return b""
+        for packed in self.rights:
             if all(
                 self._authority.allows(packed, self._holder, Action.PUBLISH, name) for name in names
             ):
                 return packed
-        raise RightError(
-            f"this node has no right to publish on {names[0]}: ask the network's authority for one "
-            "(`camcast right new`) and give it to the node as rights=[...]"
-        )
+        raise RightError(_lacking(Action.PUBLISH, names[0]))
+
+    def describe(self) -> list[str]:
+        """Each right, and whether it counts, for people to look at."""
+        lines = []
+        for packed in self.rights:
+            right = Right.unpack(packed)
+            try:
+                self._authority.check(packed)
+                state = ""
+            except RightError as error:
+                state = f" ({error})"
+            lines.append(f"{right.name} {describe(right.last)}{state}")
+        return lines
+
+
+def _lacking(action: Action, topic: str) -> str:
+    return (
+        f"this node has no right to {action.words()} on {topic}: ask the network's authority for one "
+        "(`camcast right new`) and give it to the node as rights=[...]"
+    )
 
 
 def covers(outer: str, inner: str) -> bool:
@@ -300,6 +453,10 @@ def _is_deep(pattern: str) -> bool:
 def _signed(before: bytes, grantor: Identity, grant: Grant) -> bytes:
     body = grant.packed()
     return body + grantor.sign(_to_sign(before, body))
+
+
+def _name(packed: bytes) -> bytes:
+    return hashlib.sha256(packed).digest()
 
 
 def _to_sign(before: bytes, body: bytes) -> bytes:

@@ -25,7 +25,7 @@ from pubsub.event import (
     make_block,
 )
 from pubsub.publishing import Outlet, OwnBlock, OwnRuns
-from pubsub.rights import OwnRights
+from pubsub.rights import Holder
 from pubsub.topic import Topic
 from pubsub.validation import SIGNATURE_SIZE, sign_block
 
@@ -243,7 +243,7 @@ class EventLink:
         metrics: Metrics,
         *,
         signer: Identity | None,
-        rights: OwnRights | None = None,
+        rights: Holder | None = None,
         block_size: int | None = None,
     ) -> None:
         """`signer`: who signs own blocks, None leaves them unsigned; `rights`: what this node may publish,

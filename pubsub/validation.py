@@ -22,7 +22,7 @@ that the publisher says: run and numbers, topic and its super-topics, and the ev
 
 Where the network has an authority, the publisher's right follows (see `pubsub.rights`): to publish on the
 topic and on every super-topic that the block declares. What comes without one is neither delivered nor
-forwarded, and counted as `no_right`.
+forwarded, and counted as `no_right`. On the topic of revocations the contents decide, whoever publishes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from typing import Any
 from overlay.contact import PeerId
 from overlay.identity import PUBLIC_KEY_BYTES, SIGNATURE_BYTES, Identity, peer_id_of, verify
 from pubsub.event import Batch, Block, Origin
-from pubsub.rights import Action, Authority
+from pubsub.rights import REVOCATIONS, Action, Authority
 from pubsub.topic import Pattern, included
 
 Validator = Callable[[Batch], bool]
@@ -69,8 +69,16 @@ def has_right(block: Block, authority: Authority | None) -> bool:
     right = block.signature[SIGNATURE_SIZE:]
     if authority is None:
         return not right
+    if block.topic == REVOCATIONS:
+        return not block.lineage and are_revocations(block, authority)
     topics = (block.topic, *(name for name in block.lineage if name != "/"))
     return all(authority.allows(right, block.publisher, Action.PUBLISH, topic) for topic in topics)
+
+
+def are_revocations(block: Block, authority: Authority) -> bool:
+    """Whether a block of the topic of revocations has nothing but valid ones; they work from then on."""
+    batch, _ = block.batch(0, True)
+    return all(isinstance(data, bytes) and authority.take_back(data) for data in batch.data)
 
 
 class Validation:

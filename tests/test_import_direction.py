@@ -58,6 +58,8 @@ CORES = [
     "pubsub/broadcast/reliable.py",
     "pubsub/broadcast/stacks.py",
     "pubsub/camcast",
+    "pubsub/gate.py",
+    "pubsub/rights.py",
     "pubsub/distributors/config.py",
     "pubsub/distributors/messages.py",
     "pubsub/distributors/protocol",

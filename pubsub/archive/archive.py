@@ -27,6 +27,7 @@ from overlay.entropy import entropy
 from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.topic_name import check_topic_name
+from pubsub.archive import rules
 from pubsub.archive.client import archives_of
 from pubsub.archive.commits import Commits, Reads
 from pubsub.archive.errors import ArchiveError, DurableUsageError
@@ -70,6 +71,7 @@ from pubsub.archive.store.opening import open_store
 from pubsub.config import NodeSettings
 from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
+from pubsub.rights import Action
 from pubsub.topic import Topic
 
 T = TypeVar("T")
@@ -238,6 +240,8 @@ class Archive:
     async def _manage(self, name: str, known: tuple[Contact, ...]) -> None:
         """`known`: replicas that the directory need not tell of."""
         assert self._store is not None
+        self.node.check_right(Action.ARCHIVE, name)
+        gate = self.node.attachment.gate
         replica = self._store.notes(name, REPLICA).get(REPLICA)
         if replica is None:
             replica = entropy().randbytes(REPLICA_BYTES)
@@ -254,6 +258,7 @@ class Archive:
             self._runtime.metrics,
             None if self.node.validation.asks_nothing else self.node.validation.refusal,
             self._replay,
+            *(() if gate is None else (gate.may,)),
         )
         others = dict.fromkeys((*known, *await self._others(name)))
         ready = self._ready[name] = asyncio.Event()
@@ -363,6 +368,9 @@ class Archive:
         }
 
     def _serve(self) -> None:
+        gate = self.node.attachment.gate
+        if gate is not None:
+            gate.require(rules.OF_ARCHIVES)
         for kind, handler in self._handlers().items():
             self._runtime.on(kind, self._dispatch(handler))
         self._runtime.on(ReplicaInfo, self._receive_info)

@@ -15,12 +15,14 @@ from overlay.context import Timer
 from overlay.errors import ClosedError
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
+from pubsub.archive import rules
 from pubsub.archive.errors import NoArchiveFound
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.finder import MOST_ASKED, Finder, Found
 from pubsub.archive.protocol.messages import AckResponse, Negotiation, Notice, Offer
 from pubsub.archive.protocol.publisher import Publisher
 from pubsub.archive.protocol.subscriber import Subscriber
+from pubsub.gate import Gate
 from pubsub.topic import Topic
 
 
@@ -47,8 +49,12 @@ class DurableClient:
         directory: TopicDirectory,
         manages: Callable[[str], bool],
         config: DurableConfig,
+        gate: Gate | None = None,
     ) -> None:
-        """`manages`: whether this very node manages a topic, which the directory does not tell it."""
+        """`manages`: whether this very node manages a topic, which the directory does not tell it; `gate`:
+        what asks archives for their rights."""
+        if gate is not None:
+            gate.require(rules.OF_CLIENTS)
         self.runtime = runtime
         self.config = config
         self._directory = directory

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pubsub.archive.client import DurableClient
 from pubsub.archive.durable_subscription import DurableSubscription
 from pubsub.archive.publishing import DurablePublishers
+from pubsub.rights import Action
 from pubsub.topic import Pattern
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Durability:
             attachment.directory,
             lambda topic: node.archive is not None and topic in node.archive.topics,
             node.config.durability,
+            attachment.gate,
         )
         self.publishers = DurablePublishers(self.client)
         self._node = node
@@ -45,6 +47,7 @@ class Durability:
         self, pattern: Pattern, name: str, options: dict[str, Any]
     ) -> DurableSubscription:
         """See `pubsub.archive.durable_subscription`."""
+        self._node.check_right(Action.SUBSCRIBE, pattern.text)
         subscription = DurableSubscription(self._node, self.client, pattern, name, **options)
         self._subscriptions = [one for one in self._subscriptions if not one.is_ended]
         self._subscriptions.append(subscription)

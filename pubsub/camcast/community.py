@@ -56,6 +56,9 @@ MakeMembership = Callable[[str, Parameters, MembershipListener], Membership]
 MOST_LOSSES = 1024
 """Sources of which it is remembered which events were lost."""
 
+MOST_MUTES = 1024
+"""Members that only publish and are remembered as such; one that is forgotten is asked again."""
+
 SIZE_SECONDS = 1.0
 """How long an estimate of the community's size is used for events."""
 
@@ -83,6 +86,8 @@ class Services:
     """Why a block is to be neither delivered nor forwarded, a reason for the count of drops; None accepts
     it."""
     dissemination: DisseminationFactory = EagerGossip
+    may_receive: Callable[[PeerId, str], bool] = lambda peer, topic: True
+    """Whether a process has the right to be sent a topic's events."""
 
 
 class Spread(NamedTuple):
@@ -143,6 +148,10 @@ class Community:
             self._search_over,
             draws=services.draws_tables,
         )
+        self._mutes: dict[PeerId, None] = {}
+        self._whole_table: tuple[Contact, ...] = ()
+        self._heard_table: tuple[Contact, ...] = ()
+        """The topic table without mutes, as of the table above."""
         self.membership = services.make_membership(self.name, parameters, self)
         self._dissemination = services.dissemination(self)
         self._upward = Upward(self, self.super_tables, leases)
@@ -189,8 +198,21 @@ class Community:
 
     @property
     def table(self) -> tuple[Contact, ...]:
-        """The topic table."""
-        return self.membership.table
+        """The topic table, without members that may only publish."""
+        table = self.membership.table
+        if not self._mutes:
+            return table
+        if table is not self._whole_table:
+            self._whole_table = table
+            self._heard_table = tuple(one for one in table if one.id not in self._mutes)
+        return self._heard_table
+
+    def mute(self, peer: PeerId) -> None:
+        """A member has no right to receive: it is sent nothing, and counts for nothing but its own events."""
+        self._mutes[peer] = None
+        if len(self._mutes) > MOST_MUTES:
+            del self._mutes[next(iter(self._mutes))]
+        self._whole_table = ()
 
     @property
     def fanout(self) -> int:
@@ -221,7 +243,7 @@ class Community:
         """Leave: say goodbye to those in the topic table and withdraw; no timer is left."""
         self._stopped = True
         self._dissemination.stop()
-        for member in self.table:
+        for member in self.membership.table:
             self._context.send(member, Goodbye(self.name))
             self._services.unwatch(member)
         self.links.stop()

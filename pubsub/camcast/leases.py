@@ -103,10 +103,16 @@ class Leases:
         patience: Callable[[str], float],
         metrics: Metrics,
         drops: EventDrops,
+        may_receive: Callable[[PeerId, str], bool] = lambda peer, topic: True,
+        mute: Callable[[Contact, str], None] = lambda contact, topic: None,
     ) -> None:
         """`promise` gives the seconds for which this process will stay in a topic, 0 outside it;
         `gone` is told of a process that does not answer, or answers that it is not in the topic;
-        `patience` gives the seconds in which a process has to answer whether it is in a topic."""
+        `patience` gives the seconds in which a process has to answer whether it is in a topic;
+        `may_receive`: whether a process has the right to be sent a topic's events; `mute` is told of a member
+        that has not."""
+        self._may_receive = may_receive
+        self._mute = mute
         self._control = control
         self._carrier = carrier
         self._promise = promise
@@ -214,6 +220,11 @@ class Leases:
         for key in [k for k in self._questions if k[0] == peer and topic in (None, k[1])]:
             self._settle(key, 0.0, "not_a_member" if topic else "suspected")
 
+    def check_rights(self) -> None:
+        """Send nothing more to those that have no right to receive any more."""
+        for peer, topic in [key for key in self._promised if not self._may_receive(*key)]:
+            self.revoke(peer, topic)
+
     def close(self) -> None:
         for question in self._questions.values():
             question.timer.cancel()
@@ -231,7 +242,11 @@ class Leases:
         key = (sender.id, answer.topic)
         question = self._questions.get(key)
         if question is not None and question.nonce == answer.nonce:
-            self._settle(key, answer.lease, "not_a_member")
+            if answer.lease > 0 and not self._may_receive(*key):
+                self._mute(sender, answer.topic)
+                self._settle(key, 0.0, "no_right")
+            else:
+                self._settle(key, answer.lease, "not_a_member")
 
     def _hold(self, question: _Question, gossip: Gossip) -> None:
         if len(question.held) >= HELD_BLOCKS or question.held_bytes > HELD_BYTES:
@@ -285,7 +300,8 @@ class Leases:
             self._refuse(question.contact, question.held, otherwise)
             if otherwise == "no_answer":
                 self._carrier.suspect(key[0])
-            self._gone(question.contact, key[1])
+            if otherwise != "no_right":  # a member that only publishes is there all the same
+                self._gone(question.contact, key[1])
         for then in question.waiting:
             then(alive)
 

@@ -32,10 +32,33 @@ from pubsub.camcast.messages import (
 from pubsub.camcast.observer import ONE, EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import Arrival, Copy, origin_of
+from pubsub.gate import Rule
+from pubsub.rights import Action, Holder
 from pubsub.topic import Topic, included
 
 QUESTIONS_REMEMBERED = 1024
 """How many searches of others are known again, so that each is handed on once."""
+
+
+def members_only(peer: Holder, message: Any) -> bool:
+    """The rule of what only those say who publish or subscribe to the message's topic."""
+    return peer.may_publish_or_subscribe(message.topic)
+
+
+RULES: Mapping[type, Rule] = {
+    # Those of a subtopic ask these of a super-community; they are given leases and names, and no events.
+    Check: lambda peer, message: peer.is_near(message.topic),
+    FindSuper: lambda peer, message: any(map(peer.is_near, message.topics)),
+    NewProcesses: lambda peer, message: peer.is_near(message.topic),
+    CheckAnswer: members_only,
+    SuperFound: lambda peer, message: not message.topic or peer.is_near(message.topic),
+    NewProcessesAnswer: members_only,
+    ShareSuper: members_only,
+    Announce: lambda peer, message: peer.is_near(message.topic),
+    Fetch: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
+    Prune: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
+}
+"""In a network with an authority: whose messages are taken. What a block may be, its signature says."""
 
 
 class Process:
@@ -60,6 +83,8 @@ class Process:
             lambda topic: self._parameters_in(topic).check_timeout,
             services.metrics,
             self._drops,
+            services.may_receive,
+            self._mute,
         )
         self.handlers: Mapping[type, Callable[[Contact, Any], None]] = {
             Copy: self._receive_copy,
@@ -169,6 +194,15 @@ class Process:
     def _gone(self, contact: Contact, topic: str) -> None:
         for community in list(self.communities.values()):
             community.gone(contact.id, topic)
+
+    def _mute(self, contact: Contact, topic: str) -> None:
+        community = self.communities.get(topic)
+        if community is not None:
+            community.mute(contact.id)
+
+    def rights_changed(self) -> None:
+        """Rights were taken back: those who lost theirs are sent nothing more."""
+        self.leases.check_rights()
 
     def _hand_up(self, topic: str, arrival: Arrival) -> None:
         block = arrival.block

@@ -10,7 +10,8 @@ from typing import Any
 
 from overlay.identity import Identity
 from pubsub.cli.options import add_command as add
-from pubsub.cli.terminal import call
+from pubsub.cli.options import add_node_options, make_node, with_file
+from pubsub.cli.terminal import call, run
 from pubsub.rights import (
     FOREVER,
     Action,
@@ -21,6 +22,7 @@ from pubsub.rights import (
     describe,
     grant_first,
     grant_on,
+    revoke,
 )
 
 NEW = "camcast right new --identity authority.pem --holder KEY --allow publish --on '/soccer/**'"
@@ -41,13 +43,22 @@ def add_command(commands: Any) -> None:
     show = _inner(inner, "show", "say what a right allows, and whether it is valid", show_right)
     show.add_argument("right", metavar="RIGHT", help="the right, as it was printed")
     show.add_argument("--authority", metavar="KEY", action="append", help="check it by this key")
+    back = _inner(inner, "revoke", "take a right back, and all that was granted on from it", None)
+    back.add_argument("right", metavar="RIGHT", help="the right, as it was printed")
+    back.add_argument(
+        "--signer", metavar="FILE", required=True, help="identity of the authority, or of a granter"
+    )
+    back.set_defaults(given=frozenset(), options=[])
+    add_node_options(back)
+    back.set_defaults(action=lambda arguments: run(publish_revocation(with_file(arguments))))
 
 
 def _inner(
-    commands: Any, name: str, about: str, action: Callable[[argparse.Namespace], int]
+    commands: Any, name: str, about: str, action: Callable[[argparse.Namespace], int] | None
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(name, help=about, description=about)
-    parser.set_defaults(action=lambda arguments: call(lambda: action(arguments)))
+    if action is not None:
+        parser.set_defaults(action=lambda arguments: call(lambda: action(arguments)))
     return parser
 
 
@@ -96,6 +107,16 @@ def show_right(arguments: argparse.Namespace) -> int:
         Authority(list(map(_bytes, arguments.authority)), time.time).check(right.packed)
         print("valid")
     return 0
+
+
+async def publish_revocation(arguments: argparse.Namespace) -> int:
+    """Join the network, and have its members know; at once, since it ends with this command."""
+    right = _right(arguments.right)
+    signer = Identity.load(arguments.signer)
+    async with make_node(arguments) as node:
+        told = await node.revoke(revoke(right, signer))
+    print(f"{right.name} is taken back, {told} nodes were told and tell the others")
+    return 0 if told else 1
 
 
 def _grant(arguments: argparse.Namespace, until: int) -> Grant:

@@ -69,6 +69,16 @@ def _of_distributor(status: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _of_rights(rights: dict[str, Any]) -> list[str]:
+    lines = [f"authority {key}" for key in rights["authority"]]
+    lines.append(f"this node's key is {rights['key']}")
+    lines += [f"  right {text}" for text in rights["own"]] or ["  no rights"]
+    for peer, shown in sorted(rights["shown"].items()):
+        lines += [f"{peer[:8]} has shown right {text}" for text in shown]
+    lines += [f"right {name} was taken back" for name in rights["revoked"]]
+    return lines
+
+
 def _of_node(status: dict[str, Any]) -> list[str]:
     lines = [f"node {status['id'][:8]} on {status['address']}, mode {status['mode']}"]
     protection = status["protection"]
@@ -77,6 +87,8 @@ def _of_node(status: dict[str, Any]) -> list[str]:
         lines += [f"  {peer}" for peer in protection["sessions"]]
     else:
         lines += [f"not sealed, lacks {what}" for what in protection["lacks"]]
+    if status["rights"] is not None:
+        lines += _of_rights(status["rights"])
     for name, community in sorted(status["communities"].items()):
         lines.append(
             f"{name}  about {community['size']:.0f} members, {len(community['table'])} known,"

@@ -87,6 +87,8 @@ def _client_settings(arguments: argparse.Namespace) -> dict[str, Any]:
         "insecure": node.insecure,
         "identity": node.identity,
         "datagram_size": node.datagram_size,
+        "authority": node.authority,
+        "rights": node.rights,
     }
 
 

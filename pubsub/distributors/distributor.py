@@ -22,6 +22,7 @@ from overlay.contact import Address, Contact, PeerId
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.runtime import Runtime
+from pubsub import rights
 from pubsub.config import ConfigurationError, NodeConfig, NodeSettings, config_of
 from pubsub.distributors import messages
 from pubsub.distributors.config import DistributorConfig
@@ -29,7 +30,6 @@ from pubsub.distributors.feeds import Relay, TopicFeed
 from pubsub.distributors.light_client import (
     DirectoryFinder,
     Sample,
-    group_topic,
     introduce,
     sample_of,
 )
@@ -37,6 +37,7 @@ from pubsub.distributors.messages import check_service
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.exchange import History
 from pubsub.distributors.protocol.view import View
+from pubsub.distributors.rules import group_topic, rules_of_distributor
 from pubsub.node import Node
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
@@ -163,6 +164,7 @@ class Distributor:
 
     async def _open(self) -> None:
         node = await self._stack.enter_async_context(self._node)
+        node.check_right(rights.Action.DISTRIBUTE, group_topic(self.group))
         runtime = self._runtime = node.attachment.runtime
         # Thousands of subscribers may answer at once.
         endpoint = runtime.endpoint
@@ -210,6 +212,11 @@ class Distributor:
             (messages.PublicationAck, core.upward.receive_published),
         ):
             runtime.on(kind, handler)
+        gate = self._node.attachment.gate
+        if gate is not None:
+            topics = {service: topic.name for service, topic in self.topics.items()}
+            groups = (self.group, *self.downstream, *((self.upstream,) if self.upstream else ()))
+            gate.require(rules_of_distributor(core, self.group, groups, topics))
         runtime.failure.subscribe(
             lambda peer: core.suspect(peer.id), lambda peer: core.restore(peer.id)
         )
@@ -391,6 +398,8 @@ def _settings_of(settings: NodeSettings, *, has_topics: bool) -> NodeConfig:
     useless = dict.fromkeys(OF_PUBLISHERS, "on a distributor")
     if not has_topics:
         useless |= dict.fromkeys(OF_EVENTS, "on a distributor without topics")
+    if config.authority:
+        useless.pop("signatures", None)  # they are on wherever there is an authority
     for name, where in useless.items():
         if getattr(config, name) != getattr(usual, name):
             raise ConfigurationError(f"{name} has no effect {where}: leave it out")

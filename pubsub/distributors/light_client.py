@@ -19,14 +19,16 @@ from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
 from overlay.overlay import Overlay
 from overlay.runtime import Runtime, RuntimeConfig
-from overlay.topic_name import check_topic_name
 from overlay.transport.endpoint import EndpointConfig
+from pubsub.attach import make_gate
 from pubsub.config import LOOPBACK_DATAGRAM, USUAL_DATAGRAM
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.subscription import SubscriptionCore
+from pubsub.distributors.rules import group_topic, rules_of_client
 from pubsub.event import DATA_LIMIT
+from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 from pubsub.reliable.primary import PrimaryKeeper
 from pubsub.reliable.tasks import Tasks
@@ -37,15 +39,6 @@ if TYPE_CHECKING:
 
 FOUND_AT_ONCE = 16
 """Distributors of a group that a client learns of."""
-
-
-def group_topic(group: str) -> str:
-    """The topic under which the distributors of a group are announced."""
-    if not group or "/" in group:
-        raise UsageError(
-            f"group={group!r} is not a valid name of a group: it must be one word without slashes"
-        )
-    return check_topic_name(f"/distributors/{group}")
 
 
 class DistributorFinder(Protocol):
@@ -189,6 +182,10 @@ class Desk:
             desk = cls._all[runtime] = Desk(runtime)
         return desk
 
+    def groups(self) -> set[str]:
+        """The groups whose distributors the clients listen to."""
+        return {client._group for client in self.clients}
+
     def leave(self, client: LightClient) -> None:
         if client in self.clients:
             self.clients.remove(client)
@@ -224,10 +221,12 @@ class LightClient:
         connect_timeout: float = 15.0,
         node: Node | None = None,
         validators: Mapping[str, Validator] | None = None,
+        authority: Sequence[bytes] = (),
+        rights: Sequence[bytes] = (),
     ) -> None:
         """`bootstrap`: nodes of the overlay, in whose DHT the distributors of `group` are found;
         or else `distributors`: their addresses, or a `finder` of one's own. `listen` to `datagram_size`
-        are as in `NodeConfig`.
+        are as in `NodeConfig`, and so are `authority` and `rights`.
 
         `node`: a node that runs, which this client uses in place of a socket and an identity of its own; it
         finds distributors in the node's directory, and asks the node's validators. `validators`: what a
@@ -238,7 +237,7 @@ class LightClient:
             raise UsageError(
                 "say where distributors are found: bootstrap=[...], distributors=[...] or node=..."
             )
-        own = (advertise, keys, insecure, identity, datagram_size, validators)
+        own = (advertise, keys, insecure, identity, datagram_size, validators, authority, rights)
         if node is not None and (any(own) or listen != "127.0.0.1:0"):
             raise UsageError("with node=... the settings are those of the node: leave others out")
         group_topic(group)
@@ -256,6 +255,8 @@ class LightClient:
         self._runtime: Runtime | None = None
         self._desk: Desk | None = None
         self._overlay: Overlay | None = None
+        self._authority, self._rights = tuple(authority), tuple(rights)
+        self._gate: Gate | None = None
         self._closed = False
         self._publishing: dict[str, PublishingCore] = {}
         self._subscribed: list[SubscriptionCore] = []
@@ -276,6 +277,8 @@ class LightClient:
             self._finder = DirectoryFinder(sample_of(attachment.directory), self._group)
             self._desk = Desk.of(attachment.runtime)
             self._desk.clients.append(self)
+            if attachment.gate is not None:
+                attachment.gate.require(rules_of_client(self._desk.groups))
             return self
         runtime = self._runtime = await Runtime.open(
             self._runtime_config, self._identity, self.metrics
@@ -283,6 +286,9 @@ class LightClient:
         self._desk = Desk.of(runtime)
         self._desk.clients.append(self)
         try:
+            self._gate = make_gate(runtime, self._authority, self._rights)
+            if self._gate is not None:
+                self._gate.require(rules_of_client(self._desk.groups))
             if self._bootstrap:
                 self._overlay = Overlay.on(runtime.endpoint, self._bootstrap, serve=False)
                 await self._overlay.__aenter__()
@@ -316,6 +322,8 @@ class LightClient:
         try:
             await self._tasks.close()
         finally:
+            if self._gate is not None:
+                self._gate.stop()
             if self._overlay is not None:
                 await self._overlay.close()
             if self._desk is not None:

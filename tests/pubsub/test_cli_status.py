@@ -15,7 +15,13 @@ from overlay.contact import Address
 from pubsub.cli import main
 
 OPEN = {"sealed": False, "sessions": [], "lacks": ["secrecy"]}
-NODE = {"id": "ab" * 20, "address": "127.0.0.1:4000", "mode": "structured", "protection": OPEN}
+NODE = {
+    "id": "ab" * 20,
+    "address": "127.0.0.1:4000",
+    "mode": "structured",
+    "protection": OPEN,
+    "rights": None,
+}
 
 
 def response(body: bytes) -> bytes:
@@ -77,9 +83,17 @@ def test_what_is_no_node_is_said_to_be_none(
 def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     community = {"size": 3.2, "table": [1, 2], "subscriptions": 1, "super_tables": {"/": [1]}}
     sealed = {"sealed": True, "sessions": ["cdcdcdcd@127.0.0.1:4001"], "lacks": []}
+    rights = {
+        "authority": ["aa"],
+        "key": "bb",
+        "own": ["12 to publish on /a"],
+        "shown": {"cd" * 20: ["34 to subscribe on /a"]},
+        "revoked": ["56"],
+    }
     status = {
         **NODE,
         "protection": sealed,
+        "rights": rights,
         "communities": {"/a": community},
         "counters": {"sent": 2, "lost": {"x": 1}},
     }
@@ -89,6 +103,11 @@ def test_a_node_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         "node abababab on 127.0.0.1:4000, mode structured",
         "sealed, sessions with 1 peers",
         "  cdcdcdcd@127.0.0.1:4001",
+        "authority aa",
+        "this node's key is bb",
+        "  right 12 to publish on /a",
+        "cdcdcdcd has shown right 34 to subscribe on /a",
+        "right 56 was taken back",
         "/a  about 3 members, 2 known, 1 subscriptions",
         "  linked to / by 1 processes",
         "lost[x]  1",

@@ -13,15 +13,21 @@ from overlay.identity import Identity
 from overlay.virtual import Network, nth_host
 from pubsub import Node
 from pubsub.cli import main as camcast
+from pubsub.cli import parser_for
+from pubsub.cli.options import with_file
+from pubsub.cli.right import publish_revocation
 from pubsub.config import ConfigurationError
 from pubsub.rights import Action, Grant, RightError, grant_first, grant_on
 from tests.pubsub.playground import received
 
 KEYS = [bytes(range(32))]
+READER = Identity(bytes([9]) * 32)
 ROOT, ALICE, BOB, MALLORY = (Identity(bytes([number]) * 32) for number in range(1, 5))
 FOR_ALICE = grant_first(
     ROOT, Grant(ALICE.public_key, Action.PUBLISH | Action.SUBSCRIBE, "/soccer/**", passes=1)
 )
+
+TO_READ = grant_first(ROOT, Grant(READER.public_key, Action.SUBSCRIBE, "/soccer/**")).packed
 
 
 def node_at(number: int, identity: Identity, *rights: bytes) -> Node:
@@ -42,7 +48,7 @@ def test_who_has_the_right_is_heard_and_who_has_not_cannot_publish() -> None:
 
     async def main() -> None:
         async with (
-            node_at(0, Identity.create()) as reader,
+            node_at(0, READER, TO_READ) as reader,
             node_at(1, ALICE, FOR_ALICE.packed) as alice,
             node_at(2, BOB, italy) as bob,
             reader.subscribe("/soccer") as events,
@@ -62,12 +68,13 @@ def test_who_has_the_right_is_heard_and_who_has_not_cannot_publish() -> None:
 
 
 def test_what_a_member_publishes_without_a_right_is_neither_delivered_nor_forwarded() -> None:
-    """Mallory's node does not ask; it signs, and shows no right or Alice's."""
+    """Mallory may subscribe; her node does not ask, signs, and shows no right to publish, or Alice's."""
+    reads = grant_first(ROOT, Grant(MALLORY.public_key, Action.SUBSCRIBE, "/soccer")).packed
 
     async def main() -> None:
         async with (
-            node_at(0, Identity.create()) as reader,
-            node_at(1, MALLORY) as mallory,
+            node_at(0, READER, TO_READ) as reader,
+            node_at(1, MALLORY, reads) as mallory,
             node_at(2, ALICE, FOR_ALICE.packed) as alice,
             reader.subscribe("/soccer") as events,
         ):
@@ -109,6 +116,42 @@ def test_mistakes_in_the_configuration_are_named() -> None:
     with pytest.raises(ConfigurationError, match="hexadecimal"):
         Node(authority=["xyz"])
     assert Node(authority=[ROOT.public_key.hex()]).config.signatures
+
+
+def test_a_right_is_taken_back_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority, ring, file = (tmp_path / name for name in ("root.pem", "ring", "node.toml"))
+    root = Identity.load_or_create(authority)
+    right = grant_first(root, Grant(ALICE.public_key, Action.PUBLISH, "/soccer"))
+    ring.write_text(KEYS[0].hex())
+    ring.chmod(0o600)
+    file.write_text(
+        f'listen = "{nth_host(1)}:4000"\nbootstrap = ["{nth_host(0)}:4000"]\n'
+        f'key_file = "{ring}"\nauthority = ["{root.public_key.hex()}"]\n'
+    )
+    words = [
+        "right",
+        "revoke",
+        right.packed.hex(),
+        "--signer",
+        str(authority),
+        "--config",
+        str(file),
+    ]
+    arguments = parser_for(words).parse_args(words)
+
+    async def main() -> None:
+        settings = {"authority": [root.public_key], "rights": [right.packed], "identity": ALICE}
+        async with Node(listen=f"{nth_host(0)}:4000", keys=KEYS, **settings) as alice:
+            await alice.publish("/soccer", 1)
+            assert await publish_revocation(with_file(arguments)) == 0
+            with pytest.raises(RightError, match="no right"):
+                await alice.publish("/soccer", 2)
+            assert alice.status()["rights"]["revoked"] == [right.name]
+
+    Network(1).run(main())
+    assert f"{right.name} is taken back, 1 nodes" in capsys.readouterr().out
 
 
 def test_rights_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ from pubsub.archive.store.changes import (
 )
 from pubsub.archive.store.changes import Register as RegisterEntity
 from pubsub.reliable.numbers import Span
+from pubsub.rights import Action
 
 PROFILE = "interest"
 MATCHED = "matched/"
@@ -172,7 +173,9 @@ class Entities:
             self._find_beginning(register, partial(self._begin_new, sender, register, interest))
             return
         session = entity.session
-        if register.shared:
+        if not self._may_have(sender, entity):
+            self._refuse(sender, register, "this node has no right to what the name asks for")
+        elif register.shared:
             self._share(sender, register, entity)
         elif entity.sharing is not None and entity.is_served:
             self._refuse(sender, register, BUSY)
@@ -236,7 +239,8 @@ class Entities:
         if register.entity in self.all:
             return  # told by another replica meanwhile: it asks again
         begin, began = beginning
-        why = self._world.replay.refusal(register.entity, sender.id, self._world.clock() - began)
+        age = self._world.clock() - began
+        why = self._world.replay_refusal(register.entity, sender.id, age, interest.pattern)
         if why:
             self._refuse(sender, register, why)
         else:
@@ -605,7 +609,15 @@ class Entities:
 
     def receive_invoice(self, sender: Contact, invoice: Invoice) -> None:
         entity = self.all.get(invoice.entity)
+        if entity is not None and not self._may_have(sender, entity):
+            # Its right has ended: without invoices it is sent no more than what is on its way.
+            self._world.count_drop("no_right")
+            return
         self.notifier.receive_invoice(sender, invoice, entity)
+
+    def _may_have(self, peer: Contact, entity: Dissemination) -> bool:
+        """Whether a peer may have what waits for a name, whoever has registered it."""
+        return self._world.may(peer.id, Action.SUBSCRIBE, entity.interest.pattern)
 
     def farewell(self) -> None:
         """Send everybody who is here, or comes, to another archive."""

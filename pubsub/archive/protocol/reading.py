@@ -137,7 +137,7 @@ class Reading:
     def receive_events(self, sender: Contact, question: AskEvents) -> None:
         world = self._world
         age = world.clock() - question.since
-        if refusal := world.replay.refusal(question.name, sender.id, age):
+        if refusal := world.replay_refusal(question.name, sender.id, age, question.below):
             world.context.send(sender, _page(question, _nothing(question), False, refusal))
             return
         here = min(question.last, self._here.get(question.stream))

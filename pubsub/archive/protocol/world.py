@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from overlay.contact import PeerId
 from overlay.context import Context
 from overlay.metrics import Metrics
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent, read_events
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import publisher_of
-from pubsub.archive.replay_policy import ReplayPolicy
+from pubsub.archive.replay_policy import RECENT_SECONDS, ReplayPolicy
 from pubsub.archive.store.changes import Change
 from pubsub.archive.store.interface import Store
 from pubsub.event import Block
 from pubsub.reliable.numbers import Span
+from pubsub.rights import Action
 
 T = TypeVar("T")
 
@@ -55,6 +57,15 @@ class ArchiveWorld:
     """Why an event may not be kept (see `pubsub.validation`); None where the node asks nothing of events."""
     replay: ReplayPolicy = field(default_factory=ReplayPolicy)
     """How far back new durable names may begin."""
+
+    may: Callable[[PeerId, Action, str], bool] = lambda peer, action, topic: True
+    """Whether a peer has shown that it may do this on the topics of a pattern (see `pubsub.gate`)."""
+
+    def replay_refusal(self, name: str, peer: PeerId, age: float, pattern: str) -> str:
+        """Why a peer may not have what was archived `age` seconds ago under a new name; empty if it may."""
+        if age > RECENT_SECONDS and not self.may(peer, Action.REPLAY, pattern):
+            return f"this node has no right to replay {pattern}"
+        return self.replay.refusal(name, peer, age)
 
     def damaged(self) -> list[Span]:
         """Numbers of events that were stored and cannot be read. A torn batch is not damaged: nobody was told

@@ -500,6 +500,11 @@ class DistributorCore:
             knows = received.stream == 0
             self._clients.send(sender, Alive(received.stream, 0, knows, self.config.least_pace))
 
+    def service_of(self, stream: int) -> str | None:
+        """The service whose messages go out under this stream."""
+        service = self._by_stream.get(stream)
+        return None if service is None else service.name
+
     def receive_list(self, sender: Contact, question: ListServices) -> None:
         """A group below this one wants to know the services."""
         names = sorted(name for name in self.services if name > question.after)

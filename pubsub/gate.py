@@ -1,0 +1,257 @@
+"""The gate: in a network with an authority, what a message asks for is given to those with the right to it.
+
+Each type of message may have a *rule*: what its sender has to be allowed. A message whose sender is known to
+be allowed passes at once. One from a stranger waits while the stranger is asked for its rights, which takes
+one round trip, once for each pair; what is not allowed then is dropped and counted (`rights_refused`, by
+the type of message). Services give their rules when they begin to take messages (`require`).
+
+Whose rights they are, the session proves: so this is a promise of sealed networks. What a peer shows counts
+only if its own key holds it; a right that ends, or is taken back, counts no more from then on.
+
+Revocations are events of the topic `REVOCATIONS`, which every node of such a network joins, and reach all
+within the time of any event. Who missed one has it from others: two nodes that show each other their rights
+compare what they know to be taken back, and each node does so with a member of that topic as it joins and
+every `COMPARE_SECONDS`. So a revocation works within seconds where it arrives, and after `COMPARE_SECONDS`
+at a node that was cut off and is back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from overlay.contact import Contact, PeerId
+from overlay.context import Context, Timer
+from overlay.metrics import Metrics
+from overlay.wire import message
+from pubsub.rights import Action, Authority, Holder, RightError
+
+COMPARE_SECONDS = 30.0
+"""Between two comparisons of revocations with a member of their topic."""
+
+MOST_SHOWN = 16
+"""Rights that one peer may show."""
+
+MOST_KNOWN = 4096
+"""Peers whose rights are known; the one that was met first goes, and is asked again when it is there."""
+
+MOST_ASKED = 512
+"""Peers that are being asked for their rights."""
+
+MOST_HELD = 64
+"""Messages of one peer that wait for its rights."""
+
+TRIES = 4
+ANSWER_SECONDS = 1.0
+"""Seconds until a peer is asked again for its rights."""
+
+ASK_AGAIN_SECONDS = 10.0
+"""A peer that lacks a right may have been given one since: it is asked again after this many seconds."""
+
+TELL_SECONDS = 10.0
+"""A peer is told all revocations at most once in this many seconds, however often it shows that it lacks
+some."""
+
+PAGE_BYTES = 32 * 1024
+"""Revocations in one message."""
+
+
+@message(0xD0)
+@dataclass(frozen=True, slots=True)
+class ShowRights:
+    """These rights I hold; and if I say so (`wanted`), show me yours."""
+
+    rights: tuple[bytes, ...]
+    revocations: bytes
+    """A digest of the revocations that I know of."""
+    wanted: bool
+
+
+@message(0xD1)
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Revocations that I know of."""
+
+    revocations: tuple[bytes, ...]
+
+
+Rule = Callable[[Holder, Any], bool]
+"""Whether a sender with these rights may send this message."""
+
+Handler = Callable[[Contact, Any], None]
+
+
+@dataclass(slots=True)
+class _Asked:
+    contact: Contact
+    tries: int
+    timer: Timer
+    held: list[tuple[object, Handler]] = field(default_factory=list)
+
+
+class Gate:
+    """What one node asks of those whose messages it takes. A core."""
+
+    def __init__(
+        self, context: Context, authority: Authority, own: Sequence[bytes], metrics: Metrics
+    ) -> None:
+        """`own`: the rights of this node; `RightError` when one of them is not valid, or another's."""
+        self._context = context
+        self.authority = authority
+        self.own = Holder(own, authority, context.contact.id)
+        self._rules: dict[type, Rule] = {}
+        self._known: OrderedDict[PeerId, tuple[Holder, float]] = OrderedDict()
+        """What peers have shown, and when."""
+        self._asked: dict[PeerId, _Asked] = {}
+        self._told: OrderedDict[PeerId, float] = OrderedDict()
+        """When peers were told all revocations."""
+        self._compared: Timer | None = None
+        self._refused = metrics.family(
+            "rights_refused", "message", "Messages that were dropped: their senders lack the right"
+        )
+        metrics.gauge("rights_revoked", "Revocations known", lambda: len(authority.revocations))
+        self.handlers: Mapping[type, Handler] = {
+            ShowRights: self._receive_rights,
+            TakenBack: self._receive_revocations,
+        }
+
+    def require(self, rules: Mapping[type, Rule]) -> None:
+        """Give messages of these types to their handlers only from those that the rule allows."""
+        self._rules.update(rules)
+
+    def may(self, peer: PeerId, action: Action, topic: str) -> bool:
+        """Whether a peer has shown that it may do this."""
+        if peer == self._context.contact.id:
+            return self.own.may(action, topic)
+        known = self._known.get(peer)
+        return known is not None and known[0].may(action, topic)
+
+    def admit(self, sender: Contact, message: object, handler: Handler) -> None:
+        """Hand the message over if its sender may send it; now, or when the sender has shown its rights."""
+        rule = self._rules.get(type(message))
+        if rule is None or sender.id == self._context.contact.id:
+            handler(sender, message)
+            return
+        known = self._known.get(sender.id)
+        if known is not None and rule(known[0], message):
+            handler(sender, message)
+        elif known is not None and self._context.now() < known[1] + ASK_AGAIN_SECONDS:
+            self._refuse(message)
+        else:
+            self._hold(sender, message, handler)
+
+    def describe(self) -> dict[str, Any]:
+        """What this node holds, what peers have shown, and what was taken back, for people to look at."""
+        shown = {peer.hex(): holder.describe() for peer, (holder, _) in self._known.items()}
+        return {
+            "own": self.own.describe(),
+            "shown": {peer: rights for peer, rights in shown.items() if rights},
+            "revoked": [right.name for right in self.authority.taken_back()],
+        }
+
+    def stop(self) -> None:
+        """No timer is left."""
+        for asked in self._asked.values():
+            asked.timer.cancel()
+        self._asked.clear()
+        if self._compared is not None:
+            self._compared.cancel()
+
+    def _refuse(self, message: object) -> None:
+        self._refused.add(type(message).__name__)
+
+    # Asking for rights.
+
+    def _hold(self, sender: Contact, message: object, handler: Handler) -> None:
+        asked = self._asked.get(sender.id)
+        if asked is None:
+            if len(self._asked) >= MOST_ASKED:
+                self._refuse(message)
+                return
+            timer = self._context.call_later(ANSWER_SECONDS, lambda: self._again(sender.id))
+            asked = self._asked[sender.id] = _Asked(sender, 1, timer)
+            self._show(sender, wanted=True)
+        if len(asked.held) < MOST_HELD:
+            asked.held.append((message, handler))
+        else:
+            self._refuse(message)
+
+    def _again(self, peer: PeerId) -> None:
+        asked = self._asked[peer]
+        if asked.tries >= TRIES:
+            del self._asked[peer]
+            for message, _ in asked.held:
+                self._refuse(message)
+            return
+        asked.tries += 1
+        asked.timer = self._context.call_later(ANSWER_SECONDS, lambda: self._again(peer))
+        self._show(asked.contact, wanted=True)
+
+    def _show(self, to: Contact, *, wanted: bool) -> None:
+        digest = self.authority.revocations_digest
+        self._context.send(to, ShowRights(self.own.rights, digest, wanted))
+
+    def _receive_rights(self, sender: Contact, shown: ShowRights) -> None:
+        if shown.wanted:
+            self._show(sender, wanted=False)
+        if shown.revocations != self.authority.revocations_digest:
+            self._tell_revocations(sender)
+        asked = self._asked.pop(sender.id, None)
+        if asked is None and sender.id in self._known:
+            return  # nobody makes this node check signatures again and again
+        self._known.pop(sender.id, None)
+        self._known[sender.id] = (self._believed(sender.id, shown.rights), self._context.now())
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+        if asked is not None:
+            asked.timer.cancel()
+            for message, handler in asked.held:
+                self.admit(sender, message, handler)
+
+    def _believed(self, peer: PeerId, rights: Sequence[bytes]) -> Holder:
+        """Those of the rights that are valid, and the peer's own."""
+        good: list[bytes] = []
+        for packed in rights[:MOST_SHOWN]:
+            try:
+                if self.authority.check(packed).holder == peer:
+                    good.append(packed)
+            except RightError:
+                continue
+        return Holder(good, self.authority, peer)
+
+    # Revocations.
+
+    def compare_with(self, members: Callable[[], Sequence[Contact]]) -> None:
+        """Compare what was taken back with one of the members, now and every `COMPARE_SECONDS`."""
+        found = members()
+        if found:
+            self._show(self._context.random.choice(found), wanted=True)
+        self._compared = self._context.call_later(
+            COMPARE_SECONDS, lambda: self.compare_with(members)
+        )
+
+    def _tell_revocations(self, to: Contact) -> None:
+        now = self._context.now()
+        if now < self._told.pop(to.id, -TELL_SECONDS) + TELL_SECONDS:
+            return
+        self._told[to.id] = now
+        if len(self._told) > MOST_KNOWN:
+            self._told.popitem(last=False)
+        page: list[bytes] = []
+        size = 0
+        for revocation in self.authority.revocations:
+            page.append(revocation)
+            size += len(revocation)
+            if size >= PAGE_BYTES:
+                self._context.send(to, TakenBack(tuple(page)))
+                page, size = [], 0
+        if page:
+            self._context.send(to, TakenBack(tuple(page)))
+
+    def _receive_revocations(self, sender: Contact, taken: TakenBack) -> None:
+        for revocation in taken.revocations:
+            if not self.authority.take_back(revocation):
+                self._refused.add(TakenBack.__name__)
+                return  # the rest is not worth a check of signatures

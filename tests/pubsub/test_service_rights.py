@@ -1,0 +1,186 @@
+"""A network with an authority: archives, replays, distributors and their clients need their rights."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overlay.identity import Identity
+from pubsub.archive.archive import Archive
+from pubsub.archive.errors import ArchiveError, NoArchiveFound
+from pubsub.archive.reader import ArchiveReader
+from pubsub.archive.replay_policy import RECENT_SECONDS
+from pubsub.distributors import Distributor, NoDistributor, Publisher, Subscriber
+from pubsub.rights import Action, RightError, revoke
+from tests.pubsub.test_subscribing_rights import (
+    MALLORY,
+    OTHER,
+    READER,
+    ROOT,
+    TO_READ,
+    TO_WRITE,
+    WRITER,
+    Party,
+    play,
+    pretend,
+    right_of,
+)
+
+KEEPER = Identity(bytes([7]) * 32)
+TO_KEEP = right_of(KEEPER, Action.ARCHIVE, "/soccer/**")
+TO_SERVE = right_of(KEEPER, Action.DISTRIBUTE, "/distributors/**")
+
+
+async def archive(
+    party: Party, path: Path, who: Identity, *rights: bytes, lies: bool = False
+) -> Archive:
+    """An archive of /soccer; one that lies shows these rights, though they may be another's."""
+    store = f"sqlite:///{path / who.public_key.hex()[:8]}.db"
+    settings: dict[str, Any] = {"identity": who, "rights": () if lies else rights}
+    if not lies:
+        return await party.enter(Archive, ["/soccer"], store=store, **settings)  # type: ignore[no-any-return]
+    node = await party.node(who, *rights, lies=True)
+    made = Archive(["/soccer"], store=store, node=node)
+    return await party.stack.enter_async_context(made)
+
+
+def test_an_archive_needs_the_right_to_archive(tmp_path: Path) -> None:
+    """Mallory's archive is there first, and shows the right of another: nobody takes its word."""
+
+    async def main(party: Party) -> None:
+        hostile = await archive(party, tmp_path, MALLORY, TO_KEEP.packed, lies=True)
+        writer = await party.node(WRITER, TO_WRITE.packed)
+        with pytest.raises(NoArchiveFound):
+            await writer.publish("/soccer", "lost", durable=True, deadline=5)
+        honest = await archive(party, tmp_path, KEEPER, TO_KEEP.packed)
+        await honest.ready("/soccer")
+        await writer.publish("/soccer", "kept", durable=True)
+        assert honest.status()["/soccer"]["events"] >= 1
+        assert hostile.status()["/soccer"]["events"] == 0
+        with pytest.raises(RightError, match="no right to archive on /soccer"):
+            await archive(party, tmp_path, OTHER)
+
+    play(main)
+
+
+def test_durable_subscribers_and_readers_need_theirs(tmp_path: Path) -> None:
+    """Mallory may subscribe below, and not to what she asks for; the reader may, and may not replay."""
+
+    async def main(party: Party) -> None:
+        kept = await archive(party, tmp_path, KEEPER, TO_KEEP.packed)
+        await kept.ready("/soccer")
+        reader = await party.node(READER, TO_READ.packed)
+        writer = await party.node(WRITER, TO_WRITE.packed)
+        async with reader.subscribe("/soccer", durable="mine") as events:
+            await writer.publish("/soccer", 1, durable=True)
+            assert (await anext(events)).data == 1
+        await asyncio.sleep(RECENT_SECONDS + 10)
+        with pytest.raises(ArchiveError, match="no right to replay"):
+            async with reader.subscribe("/soccer", durable="new", since="beginning"):
+                pass
+        both = right_of(OTHER, Action.SUBSCRIBE | Action.REPLAY, "/soccer")
+        other = await party.node(OTHER, both.packed)
+        async with other.subscribe("/soccer", durable="new", since="beginning") as events:
+            assert (await anext(events)).data == 1
+        below = right_of(MALLORY, Action.SUBSCRIBE, "/soccer/spain")
+        mallory = await party.node(MALLORY, below.packed, lies=True)
+        with pytest.raises(ArchiveError):
+            async with mallory.subscribe("/soccer/spain", durable="mine") as events:
+                await anext(events)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20), mallory.subscribe("/soccer", durable="hers"):
+                pass
+
+    play(main)
+
+
+def test_who_reads_an_archive_needs_the_right_to_replay(tmp_path: Path) -> None:
+    async def main(party: Party) -> None:
+        kept = await archive(party, tmp_path, KEEPER, TO_KEEP.packed)
+        await kept.ready("/soccer")
+        writer = await party.node(WRITER, TO_WRITE.packed)
+        await writer.publish("/soccer", 1, durable=True)
+
+        async def read(who: Identity, action: Action) -> int:
+            node = await party.node(who, right_of(who, action, "/soccer").packed)
+            runtime = node.attachment.runtime
+            reader = ArchiveReader(runtime, "/soccer", [kept.node.attachment.contact], within=6)
+            count = 0
+            for stream, last in (await reader.streams()).items():
+                async for page, _ in reader.pages(stream, 1, last):
+                    count += page.seen
+            return count
+
+        assert await read(OTHER, Action.REPLAY) == 1
+        with pytest.raises(ArchiveError):
+            await read(MALLORY, Action.SUBSCRIBE)
+
+    play(main)
+
+
+TICKER = "/distributors/main/ticker"
+
+
+def test_clients_of_distributors_need_theirs() -> None:
+    """Mallory may subscribe and not publish; Eve has nothing; both are members of the sealed network."""
+
+    async def main(party: Party) -> None:
+        served = await party.enter(
+            Distributor, ["ticker"], identity=KEEPER, rights=(TO_SERVE.packed,)
+        )
+        await served.ready()
+        right = right_of(WRITER, Action.PUBLISH, TICKER).packed
+        publisher = await party.enter(Publisher, identity=WRITER, rights=(right,))
+        granted = right_of(READER, Action.SUBSCRIBE, TICKER)
+        subscriber = await party.enter(Subscriber, identity=READER, rights=(granted.packed,))
+        async with subscriber.subscribe("ticker") as messages:
+            await publisher.publish("ticker", 1)
+            assert (await anext(messages)).data == 1
+            quick = {"connect_timeout": 5.0}
+            eve = await party.enter(Subscriber, identity=OTHER, rights=(), **quick)
+            with pytest.raises(NoDistributor):
+                async with eve.subscribe("ticker"):
+                    pass
+            reads = right_of(MALLORY, Action.SUBSCRIBE, TICKER).packed
+            mallory = await party.enter(Publisher, identity=MALLORY, rights=(reads,), **quick)
+            with pytest.raises(NoDistributor):
+                await mallory.publish("ticker", "forged")
+            operator = await party.node(Identity.create())
+            await operator.revoke(revoke(granted, ROOT))
+            await asyncio.sleep(60)
+            await publisher.publish("ticker", 2)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await anext(messages)
+
+    play(main)
+
+
+def test_a_distributor_needs_the_right_to_distribute() -> None:
+    """Mallory's shows the right of another: clients do not take its word."""
+
+    async def main(party: Party) -> None:
+        with pytest.raises(RightError, match="no right to distribute on /distributors/main"):
+            await party.enter(Distributor, ["ticker"], identity=OTHER, rights=())
+        party.addresses.clear()
+        await party.node(Identity.create())
+        hostile = Distributor(
+            ["ticker"], listen="127.0.0.9:4000", keys=(bytes(range(32)),),
+            authority=[ROOT.public_key], identity=MALLORY, bootstrap=party.addresses[:1],
+        )  # fmt: skip
+        hostile._node.check_right = lambda action, topic: None  # type: ignore[method-assign]
+        await party.stack.enter_async_context(hostile)
+        pretend(hostile._node.attachment.gate, (TO_SERVE.packed,))
+        right = right_of(READER, Action.SUBSCRIBE, TICKER).packed
+        party.addresses.insert(0, "127.0.0.9:4000")
+        subscriber = await party.enter(
+            Subscriber, identity=READER, rights=(right,), connect_timeout=5.0
+        )
+        with pytest.raises(NoDistributor):
+            async with subscriber.subscribe("ticker"):
+                pass
+
+    play(main)
