@@ -214,7 +214,8 @@ class Experiment:
             loss_series=(),
         )
         found = [plain]
-        found += [dataclasses.replace(plain, c=c) for c in self.c_series]
+        # What reliability costs is asked before anybody crashes.
+        found += [dataclasses.replace(plain, c=c) for c in self.c_series if not self.failed]
         found += [dataclasses.replace(plain, loss=loss) for loss in self.loss_series]
         return list(dict.fromkeys(found))
 

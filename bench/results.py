@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 3
 WHOLE = -1
 """Stands in `community` for all communities together: sums, the last round, everyone everywhere."""
-BATCHES = 50
+BATCHES = 25
 """Simulated events each have tables of their own; they are kept as the means of this many equal parts."""
 
 UNITS: dict[str, str] = {

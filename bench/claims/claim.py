@@ -129,6 +129,7 @@ class Verdict:
         return found
 
     def _nearest(self) -> list[Part]:
+        """The undecided parts that would decide it with the fewest networks."""
         waiting = [part for part in self.parts if part.outcome is None]
         outside = [
             (part.needed, index)
@@ -278,13 +279,11 @@ def undecided(parts: Sequence[Part]) -> Verdict:
         because = f"from {fewest} {many}, where at least {FEWEST} are needed"
         return Verdict(None, tuple(parts), because)
     wide = [part for part in parts if part.outcome is None]
-    needed = [part.needed for part in wide if part.needed]
-    more = f"; about {max(needed)} networks would decide it" if needed else ""
-    return Verdict(
-        None,
-        tuple(parts),
-        f"the interval covers a bound: {listed(part.label for part in wide)}{more}",
-    )
+    because = f"the interval covers a bound: {listed(part.label for part in wide)}"
+    verdict = Verdict(None, tuple(parts), because)
+    needed = max((part.needed or 0 for part in verdict._nearest()), default=0)
+    more = f"; about {needed} networks would decide it" if needed else ""
+    return replace(verdict, because=because + more)
 
 
 def listed(parts: Iterable[str], most: int = 3) -> str:

@@ -193,15 +193,14 @@ def structured_tables_are_alike(aggregates: Aggregates) -> Verdict:
 
 
 def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
-    """Reliability over repaired tables, in every community, mode, loss and share of crashes."""
-    shared = {"metric": "reliability", "failure": "repaired", "protocol": "camcast"}
+    """Reliability in every community and mode: with the parameters of section 6.2.1 by the share of links,
+    and with the defaults over repaired tables by loss and share of crashes."""
+    shared = {"metric": "reliability", "protocol": "camcast"}
     formula = {_place(row): row.value for row in aggregates.select(tier="model", **shared)}
-    shared |= {"figure": DEFAULT, "tier": "replay", **variant("published")}
-    rows = [
-        row
-        for row in aggregates.select(**shared)
-        if row.community != WHOLE and _place(row) in formula
-    ]
+    shared |= {"figure": DEFAULT, "tier": "replay", "failure": "repaired", **variant("published")}
+    rows = aggregates.select(**shared)
+    rows += [row for mode in MODES for row in published(aggregates, mode, "reliability")]
+    rows = [row for row in rows if row.community != WHOLE and _place(row) in formula]
     rows = [row for row in rows if len(row.networks) >= FEWEST] or rows
     if not rows:
         return NOT_MEASURED
@@ -211,7 +210,8 @@ def reliable_as_the_formula(aggregates: Aggregates) -> Verdict:
         lost = f", {100 * row.loss:.0f} % lost" if row.loss else ""
         crashed = f", {100 * row.failed:.0f} % crashed" if row.failed else ""
         apart = Interval(row.low - value, row.interval.value - value, row.high - value)
-        label = f"{row.mode}, {row.place}{lost}{crashed}"
+        links = f", p_sel {row.p_sel:g}" if row.p_sel is not None else ""
+        label = f"{row.mode}, {row.place}{links}{lost}{crashed}"
         parts.append(equals(label, apart, 0.0, row))
     return all_hold(parts, "within five points everywhere", _why_apart(parts))
 

@@ -13,6 +13,7 @@ from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.experiment import CLUSTERS, MODES, TIERS
 from bench.model.printed import PrintedSetting
 from bench.report.plot import Figure, Panel, Point, Series
+from bench.report.table import remade_by
 from bench.results import WHOLE
 from bench.suites.settings import (
     CHURN,
@@ -218,6 +219,7 @@ def build(recipe: Recipe, aggregates: Aggregates) -> Figure:
         recipe.log_x,
         recipe.log_y,
         recipe.share,
+        remade_by(rows),
     )
 
 

@@ -17,12 +17,10 @@ from bench.results import SHARES, WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, MODES, variant
 
 SHIPPED = variant("shipped")
-UNSTRUCTURED = "unstructured"
-GATEWAYS = "a gateway of its topic"
-NEEDS = (
-    f"Unstructured needs every node to be told {GATEWAYS}; in the other modes one address of any node is "
-    "enough, and the DHT finds the rest."
-)
+NEEDS = {"unstructured": "where every node can be told a gateway of its topic"}
+"""What a mode asks for."""
+ONE_ADDRESS = "where a node is told one address of any other, and the DHT finds the rest"
+"""What the others ask for."""
 NO_DIFFERENCE = "no difference"
 
 
@@ -33,8 +31,9 @@ class Question:
     words: str
     metric: str
     write: Callable[[Aggregate], str]
-    more_is_better: bool | None
-    """None where neither is."""
+    more_is_better: bool
+    gain: str = ""
+    """What the mode that is ahead has, for the answer."""
     crashed: bool = False
     """Asked after a share of the processes has crashed."""
 
@@ -64,13 +63,30 @@ def _seconds(row: Aggregate) -> str:
 QUESTIONS = (
     Question("events that reach everyone", "reliability", share_text, True),
     Question("the same after {} % crashed", "reliability", share_text, True, crashed=True),
-    Question("time to the last delivery, p50 / p99", "seconds", _times, False),
+    Question(
+        "time to the last delivery, p50 / p99",
+        "seconds",
+        _times,
+        False,
+        "the shortest time to the last delivery",
+    ),
     Question("messages an event", "messages_inside", _plain, False),
-    Question("bytes an event", "event_bytes", _plain, False),
-    Question("datagrams to join, a node", "join_datagrams", _plain, False),
+    Question("bytes an event", "event_bytes", _plain, False, "the fewest bytes an event"),
+    Question(
+        "datagrams to join, a node", "join_datagrams", _plain, False, "the fewest datagrams to join"
+    ),
     Question("datagrams at rest, a node-second", "rest_datagrams", _plain, False),
-    Question("bytes at rest, a node-second", "rest_bytes", _plain, False),
-    Question("time to repair after {} % crashed", "repair_seconds", _seconds, False, crashed=True),
+    Question(
+        "bytes at rest, a node-second", "rest_bytes", _plain, False, "the fewest bytes at rest"
+    ),
+    Question(
+        "time to repair after {} % crashed",
+        "repair_seconds",
+        _seconds,
+        False,
+        "the quickest repair after crashes",
+        crashed=True,
+    ),
     Question("contacts a process keeps, mean", "table_entries", _plain, False),
     Question("contacts a process keeps, most", "largest_table", _plain, False),
     Question("unevenness of tables (uniform draws: 1)", "uniformity", _plain, False),
@@ -92,6 +108,8 @@ class Row:
     cells: tuple[Cell, ...]
     verdict: str
     """Who is ahead, or that nobody is, or that it is not decided."""
+    behind: tuple[Aggregate, ...]
+    """What each cell was computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +133,8 @@ def headline(aggregates: Aggregates) -> Headline:
     note = (
         f"Emulated nodes as shipped: {sizes_words(some.sizes)} processes in three communities, "
         f"c = {some.c:g}, g = {some.g:g}, a = {some.a:g}, z = {some.z}, nothing lost, 5 to 50 ms between two "
-        f"hosts; {networks} networks a mode. At rest: 15 to 25 s after the last join. Bold: better than all "
+        f"hosts; {networks} networks a mode, five events of each publisher drawn. At rest: 15 to "
+        "25 s after the last join. Bold: better than all "
         "others, decided. No difference: within 5 points of a share, within 10 % of anything else. "
         "Below each value its interval, which holds over all looks together (95 %)."
     )
@@ -157,7 +176,7 @@ def _row(question: Question, found: dict[str, Aggregate]) -> Row:
     cells = tuple(
         Cell(question.write(row), interval_text(row), mode == winner) for mode, row in found.items()
     )
-    return Row(words, cells, verdict)
+    return Row(words, cells, verdict, tuple(found.values()))
 
 
 def interval_text(row: Aggregate) -> str:
@@ -177,8 +196,6 @@ def _winner(question: Question, found: dict[str, Aggregate]) -> tuple[str | None
     """The mode that is ahead of all others, and what is to be said of the row."""
     if min(len(row.networks) for row in found.values()) < FEWEST:
         return None, f"not decided: fewer than {FEWEST} networks"
-    if question.more_is_better is None:
-        return None, ""
     ahead = {
         mode: [_ahead(question, found[mode], found[other]) for other in found if other != mode]
         for mode in found
@@ -208,25 +225,23 @@ def _ahead(question: Question, one: Aggregate, other: Aggregate) -> Part:
 
 def _answer(aggregates: Aggregates) -> list[str]:
     """The answer, first in one sentence, then which mode to take when; each from what is decided."""
-    asked = {
-        (q.metric, q.crashed): (q, found) for q in QUESTIONS if (found := _found(aggregates, q))
-    }
+    asked = [(question, found) for question in QUESTIONS if (found := _found(aggregates, question))]
+    modes = list(dict.fromkeys(mode for _, found in asked for mode in found))
+    ahead: dict[str, list[str]] = {mode: [] for mode in modes}
     sentences = []
-    if ("reliability", False) in asked:
-        sentences.append(_reliability(*asked["reliability", False]))
-    cost = [
-        asked[key] for key in (("rest_bytes", False), ("join_datagrams", False)) if key in asked
-    ]
-    sentences += _which_when(cost)
-    for key, words in (
-        (("seconds", False), "Events arrive everywhere soonest in {} mode"),
-        (("repair_seconds", True), "Tables are repaired soonest in {} mode"),
-    ):
-        if key in asked:
-            question, found = asked[key]
-            winner, _ = _winner(question, found)
-            if winner:
-                sentences.append(f"{words.format(winner)}: {_against(question, found, winner)}.")
+    for question, found in asked:
+        if question.metric == "reliability" and not question.crashed:
+            sentences.append(_reliability(question, found))
+        winner, _ = _winner(question, found)
+        if winner and question.gain:
+            ahead[winner].append(f"{question.gain} ({_against(question, found, winner)})")
+    for mode, gains in ahead.items():
+        if gains:
+            where = NEEDS.get(mode, ONE_ADDRESS)
+            sentences.append(f"Take {mode} {where}, for {' and '.join(gains)}.")
+    behind = [mode for mode, gains in ahead.items() if not gains]
+    if behind and len(behind) < len(modes):
+        sentences.append(f"No cost speaks for {' or '.join(behind)}.")
     return sentences or _nothing()
 
 
@@ -250,35 +265,8 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
     )
 
 
-def _which_when(cost: list[tuple[Question, dict[str, Aggregate]]]) -> list[str]:
-    """Who costs least where gateways are known, and among those modes that need none."""
-    cheapest = {_winner(question, found)[0] for question, found in cost}
-    if len(cheapest) != 1:
-        return [NEEDS]
-    mode = cheapest.pop()
-    if mode is None:
-        return [NEEDS]
-    told = " and ".join(_against(question, found, mode, question.words) for question, found in cost)
-    if mode != UNSTRUCTURED:
-        return [f"{mode.capitalize()} costs least: {told}.", NEEDS]
-    found_by_dht = "one address of any node is enough, and the DHT finds the rest"
-    words = [f"Unstructured costs least: {told}; take it where every node can be told {GATEWAYS}."]
-    question, found = cost[0]
-    second, _ = _winner(question, {m: row for m, row in found.items() if m != UNSTRUCTURED})
-    if second:
-        words.append(
-            f"Elsewhere take {second}, the cheapest at rest of the others: {found_by_dht}."
-        )
-    else:
-        words.append(f"In the other modes {found_by_dht}.")
-    return words
-
-
-def _against(
-    question: Question, found: dict[str, Aggregate], mode: str, unit: str | None = None
-) -> str:
+def _against(question: Question, found: dict[str, Aggregate], mode: str) -> str:
     """The mode's value, and from where to where the others' are."""
     others = sorted((row for m, row in found.items() if m != mode), key=lambda row: row.value)
     ends = dict.fromkeys(question.write(row) for row in (others[0], others[-1]))
-    words = [question.write(found[mode]), unit, f"(others {' to '.join(ends)})"]
-    return " ".join(word for word in words if word)
+    return f"{question.write(found[mode])}, others {' to '.join(ends)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from string import Template
 
@@ -15,9 +15,11 @@ from bench.report.content import GLOSSARY, Content, counts, outcome
 from bench.report.headline import Cell, Headline
 from bench.report.plot import Figure, Series
 from bench.report.svg import STYLE, draw, marker
-from bench.report.table import Table, digits, per_cent, sizes_words
+from bench.report.table import Table, digits, per_cent, remade_by, sizes_words
 
 KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}
+OPEN = '<button type="button" class="open" aria-expanded="false">rows</button>'
+"""Shows the next row of the table: what a value was computed from."""
 SHOWN_PARTS = 3
 """Bars of a claim that are seen at once; the others open with the rows behind it."""
 
@@ -31,7 +33,7 @@ def as_html(content: Content) -> str:
         js=(assets / "report.js").read_text(),
         lead=html.escape(content.lead),
         answer=_answer(content.headline),
-        modes=_headline(content.headline),
+        modes=_headline(content),
         pareto=_figure(content.pareto) if content.pareto else "",
         variants=_table(content.variants) if content.variants.rows else "",
         claims=_claims(content),
@@ -53,20 +55,33 @@ def _answer(headline: Headline) -> str:
     return f"<p class=answer><b>{first}</b> {' '.join(others)}</p>"
 
 
-def _headline(headline: Headline) -> str:
+def _headline(content: Content) -> str:
+    headline = content.headline
     if not headline.rows:
         return ""
     heads = "".join(f'<th class="mode {mode}">{mode}</th>' for mode in headline.modes)
     rows = "".join(
-        f"<tr><th scope=row>{html.escape(row.words)}</th>"
+        f"<tbody><tr><th scope=row>{html.escape(row.words)}</th>"
         + "".join(map(_headline_cell, row.cells))
-        + f'<td class="said">{html.escape(row.verdict)}</td></tr>'
+        + f'<td class="said">{html.escape(row.verdict)}</td><td>{OPEN}</td></tr>'
+        + f'<tr class="behind" hidden><td colspan="{len(row.cells) + 3}">'
+        + f"{_headline_behind(row.behind)}{_sources(row.behind, content.seeds)}</td></tr></tbody>"
         for row in headline.rows
     )
     return (
-        f'<div class="scroll"><table class="modes"><thead><tr><th></th>{heads}<th></th></tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="hint">{html.escape(headline.note)}</p>'
+        f'<div class="scroll"><table class="modes"><thead><tr><th></th>{heads}<th></th><th></th></tr>'
+        f'</thead>{rows}</table></div><p class="hint">{html.escape(headline.note)}</p>'
     )
+
+
+def _headline_behind(found: tuple[Aggregate, ...]) -> str:
+    """The value of each network behind the cells of a row."""
+    rows = "".join(
+        f"<tr><td>{html.escape(_place(row))}</td>"
+        f"<td class=number>{', '.join(map(digits, row.sample))}</td></tr>"
+        for row in found
+    )
+    return f'<table class="fine"><tr><th>rows</th><th>network by network</th></tr>{rows}</table>'
 
 
 def _headline_cell(cell: Cell) -> str:
@@ -114,7 +129,7 @@ def _claim(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> st
         f'<div class="source">{html.escape(claim.source)}</div>{because}</td>'
         f"<td>{html.escape(claim.paper)}</td><td>{bars}</td>"
         f'<td class="number">{networks}{after}</td>'
-        f'<td><button type="button" class="open" aria-expanded="false">rows</button></td></tr>'
+        f"<td>{OPEN}</td></tr>"
         f'<tr class="behind" hidden><td colspan="6">{_behind(one, seeds)}</td></tr></tbody>'
     )
 
@@ -161,11 +176,9 @@ def _interval(part: Part) -> str:
     return _written(interval, write) + unit
 
 
-def _written(interval: Interval, write: object) -> str:
-    assert callable(write)
-    if interval.low == interval.high or not interval.is_bounded:
-        return f"{write(interval.value)}"
-    return f"{write(interval.value)} [{write(interval.low)}, {write(interval.high)}]"
+def _written(interval: Interval, write: Callable[[float], str]) -> str:
+    low, value, high = map(write, (interval.low, interval.value, interval.high))
+    return value if low == high or not interval.is_bounded else f"{value} [{low}, {high}]"
 
 
 def _behind(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> str:
@@ -179,21 +192,26 @@ def _behind(one: Decided, seeds: dict[tuple[object, ...], tuple[int, ...]]) -> s
             f"<tr><td>{html.escape(part.label)}</td><td class=number>{html.escape(_interval(part))}</td>"
             f"<td class=number>{_range(part)}</td><td>{word}{needed}</td><td>{places}</td></tr>"
         )
-    sources = {_key(row): row for part in one.verdict.parts for row in part.rows}
+    head = "<tr><th>part</th><th>here</th><th>true within</th><th></th><th>rows</th></tr>"
+    sources = _sources((row for part in one.verdict.parts for row in part.rows), seeds)
+    return f'<table class="fine">{head}{"".join(rows)}</table>{sources}'
+
+
+def _sources(rows: Iterable[Aggregate], seeds: dict[tuple[object, ...], tuple[int, ...]]) -> str:
+    """The seeds of the experiments that rows come from, and the command that runs them again."""
+    found = {_key(row): row for row in rows}
     told = "".join(
         f"<dt>{html.escape(', '.join(str(value) for value in key if value not in (True, False)))}</dt>"
         f"<dd>{', '.join(map(str, seeds.get(key, ()))) or 'computed'}</dd>"
-        for key in sources
+        for key in found
     )
-    commands = dict.fromkeys(
-        f"camcast bench run {row.suite} --only {row.figure} --report --out again"
-        for row in sources.values()
-    )
-    again = "".join(f"<div><code>{html.escape(command)}</code></div>" for command in commands)
-    head = "<tr><th>part</th><th>here</th><th>true within</th><th></th><th>rows</th></tr>"
-    return (
-        f'<table class="fine">{head}{"".join(rows)}</table><details><summary>seeds</summary>'
-        f"<dl>{told}</dl></details>{again}"
+    again = _again(remade_by(found.values()))
+    return f"<details><summary>seeds</summary><dl>{told}</dl></details>{again}"
+
+
+def _again(commands: Iterable[str]) -> str:
+    return "".join(
+        f'<div class="again"><code>{html.escape(command)}</code></div>' for command in commands
     )
 
 
@@ -293,7 +311,10 @@ def _table(table: Table) -> str:
     )
     title = f"<h3>{html.escape(table.title)}</h3>" if table.title else ""
     note = f'<p class="hint">{html.escape(table.note)}</p>' if table.note else ""
-    return f'{title}<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>{note}'
+    return (
+        f'{title}<div class="scroll"><table><tr>{head}</tr>{rows}</table></div>{note}'
+        f"{_again(table.commands)}"
+    )
 
 
 def _cell(text: str) -> str:
@@ -309,7 +330,7 @@ def _figure(figure: Figure) -> str:
         f'<figure id="{figure.name}" class="panels-{len(figure.panels)}">'
         f'<h3>{html.escape(figure.title)}</h3><div class="scroll">{draw(figure)}</div>'
         f'<div class="legend">{"".join(map(_legend, figure.labels()))}</div>'
-        f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
+        f"<figcaption>{html.escape(figure.caption)}{_again(figure.commands)}</figcaption></figure>"
     )
 
 

@@ -57,6 +57,8 @@ class Figure:
     log_y: bool = False
     share: bool = False
     """The y axis is a probability, in per cent up to 100."""
+    commands: tuple[str, ...] = ()
+    """What remakes its points."""
 
     @property
     def places(self) -> int:

@@ -7,7 +7,7 @@ import math
 from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.report.figures import PRINTED, lines
 from bench.report.plot import Point, Series, short
-from bench.report.table import Table, digits, per_cent, sizes_words
+from bench.report.table import Table, digits, per_cent, remade_by, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS
 
@@ -52,7 +52,7 @@ def _by_community(
         for name, line in found
         if metric == "reliability" or not line.label.startswith(PRINTED)
     )
-    return Table(f"{title}: {sizes} processes", heads, cells)
+    return Table(f"{title}: {sizes} processes", heads, cells, "", remade_by(rows))
 
 
 def _cells(line: Series, places: list[float]) -> tuple[str, ...]:
@@ -96,7 +96,8 @@ def _memory(aggregates: Aggregates, figure: str) -> Table:
     lines = [_kept(own) for own in kept.values() if "table_entries" in own]
     links = f" with p_sel = {most_links:g}" if most_links else ""
     sizes = " or ".join(sorted({sizes_words(row.sizes) for row in rows}))
-    return Table(f"Memory and upward load{links}: {sizes} processes", MEMORY_HEADS, tuple(lines))
+    title = f"Memory and upward load{links}: {sizes} processes"
+    return Table(title, MEMORY_HEADS, tuple(lines), "", remade_by(rows))
 
 
 def _kept(own: dict[str, Aggregate]) -> tuple[str, ...]:
@@ -122,7 +123,8 @@ LIVE_HEADS = ("live", "processes", "events", "time to the last delivery, p50", "
 def _live(aggregates: Aggregates) -> Table:
     """What only real processes can say: time. One network a mode, so it decides nothing between modes."""
     rows = []
-    for row in aggregates.select(tier="live", metric="seconds", community=WHOLE):
+    found = aggregates.select(tier="live", metric="seconds", community=WHOLE)
+    for row in found:
         reached = aggregates.select(
             tier="live", metric="reception", community=WHOLE, mode=row.mode, figure=row.figure
         )
@@ -136,4 +138,5 @@ def _live(aggregates: Aggregates) -> Table:
                 f"{per_cent(reached[0].value)} %" if reached else "-",
             )
         )
-    return Table("Real processes over UDP on one machine", LIVE_HEADS, tuple(rows))
+    title = "Real processes over UDP on one machine"
+    return Table(title, LIVE_HEADS, tuple(rows), "", remade_by(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate
@@ -17,6 +18,18 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
     """What a reader has to know of it, below it."""
+    commands: tuple[str, ...] = ()
+    """What remakes its rows."""
+
+
+def remade_by(rows: Iterable[Aggregate]) -> tuple[str, ...]:
+    """The commands that run again what rows come from."""
+    return tuple(
+        dict.fromkeys(
+            f"camcast bench run {row.suite} --only {row.figure} --report --out again"
+            for row in rows
+        )
+    )
 
 
 def sizes_words(sizes: tuple[int, ...]) -> str:

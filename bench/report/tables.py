@@ -13,7 +13,7 @@ from bench.model import formulas, parity
 from bench.model.pmcast import ASSUMED_DELEGATES, ASSUMED_DEPTH, ASSUMED_FANOUT
 from bench.model.printed import TABLE_1, TABLE_2, PublishedRow
 from bench.report.figures import SMALLEST, printed_setting, printed_whole
-from bench.report.table import Table, digits, in_words, sizes_words
+from bench.report.table import Table, digits, in_words, remade_by, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
 
@@ -96,7 +96,8 @@ def _paper_table(
             rows.append((f"{NAMES[protocol]}, the paper", *cells))
     measured = any(not name.endswith("the paper") for name, *_ in rows)
     heads = ("", *(sizes_words(sizes) for sizes in TOPOLOGIES))
-    return Table(title, heads, tuple(rows) if measured else (), ASSUMED)
+    again = remade_by(aggregates.select(figure=figure))
+    return Table(title, heads, tuple(rows) if measured else (), ASSUMED, again)
 
 
 def _of_table(
@@ -141,7 +142,8 @@ def _alternatives(aggregates: Aggregates, sizes: tuple[int, ...], level: int) ->
                 rows += [(f"{NAMES[protocol]}, the paper's formula", *cells)] if printed else []
     where = "the bottom community" if level == 0 else "the root"
     title = f"An event published in {where} of {sizes_words(sizes)}"
-    return Table(title, ("", *METRICS.values()), tuple(rows), f"{DRAWN} {ASSUMED}")
+    again = remade_by(aggregates.select(figure="alternatives"))
+    return Table(title, ("", *METRICS.values()), tuple(rows), f"{DRAWN} {ASSUMED}", again)
 
 
 # Tables of section 4's comparisons: when CAMCAST is as reliable as an alternative, and its latency.

@@ -9,7 +9,7 @@ from bench.claims.claim import exceeds
 from bench.intervals import FEWEST
 from bench.report.headline import SHIPPED, interval_text, share_text
 from bench.report.plot import Figure, Panel, Point, Series
-from bench.report.table import Table, digits, per_cent
+from bench.report.table import Table, digits, per_cent, remade_by
 from bench.results import SHARES, WHOLE
 from bench.suites.settings import COMPARED, DEFAULT, DEFAULTS, LINKS, variant
 
@@ -61,7 +61,8 @@ def variants_table(aggregates: Aggregates) -> Table:
                 )
             )
     title = "Each mode as published, as improved, and as shipped"
-    return Table(title, VARIANT_HEADS, tuple(rows), VARIANT_NOTE)
+    again = remade_by(aggregates.select(figure=DEFAULT))
+    return Table(title, VARIANT_HEADS, tuple(rows), VARIANT_NOTE, again)
 
 
 def _one(aggregates: Aggregates, mode: str, **where: object) -> Aggregate | None:
@@ -112,7 +113,8 @@ def cross_check(aggregates: Aggregates) -> Table:
         "overtake each other."
     )
     heads = ("", "emulated", "replayed", "difference", "")
-    return Table("Replayed events against emulated ones", heads, tuple(rows), note)
+    again = remade_by(aggregates.select(tier="replay"))
+    return Table("Replayed events against emulated ones", heads, tuple(rows), note, again)
 
 
 def _checked(figure: str, emulated: Aggregate, replayed: Aggregate) -> tuple[str, ...]:
@@ -160,6 +162,7 @@ def pareto(aggregates: Aggregates) -> Figure | None:
         "events that reach everyone",
         (Panel("all communities", tuple(series)),),
         share=True,
+        commands=remade_by(aggregates.select(figure=DEFAULT)),
     )
 
 

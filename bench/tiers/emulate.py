@@ -33,6 +33,9 @@ REPAIR_SECONDS = 60.0
 and those who keep a census have counted the living."""
 LOOK_SECONDS = 1.0
 """Between two looks at whether a table still names the dead."""
+IN_A_ROW = 5
+"""Events that a process publishes before another one is drawn: lazy members tell by the first event of a
+publisher along which links the others are to come."""
 SPREAD_SECONDS = 1.0
 """Virtual time from one event to the next: a few times what an event takes. Later copies still count."""
 
@@ -151,11 +154,15 @@ class _Visit:
         churning = self._experiment.failure == "churn"
         before = population.members(population.snapshot())
         repetitions = points[0][1].repetitions
-        for _ in range(repetitions):
+        for number in range(repetitions):
             for index, point in points:
                 if churning:
                     before = population.members(population.snapshot())
-                await population.publish(point.publish_level, point.p_sel, self._chance)
+                # The same chance draws the same publisher from the same members.
+                chance = random.Random(
+                    f"{self._experiment.seed}/{point.failed}/{number // IN_A_ROW}"
+                )
+                await population.publish(point.publish_level, point.p_sel, chance)
                 await asyncio.sleep(SPREAD_SECONDS)
                 self.seen.published.append((index, population.still_there(before)))
         if len(points) == 1 and not churning and not points[0][1].failed:

@@ -17,16 +17,16 @@ from bench.populations.live import LivePopulation
 from bench.results import Result
 from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
 
-SETTLE_SECONDS = {"eager": 25.0, "lazy": 6.0}
+SETTLE_SECONDS = {"eager": 25.0, "lazy": 2.0}
 """The most that tables may take to fill after the last join, by the dissemination: lazy members fetch what
 they hear of, so that tables need not have come to rest."""
 REPAIR_SECONDS = 45.0
 """The most that they may take to be repaired after a crash."""
-STEADY_SECONDS = 2.0
+STEADY_SECONDS = 1.0
 """Gossiped tables that have not changed for this many seconds have come to rest."""
 SPREAD_SECONDS = 10.0
 """The most that an event may take to spread before the next one is published."""
-SILENT_SECONDS = 0.75
+SILENT_SECONDS = 0.4
 """An event has spread when no copy of it has arrived anywhere for this many seconds; later copies still
 count."""
 

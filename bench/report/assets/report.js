@@ -72,13 +72,13 @@ if (claims) {
       for (const body of bodies) claims.append(body);
     });
   }
-  for (const button of all("button.open", claims)) {
-    button.addEventListener("click", () => {
-      const row = button.closest("tbody").rows[1];
-      row.hidden = !row.hidden;
-      button.setAttribute("aria-expanded", String(!row.hidden));
-    });
-  }
+}
+for (const button of all("button.open")) {
+  button.addEventListener("click", () => {
+    const row = button.closest("tbody").rows[1];
+    row.hidden = !row.hidden;
+    button.setAttribute("aria-expanded", String(!row.hidden));
+  });
 }
 
 // One event: a mode that the reader picks, a hop that the reader picks or plays.

@@ -90,7 +90,7 @@ def test_events_of_a_series_share_one_network_on_which_more_and_more_crash() -> 
         failure="repaired",
         failed_series=(0.0, 0.5),
         p_sel_series=(0.1, 1.0),
-        repetitions=2,
+        repetitions=6,
     )
     found = tiers.run(series)
     assert [(point.failed, point.p_sel) for point, _ in found] == [
@@ -102,10 +102,9 @@ def test_events_of_a_series_share_one_network_on_which_more_and_more_crash() -> 
     for point, all_results in found:
         results = of_events(all_results)
         assert [(r.repetition, r.community, r.processes) for r in results] == [
-            (0, 0, 10),
-            (0, 1, 4),
-            (1, 0, 10),
-            (1, 1, 4),
+            (repetition, community, size)
+            for repetition in range(6)
+            for community, size in enumerate((10, 4))
         ]
         assert {r.alive for r in results if r.community == 0} == {10 - 10 * point.failed}
     sent = [sum(r.messages_upward or 0 for r in of_events(results)) for _, results in found]
