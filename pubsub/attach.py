@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from overlay.contact import Address, Contact
 from overlay.context import Context
@@ -45,7 +46,7 @@ async def open_runtime(config: NodeConfig, metrics: Metrics) -> Runtime:
                 session=layers.session,
             ),
             layers.channel,
-            layers.failure,
+            replace(layers.failure, light=layers.failure.light or not layers.dht.serve),
         ),
         config.identity,
         metrics,

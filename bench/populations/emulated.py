@@ -36,7 +36,7 @@ from pubsub import Node
 # under the channel's own packet (`open`, `ack`...) only where it carries no message.
 
 
-PROBES = ("ask", "alive", "ask for me", "saw")
+PROBES = ("ask", "alive", "ask for me", "saw", "alive, light")
 """What `overlay.failure.probes` sends, by its first byte."""
 
 
@@ -76,9 +76,12 @@ class DatagramCount:
 
     def __init__(self) -> None:
         self.by_name: Counter[str] = Counter()
+        self.only: frozenset[str] | None = None
+        """The hosts whose datagrams count; None: all."""
 
     def __call__(self, packet: Packet) -> None:
-        self.by_name[name_of(packet.data)] += 1
+        if self.only is None or packet.source.host in self.only:
+            self.by_name[name_of(packet.data)] += 1
 
     def take(self) -> Counter[str]:
         """What was counted since the last call."""

@@ -23,7 +23,7 @@ import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +66,8 @@ class _Phase:
     kinds: Counter[str]
     nodes: int
     virtual: float
-    processor: float
+    processor: float | None
+    """None for a part of the nodes: it cannot be told apart."""
     peak: float | None = None
     """Datagrams a node in the busiest second."""
     back_at_rest: float | None = None
@@ -111,7 +112,6 @@ class _Measurement:
         self._count = DatagramCount() if options.kinds else None
         self._chance = random.Random(options.seed)
         self._phases: list[_Phase] = []
-        self._light: float | None = None
         self._began = (0, 0.0, 0.0)
 
     def rows(self) -> Iterator[Row]:
@@ -128,9 +128,6 @@ class _Measurement:
             yield from self._whole(wall, self._reached(population) if self._events else None)
         for phase in self._phases:
             yield from self._rows_of(phase)
-        if self._light is not None:
-            settings = self._settings | {"phase": "rest, a light member"}
-            yield Row("emulator", settings, "datagrams", self._light, "datagrams/node-s")
 
     def _whole(self, wall: float, reached: float | None) -> Iterator[Row]:
         settings = self._settings | {"stages": " ".join(self._stages), "events": self._events}
@@ -159,9 +156,12 @@ class _Measurement:
         unit = "datagrams/node" if phase.is_join else "datagrams/node-s"
         settings = self._settings | {"phase": phase.name}
         yield Row("emulator", settings, "datagrams", phase.sent / share, unit)
-        node_seconds = phase.nodes * phase.virtual / (2 if phase.is_join else 1)
-        yield Row("emulator", settings, "cpu", 1e3 * phase.processor / node_seconds, "ms/node-s")
-        yield Row("emulator", settings, "each", 1e6 * phase.processor / max(phase.sent, 1), "us")
+        if phase.processor is not None:
+            node_seconds = phase.nodes * phase.virtual / (2 if phase.is_join else 1)
+            cpu = 1e3 * phase.processor / node_seconds
+            yield Row("emulator", settings, "cpu", cpu, "ms/node-s")
+            each = 1e6 * phase.processor / max(phase.sent, 1)
+            yield Row("emulator", settings, "each", each, "us")
         if phase.peak is not None:
             yield Row("emulator", settings, "peak", phase.peak, "datagrams/node-s")
         if phase.back_at_rest is not None:
@@ -214,15 +214,25 @@ class _Measurement:
         before = {host for host, _ in population.hosts()}
         for _ in range(LIGHT_MEMBERS):
             await population.join(0, dht=DhtConfig(serve=False))
-        light = [host for host, _ in population.hosts() if host not in before]
+        light = frozenset(host for host, _ in population.hosts() if host not in before)
         await asyncio.sleep(SETTLE_SECONDS)
         began = self._sent_by(light)
+        if self._count is not None:
+            self._count.take()
+            self._count.only = light
         await asyncio.sleep(REST_SECONDS)
-        self._light = (self._sent_by(light) - began) / LIGHT_MEMBERS / REST_SECONDS
+        sent = self._sent_by(light) - began
+        kinds = self._kinds()
+        self._phases.append(
+            _Phase("rest, a light member", sent, kinds, LIGHT_MEMBERS, REST_SECONDS, None)
+        )
 
-    def _sent_by(self, hosts: Sequence[str]) -> int:
+    def _sent_by(self, hosts: Iterable[str]) -> int:
         stats = self._network.stats.hosts
         return sum(stats[host].sent for host in hosts)
+
+    def _kinds(self) -> Counter[str]:
+        return self._count.take() if self._count is not None else Counter()
 
     async def _watch(self, name: str, population: Population) -> None:
         """Look at the traffic second by second."""
@@ -251,12 +261,11 @@ class _Measurement:
     ) -> None:
         sent, began, processor = self._began
         self._begin()
-        kinds = self._count.take() if self._count is not None else Counter[str]()
         self._phases.append(
             _Phase(
                 name,
                 self._began[0] - sent,
-                kinds,
+                self._kinds(),
                 len(population.hosts()),
                 self._began[1] - began,
                 self._began[2] - processor,

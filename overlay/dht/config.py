@@ -20,7 +20,8 @@ class DhtConfig:
     """Requests of one lookup in flight while it approaches; 1 to k."""
 
     serve: bool = True
-    """False: a light member, which uses the DHT but holds nothing and is in nobody's routing table."""
+    """False: a light member, which uses the DHT but holds nothing and is in nobody's routing table. It checks
+    no silent contacts."""
 
     verify_ids: bool = False
     """Contacts prove that their id belongs to their key before they are trusted with anything. In a network

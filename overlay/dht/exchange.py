@@ -287,7 +287,8 @@ class Exchange:
         except WireError:
             self._offend(call, sender, "malformed_reply")
             return
-        if call.expects is not None and not isinstance(reply, (*call.expects, Refused)):
+        expects = call.expects
+        if expects is not None and not isinstance(reply, expects) and type(reply) is not Refused:
             self._offend(call, sender, "wrong_reply")
             return
         call.reply = reply

@@ -74,13 +74,15 @@ class RoundTrips:
 
     def measured(self, address: Address, seconds: float, lost: int) -> None:
         """A reply came `seconds` after its request was sent; `lost` sendings before had no reply."""
-        way = self._ways.get(address, seconds)
-        self._queueing.measured(max(seconds - way, 0.0))
-        way = min(seconds, way + (seconds - way) / 8)
-        self._ways[address] = way
-        self._ways.move_to_end(address)
-        if len(self._ways) > PEERS:
-            self._ways.popitem(last=False)
+        ways = self._ways
+        way = ways.get(address, seconds)
+        longer = seconds - way
+        self._queueing.measured(longer if longer > 0.0 else 0.0)
+        way = way + longer / 8 if longer > 0.0 else seconds
+        ways[address] = way
+        ways.move_to_end(address)
+        if len(ways) > PEERS:
+            ways.popitem(last=False)
         if self._typical_way is None:
             self._typical_way = Estimate(way)
         else:
@@ -95,7 +97,8 @@ class RoundTrips:
         1, 1, 1.25, 1.5, ... 2, 2, ... times the peer's time-out: the wait grows, but not enough for one lost
         datagram to hold a lookup up.
         """
-        return self._first_timeout(address) * min(1 + 0.25 * max(attempt - 1, 0), 2)
+        first = self._first_timeout(address)
+        return first if attempt < 2 else first * min(1 + 0.25 * (attempt - 1), 2)
 
     def _first_timeout(self, address: Address) -> float:
         typical = self._typical_way

@@ -49,6 +49,8 @@ class RoutingTable:
         self.k = k
         self._clock = clock
         self.buckets: list[Bucket] = []
+        self._firsts: list[int] = []
+        """The first place of each bucket's range."""
         self.clear()
 
     def __len__(self) -> int:
@@ -60,6 +62,7 @@ class RoutingTable:
 
     def clear(self) -> None:
         self.buckets = [Bucket.of_everything(self.k, self._clock())]
+        self._firsts = [0]
 
     def bucket_of(self, place: Peer | Target) -> Bucket:
         """Upstream (routing.py:175-183) looks for the last id of a bucket in the next bucket."""
@@ -88,7 +91,8 @@ class RoutingTable:
             if not bucket.covers(self.own) and bucket.depth() % 5 == 0:
                 return bucket.head()
             index = self._index_of(peer)
-            self.buckets[index : index + 1] = self.buckets[index].split()
+            self.buckets[index : index + 1] = halves = self.buckets[index].split()
+            self._firsts[index : index + 1] = [half.range[0] for half in halves]
             bucket = self.bucket_of(peer)
         return None
 
@@ -118,19 +122,22 @@ class RoutingTable:
         """
         goal = place.long_id
         found: list[Peer] = []
-        for _, index in sorted([(b.range[0] ^ goal, i) for i, b in enumerate(self.buckets)]):
-            nodes = self.buckets[index].nodes
+        buckets = {bucket.range[0] ^ goal: bucket.nodes for bucket in self.buckets}
+        for first in sorted(buckets):
+            nodes = buckets[first]
             if nodes:
-                peers = sorted(nodes.values(), key=lambda peer: peer.long_id ^ goal)
+                near = {peer.long_id ^ goal: peer for peer in nodes.values()}
+                peers = [near[distance] for distance in sorted(near)]
                 if exclude is not None:
-                    peers = [peer for peer in peers if not peer.shares_place(exclude)]
+                    out, home = exclude.id, exclude.home
+                    peers = [peer for peer in peers if peer.home != home and peer.id != out]
                 found += sound(peers)
                 if len(found) >= count:
                     break
         return found[:count]
 
     def _index_of(self, place: Peer | Target) -> int:
-        return bisect_right(self.buckets, place.long_id, key=_lower) - 1
+        return bisect_right(self._firsts, place.long_id) - 1
 
 
 class Contacts:
@@ -289,10 +296,6 @@ class Contacts:
         self._evicted.add(reason)
         self.table.remove(peer)
         self._last_heard.pop(peer.id, None)
-
-
-def _lower(bucket: Bucket) -> int:
-    return bucket.range[0]
 
 
 def _remember(memory: OrderedDict[K, V], key: K, value: V, limit: int) -> None:

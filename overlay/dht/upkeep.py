@@ -1,7 +1,8 @@
 """How a node becomes part of the network, and what it does by itself to stay there.
 
 Joining: first contacts, one's own neighbourhood, then a few nodes of every farther part of the space.
-Upkeep: each round checks a few contacts that have been silent, tries one of the dead again (the network may
+Upkeep: each round checks a few contacts that have been silent (a light member, whom nobody asks for
+contacts, finds that out when it uses them), tries one of the dead again (the network may
 only have been cut in two), refreshes buckets into which nothing has looked for long, publishes records
 again and hands the known contacts to the code that saves them, each at its own interval. A node that has lost
 everybody looks for the bootstrap nodes again.
@@ -246,8 +247,9 @@ class Upkeep:
 
     async def _do_round(self) -> None:
         contacts = self._node.contacts
-        for peer in contacts.silent(self._config.checks_a_round):
-            contacts.check(peer)
+        if self._config.serve:
+            for peer in contacts.silent(self._config.checks_a_round):
+                contacts.check(peer)
         await self._look_for_the_lost()
         if self._is_rejoining:
             self._is_rejoining = False

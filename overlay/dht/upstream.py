@@ -1,8 +1,8 @@
 """All that is used of the `kademlia` package, by composition.
 
-What is right in upstream is called here: `Node` (an id as a number, the XOR distance) and `KBucket` (who is
-let into a bucket, who waits among the spare ones, who moves up when one is removed, how a bucket is cut in
-two). What is wrong in it is ours, and nothing here is called back by upstream:
+What is right in upstream is called here: `KBucket` (who is let into a bucket, who waits among the spare ones,
+who moves up when one is removed, how a bucket is cut in two). What is wrong in it is ours, and nothing here
+is called back by upstream:
 
 - routing.py:20-21 reads the machine's clock whatever the node's clock is: a `Bucket` keeps its own age.
 - routing.py:26-35: the halves of a bucket look as if they had just been refreshed.
@@ -18,7 +18,6 @@ from collections import OrderedDict
 from functools import lru_cache
 from typing import Any
 
-from kademlia.node import Node
 from kademlia.routing import KBucket
 
 from overlay.contact import ID_BITS, Contact, PeerId
@@ -33,26 +32,26 @@ class Target:
 
     def __init__(self, id_: PeerId) -> None:
         self.id = id_
-        self.long_id: int = Node(id_).long_id
+        self.long_id = int.from_bytes(id_, "big")
 
     def distance_to(self, other: Peer | Target) -> int:
         return self.long_id ^ other.long_id
 
 
 class Peer:
-    """A contact with what upstream's `Node` knows of it, and what a lookup needs at hand."""
+    """A contact with what a bucket and a lookup need at hand of it; it is a `Node` to upstream's buckets."""
 
-    __slots__ = ("can_exist", "contact", "entry", "id", "long_id", "node")
+    __slots__ = ("can_exist", "contact", "entry", "home", "id", "long_id")
 
     def __init__(self, contact: Contact) -> None:
         self.contact = contact
-        self.node = Node(contact.id, contact.host, contact.port)
         self.id: PeerId = contact.id
-        self.long_id: int = self.node.long_id
+        self.long_id = int.from_bytes(contact.id, "big")
         """The id as a number."""
+        self.home = (contact.host, contact.port)
         self.entry = entry_of(contact)
         """This contact in the list of a reply."""
-        self.can_exist = socket_address(contact.address, True) is not None
+        self.can_exist = socket_address(contact.host, contact.port, True) is not None
         """False when no peer can have the address, whichever peer names it."""
 
     def distance_to(self, other: Peer | Target) -> int:
@@ -60,7 +59,7 @@ class Peer:
 
     def shares_place(self, other: Peer) -> bool:
         """Whether both have the same id, or the same address."""
-        return self.id == other.id or bool(self.node.same_home_as(other.node))
+        return self.id == other.id or self.home == other.home
 
 
 @lru_cache(maxsize=16_384)
@@ -125,4 +124,5 @@ class Bucket:
 
     def depth(self) -> int:
         """How many first bits all contacts share."""
-        return int(self._kbucket.depth())
+        places = [peer.long_id for peer in self.nodes.values()]
+        return ID_BITS - (min(places) ^ max(places)).bit_length()

@@ -13,9 +13,10 @@ accrual detector of Hayashibara et al., SRDS 2004, with the tail that repeated q
 normal one.)
 
 Peers that are only listed somewhere (a topic table) are watched *in turn*: one question every few seconds,
-however many they are. So a crash is seen late by nodes that only list the peer; a node that sends it
-something sees it as soon as any other. To tell all who list a peer of its crash within seconds would take a
-rumour to every member of its community: at a given rate of crashes a member its cost to each grows with N.
+however many they are, and light members more seldom. So a crash is seen late by nodes that only list the
+peer; a node that sends it something sees it as soon as any other. To tell all who list a peer of its crash
+within seconds would take a rumour to every member of its community: at a given rate of crashes a member its
+cost to each grows with N.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ LEAST_REST = 0.001
 
 EXPECTED_ANSWER = 0.2
 """Seconds: how long a peer is thought to take until it has answered."""
+
+SELDOM = 8
+"""How many times as long a light member waits before it asks, or is asked, in turn."""
 
 SECOND_TO_ASK = 1.1
 """How much longer the smaller id of a pair waits before it asks, so that only one of the two does."""
@@ -83,6 +87,10 @@ class FailureConfig:
 
     most_timeout: float = 30.0
     """Every peer that has not answered for this many seconds is suspected, however slow it was before."""
+
+    light: bool = False
+    """A light member asks in turn, and is asked by those who only list it, eight times as seldom. A node that
+    is a light member of the DHT is one here as well."""
 
     probe_interval: float = 2.0
     """A suspected peer is asked again every `probe_interval` seconds."""
@@ -184,6 +192,7 @@ class _Watch:
         "due",
         "heard_at",
         "is_expected",
+        "is_light",
         "is_untold",
         "suspected",
     )
@@ -198,6 +207,8 @@ class _Watch:
         """When the peer was first asked and did not answer since."""
         self.is_expected = False
         """What was sent to it over its channel is not acknowledged."""
+        self.is_light = False
+        """It said that it wants to be asked seldom."""
         self.suspected = False
         self.is_untold = False
         """It was suspected already when somebody began to watch it."""
@@ -286,6 +297,12 @@ class Detector:
             watch.heard_at = now
             if watch.suspected:
                 self._schedule(watch, now)
+
+    def note_light(self, peer: PeerId, light: bool) -> None:
+        """A watched peer said whether it is a light member."""
+        watch = self._watches.get(peer)
+        if watch is not None:
+            watch.is_light = light
 
     def expect(self, contact: Contact, now: float) -> None:
         """Something was sent to a peer that it acknowledges: its silence from now on counts.
@@ -383,7 +400,8 @@ class Detector:
     def _listen(self, watch: _Watch, now: float, actions: list[Action]) -> None:
         interval = self._config.interval
         if watch.is_in_turn:
-            interval = max(interval, self._config.turn * self._in_turn)
+            seldom = SELDOM if watch.is_light or self._config.light else 1
+            interval = max(interval, self._config.turn * self._in_turn * seldom)
         patience = interval * (1 if self._me > watch.contact.id else SECOND_TO_ASK)
         quiet_until = watch.heard_at + patience
         if now < quiet_until:

@@ -64,7 +64,9 @@ class FailureDetector:
             lambda peer, body: endpoint.send(peer.address, Kind.PROBE, body),
             self._turn.now,
             self.heard,
+            self._detector.note_light,
             self._malformed.add,
+            light=config.light,
         )
         endpoint.on(Kind.PROBE, self._probes.receive)
         channels.on_restart(self._restarted)

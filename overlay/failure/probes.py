@@ -2,6 +2,7 @@
 
     PROBE               are you there?
     ALIVE               I am
+    LIGHT               I am, and a light member: ask me seldom
     ASK    contact      ask this peer for me (the indirect probe of SWIM: Das, Gupta, Motivala, DSN 2002)
     SAW    id           this peer, which you had me ask, is there
 
@@ -17,8 +18,8 @@ from typing import TypeVar
 from overlay.contact import ID_BYTES, Contact, PeerId
 from overlay.errors import UsageError
 
-PROBE, ALIVE, ASK, SAW = range(4)
-_PROBE, _ALIVE = bytes([PROBE]), bytes([ALIVE])
+PROBE, ALIVE, ASK, SAW, LIGHT = range(5)
+_PROBE = bytes([PROBE])
 
 HELP_SECONDS = 10.0
 """How long a helper waits for the answer, and how long it is listened to."""
@@ -39,13 +40,19 @@ class Probes:
         send: Send,
         now: Callable[[], float],
         heard: Callable[[PeerId], None],
+        note_light: Callable[[PeerId, bool], None],
         malformed: Callable[[], None],
+        *,
+        light: bool = False,
     ) -> None:
-        """`heard` is told of a peer that gave a sign of life, `malformed` of bytes that are not a probe."""
+        """`heard` is told of a peer that gave a sign of life, `note_light` whether one that answered is a
+        light member, `malformed` of bytes that are not a probe. `light`: this node is a light member."""
         self._send = send
         self._now = now
         self._heard = heard
+        self._note_light = note_light
         self._malformed = malformed
+        self._answer = bytes([LIGHT if light else ALIVE])
         self._helped: dict[tuple[PeerId, PeerId], tuple[Contact, float]] = {}
         """By the peer that was asked and the one that wanted to know: who that is, and until when."""
         self._helpers: dict[tuple[PeerId, PeerId], float] = {}
@@ -64,8 +71,9 @@ class Probes:
     def receive(self, sender: Contact, body: bytes) -> None:
         kind = body[0] if body else None
         if kind == PROBE and len(body) == 1:
-            self._send(sender, _ALIVE)
-        elif kind == ALIVE and len(body) == 1:
+            self._send(sender, self._answer)
+        elif kind in (ALIVE, LIGHT) and len(body) == 1:
+            self._note_light(sender.id, kind == LIGHT)
             self._answered(sender.id)
         elif kind == ASK:
             self._help(sender, body[1:])

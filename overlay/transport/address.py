@@ -10,7 +10,7 @@ import ipaddress
 from functools import lru_cache
 from typing import Any
 
-from overlay.contact import Address, Contact, PeerId
+from overlay.contact import Contact, PeerId
 
 _MAPPED = "::ffff:"
 
@@ -19,9 +19,8 @@ _MAPPED = "::ffff:"
 
 
 @lru_cache(maxsize=16_384)
-def socket_address(address: Address, is_ipv6: bool) -> tuple[str, int] | None:
+def socket_address(host: str, port: int, is_ipv6: bool) -> tuple[str, int] | None:
     """What to hand to a socket of that family, or None when no peer can be there."""
-    host, port = address
     if not _is_a_peers(host, port):
         return None
     if ":" in host:

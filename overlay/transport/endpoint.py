@@ -337,25 +337,26 @@ class Endpoint:
 
     def send_waiting(self) -> None:
         """Send what waits now, and not at the end of the turn, as far as the turn's share allows."""
-        outbox = self._outbox
-        while outbox and self._sends_left and self.transport.can_send:
+        waiting = self._outbox.waiting
+        while waiting and self._sends_left and self.transport.can_send:
             self._sends_left -= 1
             self._send_next()
 
     def _flush(self) -> bool:
         """Send the next few datagrams; whether there are more. Or wait until the transport can send again."""
         outbox = self._outbox
-        if outbox:
+        if outbox.waiting:
             self.send_waiting()
         self._sends_left = SENDS_A_TURN
         if outbox.size <= self._half_full and not self._has_space.is_set():
             self._has_space.set()
-        return bool(outbox) and self.transport.can_send
+        return bool(outbox.waiting) and self.transport.can_send
 
     def _send_next(self) -> None:
         to, batches = self._outbox.take(self.transport.train)
-        frames = sum(batch.frames for batch in batches)
-        destination = socket_address(to.address if isinstance(to, Contact) else to, self._is_ipv6)
+        datagrams = len(batches)
+        frames = batches[0].frames if datagrams == 1 else sum([batch.frames for batch in batches])
+        destination = socket_address(to.host, to.port, self._is_ipv6)
         if destination is None:
             self._dropped_out.add("bad_address", frames)
             return
@@ -363,7 +364,6 @@ class Endpoint:
         if wrap is None:
             self._envelope.hold(to, batches)
             return
-        datagrams = len(batches)
         if datagrams == 1:
             data = wrap(batches[0].parts)
         else:
@@ -386,7 +386,7 @@ class Endpoint:
 
     def transmit(self, datagram: bytes, to: Address) -> None:
         """Send a datagram as it is, ahead of what waits; lost when the transport cannot send."""
-        destination = socket_address(to, self._is_ipv6)
+        destination = socket_address(to.host, to.port, self._is_ipv6)
         if destination is not None and self.transport.can_send:
             self._datagrams_out.value += 1
             self._bytes_out.value += len(datagram)
@@ -475,7 +475,7 @@ class Endpoint:
         """Send what waits as far as the transport takes it, and let go of everything; twice is fine too."""
         if not self._closed:
             self._closed = True
-            while self._outbox and self.transport.can_send:
+            while self._outbox.waiting and self.transport.can_send:
                 self._send_next()
             self._has_space.set()
             self._envelope.close()

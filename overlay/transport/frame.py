@@ -212,23 +212,21 @@ class Outbox:
         self.size = 0
         self._room = room
         self._limit = limit
-        self._by_destination: dict[Destination, deque[Batch]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._by_destination)
+        self.waiting: dict[Destination, deque[Batch]] = {}
+        """By destination; empty when nothing waits."""
 
     def put(self, to: Destination, kind: int, body: Sequence[Buffer]) -> bool:
         """Queue a frame, whose body is in pieces and fits a datagram.
 
         False, and nothing queued, when there is no space.
         """
-        length = sum(map(len, body))
+        length = len(body[0]) if len(body) == 1 else sum(map(len, body))
         size = FRAME_HEAD_BYTES + length
         if self.size + size > self._limit:
             return False
-        batches = self._by_destination.get(to)
+        batches = self.waiting.get(to)
         if batches is None:
-            batches = self._by_destination[to] = deque((Batch(),))
+            batches = self.waiting[to] = deque((Batch(),))
         batch = batches[-1]
         if batch.size + size > self._room or batch.frames >= MAX_FRAMES:
             batch = Batch()
@@ -243,19 +241,19 @@ class Outbox:
 
     def give_back(self, to: Destination, batches: Sequence[Batch]) -> None:
         """Put what was taken for a destination in front of what waits for it; the limit does not apply."""
-        waiting = self._by_destination.setdefault(to, deque())
+        waiting = self.waiting.setdefault(to, deque())
         waiting.extendleft(reversed(batches))
         self.size += sum(batch.size for batch in batches)
 
     def take(self, most: int) -> tuple[Destination, list[Batch]]:
         """The next destination, and its next datagrams: at most `most`, and all but the last of them full."""
-        to = next(iter(self._by_destination))
-        batches = self._by_destination.pop(to)
+        to = next(iter(self.waiting))
+        batches = self.waiting.pop(to)
         train = [batches.popleft()]
         while batches and len(train) < most and train[-1].size == self._room:
             train.append(batches.popleft())
         for batch in train:
             self.size -= batch.size
         if batches:
-            self._by_destination[to] = batches
+            self.waiting[to] = batches
         return to, train

@@ -335,8 +335,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     return
             if events and (not soon or events[0][0] <= self.now):
                 event = heappop(events)
-                if event[0] > self.now:
-                    self._advance(event[0])
+                when = event[0]
+                if when > self.now:
+                    if when > self.time_limit:
+                        self._refuse_to_go_on()
+                    self.now = when
+                    if self._event_count >= self._collector.due_at:
+                        self._collector.collect()
                     turns = 0
                 if len(event) > 3:
                     event[2](*event[3])
@@ -350,15 +355,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                     f"time stands still at {self.now} s: {describe_waiting(self.tasks())}"
                 )
 
-    def _advance(self, when: float) -> None:
-        if when > self.time_limit:
-            raise Deadlock(
-                f"not done at {self.time_limit} s of virtual time, the limit of this run: "
-                f"{describe_waiting(self.tasks())}"
-            )
-        self.now = when
-        if self._event_count >= self._collector.due_at:
-            self._collector.collect()
+    def _refuse_to_go_on(self) -> NoReturn:
+        raise Deadlock(
+            f"not done at {self.time_limit} s of virtual time, the limit of this run: "
+            f"{describe_waiting(self.tasks())}"
+        )
 
     def _run_timer(self, timer: Timer) -> None:
         timer._scheduled = False

@@ -164,15 +164,15 @@ class Medium:
     def _launch(
         self, source: VirtualTransport, place: Place, data: bytes, held: float, draw: Draw
     ) -> None:
-        now, keys = self._loop.now, (source.place.key, place.key)
-        arrival = now + held + draw()
-        self._loop.post(arrival, self._arrive, source, place, data)
-        self.trace.record(now, *keys, len(data), arrival)
+        loop = self._loop
+        arrival = loop.now + held + draw()
+        loop.post(arrival, self._arrive, source, place, data)
+        self.trace.record(loop.now, source.place.key, place.key, len(data), arrival)
         if self._duplicate and self._random() < self._duplicate:
             self._duplicated += 1
-            arrival = now + held + draw()
-            self._loop.post(arrival, self._arrive, source, place, data)
-            self.trace.record(now, *keys, len(data), arrival)
+            arrival = loop.now + held + draw()
+            loop.post(arrival, self._arrive, source, place, data)
+            self._record(source, place, len(data), arrival)
 
     def _arrive(self, source: VirtualTransport, place: Place, data: bytes) -> None:
         """A datagram comes to the host of its destination."""

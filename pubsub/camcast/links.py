@@ -24,8 +24,9 @@ from pubsub.camcast.messages import NewProcesses, NewProcessesAnswer, ShareSuper
 from pubsub.camcast.parameters import Parameters
 from pubsub.topic import Topic
 
-STALE_INTERVALS = 4
-"""An entry that was not confirmed for this many link intervals gives way to a fresh one."""
+STALE_INTERVALS = 12
+"""An entry that was not confirmed for this many link intervals gives way to a fresh one. One that has crashed
+goes as soon as an event is sent to it; without events, every look asks z processes and takes them anew."""
 
 
 Changed = Callable[[str, Contact, bool], None]

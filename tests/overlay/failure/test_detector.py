@@ -12,6 +12,7 @@ from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from overlay.failure.detector import (
     SECOND_TO_ASK,
+    SELDOM,
     Action,
     Ask,
     Detector,
@@ -190,6 +191,25 @@ def test_of_peers_that_are_watched_in_turn_one_is_asked_each_turn() -> None:
             heard[action.peer.id] = due
     assert len(asked) == pytest.approx(400 / CONFIG.turn, rel=0.15)
     assert {asked.count(peer.id) for peer in OTHERS} <= {8, 9, 10, 11}
+
+
+@pytest.mark.parametrize("asker_is_light", [False, True])
+def test_light_members_ask_and_are_asked_in_turn_seldom(asker_is_light: bool) -> None:
+    heard: dict[PeerId, float] = {}
+    detector = Detector(ME, FailureConfig(light=asker_is_light), heard.get)
+    for peer in OTHERS:
+        detector.watch(peer, 0.0, in_turn=True)
+    detector.note_light(OTHERS[0].id, True)
+    asked: list[PeerId] = []
+    while (due := detector.next_timer()) is not None and due <= 3200:
+        for action in detector.poll(due):
+            assert isinstance(action, Ask)
+            asked.append(action.peer.id)
+            heard[action.peer.id] = due
+    cycles = 3200 / (CONFIG.turn * len(OTHERS))
+    assert asked.count(OTHERS[0].id) == pytest.approx(cycles / SELDOM, abs=2)
+    usual = cycles / SELDOM if asker_is_light else cycles
+    assert asked.count(OTHERS[1].id) == pytest.approx(usual, rel=0.25)
 
 
 def test_one_in_turn_that_owes_an_answer_is_suspected_as_fast_as_any_other() -> None:

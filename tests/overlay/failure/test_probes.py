@@ -23,8 +23,10 @@ ONE, TWO, THREE, FOUR = map(contact, range(1, 5))
 class Talk:
     """Probes of several nodes that hear each other at once, but for pairs that are cut off."""
 
-    def __init__(self, *nodes: Contact) -> None:
+    def __init__(self, *nodes: Contact, light: tuple[Contact, ...] = ()) -> None:
         self.now = 0.0
+        self.light: dict[tuple[PeerId, PeerId], bool] = {}
+        self._light_nodes = {node.id for node in light}
         self.cut: set[frozenset[PeerId]] = set()
         self.heard: list[tuple[PeerId, PeerId]] = []
         self.malformed = 0
@@ -38,8 +40,14 @@ class Talk:
         def malformed() -> None:
             self.malformed += 1
 
+        def heard(peer: PeerId) -> None:
+            self.heard.append((node.id, peer))
+
+        def is_light(peer: PeerId, light: bool) -> None:
+            self.light[node.id, peer] = light
+
         return Probes(
-            send, lambda: self.now, lambda peer: self.heard.append((node.id, peer)), malformed
+            send, lambda: self.now, heard, is_light, malformed, light=node.id in self._light_nodes
         )
 
 
@@ -47,6 +55,14 @@ def test_a_probe_is_answered_and_both_have_heard_each_other() -> None:
     talk = Talk(ONE, TWO)
     talk.probes[ONE.id].ask(TWO)
     assert set(talk.heard) == {(ONE.id, TWO.id), (TWO.id, ONE.id)}
+
+
+def test_who_is_asked_says_whether_it_is_a_light_member() -> None:
+    talk = Talk(ONE, TWO, THREE, light=(TWO,))
+    talk.probes[ONE.id].ask(TWO)
+    talk.probes[ONE.id].ask(THREE)
+    assert talk.light == {(ONE.id, TWO.id): True, (ONE.id, THREE.id): False}
+    assert (ONE.id, TWO.id) in talk.heard
 
 
 def test_a_helper_reaches_a_peer_that_is_cut_off_from_this_node_alone() -> None:
