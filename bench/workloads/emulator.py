@@ -51,7 +51,7 @@ WINDOW_SECONDS = 10
 NEAR_REST = 1.5
 """Traffic of up to this many times that at rest is taken for rest."""
 LIGHT_MEMBERS = 10
-SPREAD_SECONDS = 2.0
+SPREAD_SECONDS = 0.5
 """Virtual time from one event to the next."""
 SHOWN = 12
 """Kinds of datagrams that are listed; the others are added up."""

@@ -73,7 +73,7 @@ class Call:
     def __init__(self, to: Contact | Address, letter: Letter) -> None:
         self.contact = to if isinstance(to, Contact) else None
         """Who was asked; for a call to a bare address, who answered."""
-        self.to = self.contact or Contact(ANYONE, *to)  # type: ignore[misc]
+        self.to = self.contact or Contact(ANYONE, *to)
         self.address = self.to.address
         self.letter = letter
         self.registry: dict[bytes, Call] = {}

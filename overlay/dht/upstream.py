@@ -20,7 +20,7 @@ from typing import Any
 
 from kademlia.routing import KBucket
 
-from overlay.contact import ID_BITS, Contact, PeerId
+from overlay.contact import ID_BITS, REMEMBERED, Contact, PeerId
 from overlay.dht.messages import entry_of
 from overlay.transport.address import socket_address
 
@@ -62,7 +62,7 @@ class Peer:
         return self.id == other.id or self.home == other.home
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=REMEMBERED)
 def peer_of(contact: Contact) -> Peer:
     """The same few contacts are met over and over; equal contacts give the same object while it is cached.
 

@@ -10,7 +10,7 @@ import ipaddress
 from functools import lru_cache
 from typing import Any
 
-from overlay.contact import Contact, PeerId
+from overlay.contact import REMEMBERED, Contact, PeerId
 
 _MAPPED = "::ffff:"
 
@@ -18,7 +18,7 @@ _MAPPED = "::ffff:"
 # Asked for every datagram, with the same few answers; the caches are bounded.
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=REMEMBERED)
 def socket_address(host: str, port: int, is_ipv6: bool) -> tuple[str, int] | None:
     """What to hand to a socket of that family, or None when no peer can be there."""
     if not _is_a_peers(host, port):
@@ -28,7 +28,7 @@ def socket_address(host: str, port: int, is_ipv6: bool) -> tuple[str, int] | Non
     return (_MAPPED + host, port) if is_ipv6 else (host, port)
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=REMEMBERED)
 def sender_contact(sender: bytes, source: tuple[Any, ...]) -> Contact | None:
     """The sender at the address that its datagram came from, or None when no peer can be there."""
     host, port = source[0], source[1]
@@ -37,7 +37,7 @@ def sender_contact(sender: bytes, source: tuple[Any, ...]) -> Contact | None:
     return Contact(PeerId(sender), host, port) if _is_a_peers(host, port) else None
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=REMEMBERED)
 def block_of(host: str) -> str:
     """The addresses that one owner usually has all of: a /24 of IPv4, a /64 of IPv6.
 

@@ -257,7 +257,7 @@ def test_peers_that_only_begin_to_open_make_way_for_those_of_other_hosts() -> No
     _, _, b = pair()
     for number in range(100):
         b.receive(contact(number), opening(number + 1))
-    others = [replace(contact(200 + number), host=f"127.0.1.{number + 1}") for number in range(3)]
+    others = [contact(200 + number)._replace(host=f"127.0.1.{number + 1}") for number in range(3)]
     for number, other in enumerate(others):
         b.receive(other, opening(1000 + number))
         assert b.table.get(other.id)
@@ -276,7 +276,7 @@ def test_a_host_with_most_channels_loses_one_that_was_not_used_to_a_peer_of_anot
     for number in range(2, wire.config.max_channels):
         table.receive(contact(number), opening(number), 0.0)
         table._opened_by_peers.clear()  # as if each had finished opening
-    other = replace(contact(99), host="127.0.1.1")
+    other = contact(99)._replace(host="127.0.1.1")
     table.receive(other, opening(99), 0.0)
     assert table.get(other.id)
     assert [core.contact for core in table.dropped] == [contact(2)]
