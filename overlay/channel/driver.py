@@ -352,6 +352,8 @@ class Channels:
                 self._handler_failed("message")
 
     def _flush(self) -> bool:
+        if not self._touched:
+            return False
         touched, self._touched = self._touched, {}
         now = self.turn.now()
         send_waiting = self._endpoint.send_waiting

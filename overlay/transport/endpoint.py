@@ -348,6 +348,9 @@ class Endpoint:
         if outbox.waiting:
             self.send_waiting()
         self._sends_left = SENDS_A_TURN
+        self._work_left = WORK_A_TURN
+        if self._waiting:
+            self.turn.before_flush(self._go_on)
         if outbox.size <= self._half_full and not self._has_space.is_set():
             self._has_space.set()
         return bool(outbox.waiting) and self.transport.can_send
@@ -416,16 +419,13 @@ class Endpoint:
                 self._overflows.value += 1
         if is_first:
             # After all handlers: who waits for what has come runs before the end of the turn.
-            self.turn.before_flush(self._next_turn)
+            self.turn.schedule()
 
-    def _next_turn(self) -> None:
-        """Go on with what waits, at the end of a turn in which something arrived."""
-        self._work_left = WORK_A_TURN
+    def _go_on(self) -> None:
+        """Go on with what waits since an earlier turn."""
         waiting = self._waiting
         while waiting and self._work_left > 0:
             self._take(*waiting.popleft())
-        if self._work_left < WORK_A_TURN:
-            self.turn.before_flush(self._next_turn)
 
     def _take(self, datagram: bytes, source: tuple[Any, ...]) -> None:
         self._datagrams_in.value += 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bench.populations.emulated import DatagramCount, name_of
+from bench.workloads import emulator
 from bench.workloads.emulator import WORKLOAD, sizes_for, time_until_rest
 from overlay.virtual import Network, nth_host
 from pubsub import Node
@@ -40,7 +43,9 @@ def test_the_time_until_rest_is_that_of_the_last_busy_window() -> None:
     assert time_until_rest([1] * 25 + [9] * 5, near_rest=2) is None
 
 
-def test_a_small_network_goes_through_every_stage() -> None:
+def test_a_small_network_goes_through_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("SETTLE_SECONDS", 20.0), ("REST_SECONDS", 10.0), ("WATCH_SECONDS", 20)):
+        monkeypatch.setattr(emulator, name, seconds)
     options = WORKLOAD.defaults(quick=True)
     # Eleven of the sixteen are in the lowest community: with the fewest whom the first to be ready can see
     # there, each has two links. Eight are too few, since floor(ln 7) is one link, and that loses events.

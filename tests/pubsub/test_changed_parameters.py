@@ -15,7 +15,7 @@ from pubsub.camcast.leases import LONGEST_LEASE
 from pubsub.topic import Topic
 from tests.pubsub.playground import MODES, Playground, play
 
-MEMBERS = 18
+MEMBERS = 16
 
 
 def mean_table(nodes: list[Node]) -> float:
@@ -26,13 +26,13 @@ def mean_table(nodes: list[Node]) -> float:
 def test_topic_tables_grow_when_c_is_raised(mode: str) -> None:
     async def main(p: Playground) -> None:
         await p.subscribers("/a", MEMBERS)
-        await asyncio.sleep(20)
+        await asyncio.sleep(10)
         before = mean_table(p.nodes)
         for node in p.nodes:
             node.set_parameters("/a", Parameters(c=12))
         await asyncio.sleep(40)
-        assert before < 11  # ln 18 + 5 is 7.9
-        assert mean_table(p.nodes) > 13  # ln 18 + 12 is 14.9
+        assert before < 10  # ln 16 + 5 is 7.8
+        assert mean_table(p.nodes) > 13  # ln 16 + 12 is 14.8
 
     play(51, main, mode)
 

@@ -187,10 +187,10 @@ def test_a_newcomer_has_neighbours_all_over_the_community_when_it_has_joined() -
 
 def test_passive_views_are_exchanged_though_nobody_comes_or_goes() -> None:
     community = HyParViewCommunity(13, HyParViewConfig(c=3.0, longest_visit_seconds=3600))
-    community.grow(200, interval=0.05)
+    community.grow(100, interval=0.05)
     community.stage.run_for(60)
     before = {contact: set(member.passive) for contact, member in community.members.items()}
-    community.stage.run_for(600)
+    community.stage.run_for(400)
     kept = [
         len(before[contact] & set(member.passive)) / max(len(before[contact]), 1)
         for contact, member in community.members.items()

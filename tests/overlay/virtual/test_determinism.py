@@ -54,7 +54,7 @@ def test_a_program_that_walks_a_set_of_strings_is_found_out() -> None:
     assert len(set(runs)) > 1
 
 
-@pytest.mark.parametrize("collect_every", [50, 20_000])
+@pytest.mark.parametrize("collect_every", [500, 20_000])
 def test_the_interpreter_does_not_choose_when_garbage_is_collected(
     collect_every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
