@@ -70,8 +70,8 @@ def test_the_published_rule_alone_keeps_the_spread_of_subscriptions_and_takes_no
         community = ScampCommunity(2, balance=balance)
         if not balance:
             community.stage.observe(lambda now, a, b, message: seen.add(type(message).__name__))
-        community.grow(120, interval=0.5)
-        community.stage.run_for(150)
+        community.grow(200, interval=0.5)
+        community.stage.run_for(300)
         holders = in_degrees(community.graph)
         spreads[balance] = statistics.pstdev(holders)
         member = next(iter(community.members.values()))
