@@ -66,7 +66,11 @@ class RoutingTable:
 
     def bucket_of(self, place: Peer | Target) -> Bucket:
         """Upstream (routing.py:175-183) looks for the last id of a bucket in the next bucket."""
-        return self.buckets[self._index_of(place)]
+        return self.bucket_at(place.long_id)
+
+    def bucket_at(self, place: int) -> Bucket:
+        """The bucket in whose range an id is."""
+        return self.buckets[bisect_right(self._firsts, place) - 1]
 
     def used(self, place: Target) -> None:
         """A lookup goes to that place, and learns who is there."""
@@ -158,6 +162,7 @@ class Contacts:
         self.lost: OrderedDict[Contact, None] = OrderedDict()
         """Contacts that were found dead, the one lost longest ago first."""
         self._last_heard: OrderedDict[PeerId, float] = OrderedDict()
+        """The one heard longest ago first; all contacts of the table, its spare ones, and some that were."""
         self._probing: dict[Contact, Call] = {}
         self.on_new: Callable[[Peer], None] = lambda peer: None
         """Told of each contact that enters the table."""
@@ -230,9 +235,19 @@ class Contacts:
         """At most `count` contacts of the table that were not heard for `silence` seconds, the one heard
         longest ago first."""
         limit = self._clock() - silence
-        silent = [p for p in self.table if self._last_heard.get(p.id, limit) <= limit]
-        silent.sort(key=lambda peer: self._last_heard.get(peer.id, limit))
-        return silent[:count]
+        silent: list[Peer] = []
+        forgotten: list[PeerId] = []
+        for peer_id, heard in self._last_heard.items():
+            if heard > limit or len(silent) == count:
+                break
+            bucket = self.table.bucket_at(int.from_bytes(peer_id, "big"))
+            if (peer := bucket.nodes.get(peer_id)) is not None:
+                silent.append(peer)
+            elif peer_id not in bucket.spare:
+                forgotten.append(peer_id)
+        for peer_id in forgotten:
+            del self._last_heard[peer_id]
+        return silent
 
     def check(self, peer: Peer) -> None:
         """Ask a contact that was not heard lately whether it is still there."""

@@ -59,6 +59,8 @@ class _Datagrams(Protocol):
         self.errors: asyncio.Queue[Exception] = asyncio.Queue()
         self.writable = asyncio.Event()
         super().__init__(self.queue, self.errors, self.writable)
+        self.can_send = True
+        """Whether asyncio takes more to send."""
         self.ended = asyncio.Event()
         """Set once the socket is gone."""
         self.resume: Callable[[], None] = lambda: None
@@ -71,12 +73,18 @@ class _Datagrams(Protocol):
     def error_received(self, error: Exception) -> None:
         self.failed(error)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.can_send = False
+
     def resume_writing(self) -> None:
         super().resume_writing()
+        self.can_send = True
         self.resume()
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(None)
+        self.can_send = False
         if error is not None:
             self.failed(error)
         self.ended.set()
@@ -122,10 +130,11 @@ class UdpTransport:
 
     @property
     def can_send(self) -> bool:
-        return self._protocol.writable.is_set() and not self._transport.is_closing()
+        return self._protocol.can_send
 
     async def close(self) -> None:
         """Let go of the socket; returns when it is gone."""
+        self._protocol.can_send = False
         for let_go in (self._stream.close, self._transport.abort):
             let_go()
             with contextlib.suppress(TimeoutError):

@@ -42,6 +42,28 @@ def test_idle_nodes_notice_the_dead(seed: int) -> None:
     net.run(main())
 
 
+def test_an_idle_light_member_is_silent_and_still_finds_its_way_after_deaths(seed: int) -> None:
+    net = Network(seed, latency=Latency.constant(0.02))
+
+    async def main() -> None:
+        swarm = Swarm(net)
+        await swarm.grow(20)
+        light = await swarm.add(DhtConfig(serve=False))
+        await asyncio.sleep(60)
+        before = net.stats.hosts[light.host].sent
+        await asyncio.sleep(300)
+        assert net.stats.hosts[light.host].sent == before
+        for member in swarm.members[5:11]:
+            swarm.crash(member)
+        found = await light.dht.closest(key("x"), 8)
+        assert (
+            found
+            == [contact for contact in swarm.closest(key("x"), 9) if contact != light.contact][:8]
+        )
+
+    net.run(main())
+
+
 def test_two_halves_of_a_network_find_each_other_after_a_partition(seed: int) -> None:
     net = Network(seed, latency=Latency.constant(0.02))
 
