@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,12 +26,10 @@ from bench.intervals import (
     wilson,
 )
 from bench.results import PROPORTIONS, SHARES, WHOLE
-from bench.store import ResultStore
-from overlay.errors import CamcastError
+from bench.store import ResultStore, StoreError, as_uri
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 SETTING = (
     *("suite", "figure", "tier", "protocol", "mode", "balance", "dissemination", "sure_links"),
@@ -41,87 +38,48 @@ SETTING = (
 """The columns that make a setting."""
 REAL_NODES = ("replay", "emulate", "live")
 """Tiers on which the events of a network share its tables; elsewhere each has tables of its own."""
-SUMMARY = ("community", "metric", "unit", "count", "value", "p50", "p99", "networks", "sample")
+MOST_EXPERIMENTS = 50_000
+"""Where a store has more, claims and report read only the figures of the built-in suites: a driver holds no
+more than these."""
 
 
-def aggregate_schema() -> pa.Schema:
-    """The Arrow schema of the aggregates; `sizes` as text, its numbers between commas."""
-    import pyarrow as pa
-
-    texts = ("suite", "figure", "tier", "protocol", "mode", "dissemination", "sizes", "failure")
-    kinds: dict[str, Any] = dict.fromkeys((*texts, "metric", "unit"), pa.string())
-    kinds |= dict.fromkeys(("z", "publish_level", "community", "count"), pa.int64())
-    kinds |= dict.fromkeys(("balance", "sure_links"), pa.bool_())
-    kinds |= {"networks": pa.list_(pa.int64()), "sample": pa.list_(pa.float64())}
-    return pa.schema([(name, kinds.get(name, pa.float64())) for name in (*SETTING, *SUMMARY)])
+def aggregate(store: ResultStore) -> DataFrame:
+    """The aggregates of every finished experiment in the store, by SQL alone."""
+    keys = ", ".join(name for name in SETTING if name != "sizes")
+    store.read().createOrReplaceTempView("camcast_results")
+    return store.spark.sql(AGGREGATE.format(keys=keys))
 
 
-def aggregate(spark: SparkSession, store: ResultStore) -> DataFrame:
-    """The aggregates of every finished experiment in the store."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    keys = [name for name in SETTING if name != "sizes"]
-    own = ("community", "metric", "unit", "network", "event", "events", "value")
-    rows = store.read(spark).where("error IS NULL AND value IS NOT NULL")
-    return (
-        rows.selectExpr(*keys, "concat_ws(',', sizes) AS sizes", *own)
-        .groupBy(*SETTING)
-        .applyInArrow(summarise, from_arrow_schema(aggregate_schema()))
-    )
-
-
-def summarise(group: pa.Table) -> pa.Table:
-    """The rows of one setting become one row for each community and metric."""
-    import pyarrow as pa
-
-    # Rows come in whatever order the shuffle gave; sums of floats must not depend on it.
-    order = [(name, "ascending") for name in ("community", "metric", "network", "event", "value")]
-    ordered = group.sort_by(order)
-    setting: dict[str, Any] = ordered.select(SETTING).slice(0, 1).to_pylist()[0]
-    columns = {
-        name: ordered[name].to_numpy(zero_copy_only=False)
-        for name in ("community", "metric", "unit", "network", "event", "events", "value")
-    }
-    changes = (columns["community"][1:] != columns["community"][:-1]) | (
-        columns["metric"][1:] != columns["metric"][:-1]
-    )
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
-    summaries = []
-    for first, end in zip(starts, [*starts[1:], len(ordered)], strict=True):
-        part = {name: column[first:end] for name, column in columns.items()}
-        summaries.append(setting | _summary(part))
-    return pa.Table.from_pylist(summaries, schema=aggregate_schema())
+AGGREGATE = """
+    SELECT {keys}, sizes, community, metric, unit, count,
+        aggregate(sample, 0D, (kept, x) -> kept + x, kept -> kept / size(sample)) AS value,
+        p50, p99, networks, sample
+    FROM (
+        SELECT *, transform(networks, n -> aggregate(
+            filter(rows, x -> x.network = n), named_struct('sum', 0D, 'events', 0D),
+            (kept, x) -> named_struct(
+                'sum', kept.sum + x.events * x.value, 'events', kept.events + x.events),
+            kept -> kept.sum / kept.events)) AS sample
+        FROM (
+            SELECT *, array_sort(array_distinct(rows.network)) AS networks
+            FROM (
+                SELECT {keys}, concat_ws(',', sizes) AS sizes, community, metric, unit,
+                    sum(events) AS count,
+                    percentile(value, 0.5) FILTER (WHERE event >= 0) AS p50,
+                    percentile(value, 0.99) FILTER (WHERE event >= 0) AS p99,
+                    array_sort(collect_list(struct(network, event, value, events))) AS rows
+                FROM camcast_results WHERE error IS NULL AND value IS NOT NULL
+                GROUP BY {keys}, sizes, community, metric, unit)))"""
+"""Rows are sorted: they come in whatever order the shuffle gave, and sums of floats must not depend on it.
+Batches of simulated events are of about the same size; networks count alike whatever theirs."""
 
 
-def _summary(part: dict[str, Any]) -> dict[str, Any]:
-    values, weights = part["value"], part["events"].astype(np.float64)
-    networks, of = np.unique(part["network"], return_inverse=True)
-    sample = np.bincount(of, weights * values) / np.bincount(of, weights)
-    single = values[part["event"] >= 0]
-    return {
-        "community": int(part["community"][0]),
-        "metric": part["metric"][0],
-        "unit": part["unit"][0],
-        "count": int(weights.sum()),
-        # Batches of simulated events are of about the same size; networks count alike whatever theirs.
-        "value": float(sample.mean()),
-        "p50": float(np.quantile(single, 0.5)) if len(single) else None,
-        "p99": float(np.quantile(single, 0.99)) if len(single) else None,
-        "networks": networks.tolist(),
-        "sample": sample.tolist(),
-    }
-
-
-def write_aggregates(spark: SparkSession, store: ResultStore) -> Path:
-    """Aggregate the store and keep the outcome as Parquet beside it."""
-    path = store.directory / "aggregates"
-    with store.naming_damage():
-        aggregate(spark, store).write.mode("overwrite").parquet(str(path))
-    return path
-
-
-class AggregatesError(CamcastError):
-    """There are no aggregates, or not the file that holds them."""
+def write_aggregates(store: ResultStore) -> str:
+    """Aggregate the store and keep the outcome as Parquet beside it, for notebooks; return where."""
+    place = f"{store.place}/aggregates"
+    with store.telling():
+        aggregate(store).write.mode("overwrite").parquet(as_uri(place))
+    return place
 
 
 @dataclass(frozen=True)
@@ -273,7 +231,7 @@ def community_name(level: int, levels: int) -> str:
 
 
 class Aggregates:
-    """All aggregates of an output directory."""
+    """All aggregates of a store."""
 
     def __init__(self, rows: Iterable[Aggregate]) -> None:
         self._rows = sorted(rows, key=_order)
@@ -293,19 +251,15 @@ class Aggregates:
                 self._indexed.setdefault((figure, metric), []).append(row)
 
     @classmethod
-    def read(cls, directory: Path) -> Aggregates:
-        """What `write_aggregates` left below an output directory."""
-        import pyarrow.parquet as parquet
-
-        path = directory / "aggregates"
-        if not path.is_dir():
-            raise AggregatesError(
-                f"no aggregates in {directory}: run camcast bench aggregate first"
-            )
-        try:
-            found: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
-        except (OSError, ValueError) as error:
-            raise AggregatesError(f"damaged aggregates in {path}: {error}") from None
+    def of(cls, store: ResultStore) -> Aggregates:
+        """The aggregates of every finished experiment in a store; `StoreError` where there is none."""
+        if store.is_empty:
+            raise StoreError(f"no results in {store.place}: run a suite first (camcast bench run)")
+        frame = aggregate(store)
+        with store.telling():
+            if store.finished().count() > MOST_EXPERIMENTS:
+                frame = frame.where(frame.figure.isin(sorted(_built_in_figures())))
+            found: list[dict[str, Any]] = frame.toArrow().to_pylist()
         for row in found:
             row["sizes"] = tuple(int(size) for size in row["sizes"].split(","))
             row["networks"], row["sample"] = tuple(row["networks"]), tuple(row["sample"])
@@ -334,6 +288,14 @@ class Aggregates:
 
     def suites(self) -> list[str]:
         return list(dict.fromkeys(row.suite for row in self._rows))
+
+
+def _built_in_figures() -> set[str]:
+    from bench.suites import BUILT_IN
+
+    suites = [make() for make in BUILT_IN.values()]
+    fixed = {one.figure for suite in suites for one in suite.fixed}
+    return fixed | {family.figure for suite in suites for family in suite.families}
 
 
 def _order(row: Aggregate) -> tuple[Any, ...]:

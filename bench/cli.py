@@ -11,6 +11,7 @@ def add_command(commands: Any) -> None:
     """Add `bench` with all its sub-commands."""
     # Imported here, so that `camcast --help` does not load the benchmark.
     import bench.analysis.command
+    import bench.analysis.watch
     import bench.commands
     import bench.quote
     import bench.workloads.command
@@ -24,5 +25,6 @@ def add_command(commands: Any) -> None:
     inner = benchmark.add_subparsers(dest="bench_command", metavar="COMMAND", required=True)
     bench.commands.add_commands(inner)
     bench.analysis.command.add_command(inner)
+    bench.analysis.watch.add_command(inner)
     bench.quote.add_command(inner)
     bench.workloads.command.add_commands(inner)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from bench.store import ResultStore
 
-OUT = Path("bench-results")
+OUT = "bench-results"
 
 
 def add_commands(commands: Any) -> None:
@@ -34,6 +35,13 @@ def add_commands(commands: Any) -> None:
         action="store_true",
         help="keep what each process of real nodes did, too (docs/results.md)",
     )
+    run.add_argument(
+        "--across",
+        type=int,
+        default=1,
+        metavar="N",
+        help="spread the nodes of each live network over N executors (default: 1)",
+    )
     run.add_argument("--report", action="store_true", help="write the report at the end, too")
     run.add_argument("--only", metavar="FIGURE", help="run only the experiments of one figure")
     _out(run)
@@ -45,8 +53,9 @@ def add_commands(commands: Any) -> None:
         add_spark_options(command)
         _out(command)
     comparing = _command(commands, "compare", compare_runs, "say what changed between two runs")
-    comparing.add_argument("before", type=Path, help="the output directory of one run")
-    comparing.add_argument("after", type=Path, help="the output directory of the other")
+    comparing.add_argument("before", help="where the results of one run are: a path or a URI")
+    comparing.add_argument("after", help="where those of the other are")
+    add_spark_options(comparing)
     _command(commands, "list", list_suites, "list the built-in suites")
     show = _command(commands, "show", show_suite, "print a suite's experiments, one JSON line each")
     show.add_argument("suite", help="a built-in suite, or the path of a TOML file")
@@ -70,44 +79,48 @@ def _command(commands: Any, name: str, action: Any, about: str) -> argparse.Argu
 
 def _out(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--out", type=Path, default=OUT, help=f"where results are kept (default: {OUT})"
+        "--out",
+        default=OUT,
+        help=f"where results are kept: a path, or a URI that Spark writes (default: {OUT})",
     )
 
 
 def run_suite(arguments: argparse.Namespace) -> int:
     """Run a suite, and write the report if asked to; the exit code is 1 when a row failed."""
-    from bench.aggregates import write_aggregates
+    from bench.report import write_report
     from bench.runs import record_run
-    from bench.store import ResultStore
+    from bench.store import ResultStore, is_uri
 
     if arguments.suite == SPEED:
-        return run_speed(arguments.out)
+        if is_uri(arguments.out):
+            raise UsageError(f"{SPEED} runs on this machine alone: --out is a path, not a URI")
+        return run_speed(Path(arguments.out))
     suite = find_suite(arguments.suite)
     if arguments.only:
         suite = suite.only(arguments.only)
-    store = ResultStore(arguments.out).open()
-    with (
-        store.writing(),
-        _session(arguments) as spark,
-    ):
-        master = spark.sparkContext.master or "local"
-        print(f"{suite.name}: {len(suite.experiments)} experiments on {master}", flush=True)
-        record_run(arguments.out, arguments.suite, master)
-        is_complete = _run(spark, suite, store, arguments.processes)
-        if arguments.report and not suite.families:  # rounds end with the aggregates written
-            write_aggregates(spark, store)
-    if arguments.report:
-        _write_report(arguments.out)
+    with _session(arguments) as spark:
+        store = ResultStore(spark, arguments.out).open()
+        master = spark.conf.get("spark.master", "local")
+        print(f"{suite.name}: {len(suite):,} experiments on {master}", flush=True)
+        record_run(store, arguments.suite)
+        is_complete = _run(spark, suite, store, arguments.processes, arguments.across)
+        if arguments.report:
+            print(f"the report is {write_report(store)}")
     return 0 if is_complete else 1
 
 
 def _session(arguments: argparse.Namespace) -> AbstractContextManager[SparkSession]:
-    from bench.spark.session import parse_conf, spark_session
+    """The session of a command; what Spark has to say is kept where the results are, if on this machine."""
+    from bench.spark.session import session_of
+    from bench.store import is_uri
 
-    return spark_session(arguments.out / "spark", arguments.master, parse_conf(arguments.conf))
+    local = not is_uri(arguments.out)
+    return session_of(arguments, Path(arguments.out) / "spark" if local else None)
 
 
-def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool) -> bool:
+def _run(
+    spark: SparkSession, suite: Suite, store: ResultStore, processes: bool, across: int = 1
+) -> bool:
     """Run what is left of a suite, in rounds, and trace the events of the report; what failed is printed."""
     from bench.progress import ProgressLine
     from bench.rounds import run_rounds
@@ -116,9 +129,9 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool)
     line = ProgressLine(sys.stdout)
     emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
     with ThreadPoolExecutor(1) as beside:
-        traced = beside.submit(write_spread, spark, store.directory) if emulated else None
+        traced = beside.submit(write_spread, spark, store) if emulated else None
         try:
-            failures = run_rounds(spark, suite, store, line, processes=processes)
+            failures = run_rounds(spark, suite, store, line, processes=processes, across=across)
         finally:
             line.close()
     for failure in failures:
@@ -133,35 +146,45 @@ def _run(spark: SparkSession, suite: Suite, store: ResultStore, processes: bool)
 
 def aggregate_results(arguments: argparse.Namespace) -> int:
     from bench.aggregates import write_aggregates
-    from bench.store import ResultStore
 
-    store = ResultStore(_existing(arguments.out)).open()
-    with _session(arguments) as spark:
-        path = write_aggregates(spark, store)
-    print(f"aggregates are in {path}")
+    with _stored(arguments) as store:
+        print(f"aggregates are in {write_aggregates(store)}")
     return 0
 
 
 def render_report(arguments: argparse.Namespace) -> int:
-    aggregate_results(arguments)
-    _write_report(arguments.out)
+    from bench.aggregates import write_aggregates
+    from bench.report import write_report
+
+    with _stored(arguments) as store:
+        print(f"aggregates are in {write_aggregates(store)}")
+        print(f"the report is {write_report(store)}")
     return 0
 
 
-def _write_report(directory: Path) -> None:
-    from bench.report import write_report
+@contextmanager
+def _stored(arguments: argparse.Namespace) -> Iterator[ResultStore]:
+    """The results of an earlier run."""
+    from bench.store import ResultStore
 
-    print(f"the report is {write_report(directory)}")
+    _check_existing(arguments.out)
+    with _session(arguments) as spark:
+        yield ResultStore(spark, arguments.out).open()
 
 
 def compare_runs(arguments: argparse.Namespace) -> int:
-    """Print what changed, from the aggregates of both runs (camcast bench aggregate makes them)."""
+    """Print what changed between the results of two runs."""
     from bench.aggregates import Aggregates
     from bench.compare import as_text, compare
+    from bench.spark.session import session_of
+    from bench.store import ResultStore
 
-    before, after = (_existing(path) for path in (arguments.before, arguments.after))
-    found = compare(Aggregates.read(before), Aggregates.read(after))
-    print(as_text(found, str(before), str(after)), end="")
+    places = (arguments.before, arguments.after)
+    for place in places:
+        _check_existing(place)
+    with session_of(arguments) as spark:
+        before, after = (Aggregates.of(ResultStore(spark, place).open()) for place in places)
+    print(as_text(compare(before, after), *places), end="")
     return 0
 
 
@@ -185,7 +208,9 @@ def show_suite(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _existing(directory: Path) -> Path:
-    if not directory.is_dir():
-        raise UsageError(f"no directory {directory}: run a suite first, or name it with --out")
-    return directory
+def _check_existing(place: str) -> None:
+    """A path that is not there is told before Spark has started."""
+    from bench.store import is_uri
+
+    if not is_uri(place) and not Path(place).is_dir():
+        raise UsageError(f"no directory {place}: run a suite first, or name it with --out")

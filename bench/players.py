@@ -39,7 +39,8 @@ class _Failure:
         self.text = text
 
 
-def _play(role: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...]) -> None:
+def play(role: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...] = ()) -> None:
+    """Play a role in this process to its end."""
     try:
         role(pipe, *arguments)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -54,47 +55,64 @@ def _play(role: Callable[..., None], pipe: Connection, arguments: tuple[Any, ...
         pipe.send(_Failure(text))
 
 
-class Player:
-    """One process that plays a role. It ends when this process does, because its pipe ends then."""
+class Line:
+    """The conductor's end of a pipe to a role, which may be on another machine."""
 
-    def __init__(self, role: Callable[..., None], *arguments: Any) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._role = role.__name__
-        self._process: BaseProcess = context.Process(
-            target=_play, args=(role, theirs, arguments), daemon=True
-        )
-        self._process.start()
-        theirs.close()
-
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
+    def __init__(self, pipe: Connection, name: str) -> None:
+        self._pipe = pipe
+        self._name = name
 
     def tell(self, what: object) -> None:
         """Send an order to the role."""
         try:
             self._pipe.send(what)
         except OSError:
-            raise PlayerFailed(self._named("has ended")) from None
+            raise PlayerFailed(f"{self._name} has ended") from None
 
     def answer(self, within: float = ANSWER_SECONDS) -> Any:
         """The role's next answer; `PlayerFailed` when it failed, ended, or takes longer than `within`
         seconds."""
         try:
             if not self._pipe.poll(max(within, 0.0)):
-                raise PlayerFailed(self._named(f"did not answer within {within:g} s"))
+                raise PlayerFailed(f"{self._name} did not answer within {within:g} s")
             answer = self._pipe.recv()
         except (EOFError, OSError):
-            raise PlayerFailed(self._named("has ended")) from None
+            raise PlayerFailed(f"{self._name} has ended") from None
         if isinstance(answer, _Failure):
-            raise PlayerFailed(self._named(f"failed: {answer.text}"))
+            raise PlayerFailed(f"{self._name} failed: {answer.text}")
         return answer
 
     def has_answered(self) -> bool:
         """Whether an answer can be had without waiting."""
         return self._pipe.poll(0)
+
+    def end(self, within: float = END_SECONDS) -> None:
+        """Tell the role to end with the order None."""
+        with contextlib.suppress(OSError):
+            self._pipe.send(None)
+
+    def kill(self) -> None:
+        """End at once: the role ends when its pipe does."""
+        self._pipe.close()
+
+
+class Player(Line):
+    """One process that plays a role. It ends when this process does, because its pipe ends then."""
+
+    def __init__(self, role: Callable[..., None], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        pipe, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(
+            target=play, args=(role, theirs, arguments), daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        super().__init__(pipe, f"process {self._process.pid} ({role.__name__})")
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """Stop the process where it stands; `go_on` lets it go on."""
@@ -113,8 +131,7 @@ class Player:
         """Tell the role to end with the order None; kill the process when it has not ended in time."""
         if self._pipe.closed:
             return
-        with contextlib.suppress(OSError):
-            self._pipe.send(None)
+        super().end()
         self._process.join(within)
         self.kill()
 
@@ -122,9 +139,6 @@ class Player:
         """Bytes of the process's memory that are in RAM (Linux only)."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
-
-    def _named(self, what: str) -> str:
-        return f"process {self._process.pid} ({self._role}) {what}"
 
 
 class Players:

@@ -1,18 +1,15 @@
 """What each process of real nodes did, over the events of one point: rows beside the results, if asked for.
 
-The schema of the Parquet files below `processes/`; docs/results.md describes it to readers.
+The schema of the table `processes`; docs/results.md describes it to readers.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
 from bench.traces import Copies, Observation
@@ -76,26 +73,15 @@ def _of_community(events: Sequence[Observation], level: int) -> list[ProcessResu
     ]
 
 
-def write_processes(
-    directory: Path,
-    experiment: Experiment,
+def process_rows(
     points: Iterable[tuple[Experiment, Iterable[ProcessResult]]],
-) -> Path:
-    """Write an experiment's rows as one file, partitioned as the results are; the path of it."""
-    import pyarrow as pa
-    import pyarrow.parquet as parquet
-
-    found = [
-        {"experiment_id": experiment.id, "failed": point.failed, "p_sel": point.p_sel}
-        | dataclasses.asdict(result)
+) -> list[dict[str, Any]]:
+    """The rows of an experiment, without its id."""
+    return [
+        {"failed": point.failed, "p_sel": point.p_sel} | dataclasses.asdict(result)
         for point, results in points
         for result in results
     ]
-    place = directory / f"suite={quote(experiment.suite, safe='')}" / f"tier={experiment.tier}"
-    place.mkdir(parents=True, exist_ok=True)
-    fresh = place / f"{experiment.id}.{os.getpid()}"
-    parquet.write_table(pa.Table.from_pylist(found, schema=schema()), fresh)
-    return fresh.replace(place / f"{experiment.id}.parquet")
 
 
 def schema() -> pa.Schema:

@@ -8,9 +8,10 @@ verdict.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.aggregates import Aggregates, write_aggregates
+from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, decide
 from bench.claims.claim import Place
 from bench.intervals import FEWEST
@@ -30,16 +31,17 @@ def run_rounds(
     line: ProgressLine,
     *,
     processes: bool = False,
+    across: int = 1,
 ) -> list[Failure]:
-    """Run a suite to its end; return the rows that failed."""
+    """Run a suite to its end, live networks on `across` executors; return the rows that failed."""
+    run = partial(execute, spark, store=store, report=line, processes=processes, across=across)
     experiments = list(suite.experiments)
     if suite.families:
         line.decided(0, len(CLAIMS))
-    failures = execute(spark, experiments, store, line, processes=processes)
+    failures = run(experiments, grids=suite.grids)
     there: dict[tuple[int, str], int] = {}
     while suite.families and not store.is_empty:
-        write_aggregates(spark, store)
-        decided = decide(CLAIMS, Aggregates.read(store.directory))
+        decided = decide(CLAIMS, Aggregates.of(store))
         line.decided(sum(one.verdict.is_decided for one in decided), len(decided))
         asked = [want for one in decided for want in one.verdict.wants.items()]
         more = _further(suite.families, there, asked)
@@ -49,7 +51,7 @@ def run_rounds(
             family, began = suite.families[index], there.get((index, mode), FEWEST)
             experiments += family.between(began, look, mode)
             there[index, mode] = look
-        failures += execute(spark, experiments, store, line, processes=processes)
+        failures += run(experiments)
     return failures
 
 

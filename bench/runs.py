@@ -1,4 +1,4 @@
-"""What a run was made on, kept beside its results when it begins: a line of JSON for each run.
+"""What a run was made on, kept beside its results when it begins.
 
 Results outlive the machine, the commit and the versions that made them; a report made later tells these,
 not its own.
@@ -6,17 +6,19 @@ not its own.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-FILE = "runs.jsonl"
+if TYPE_CHECKING:
+    from bench.store import ResultStore
+
+TABLE = "runs"
 PACKAGES = (
     "camcast",
     "kademlia",
@@ -50,24 +52,18 @@ class Run:
         return Path(self.suite).stem if self.suite.endswith(".toml") else self.suite
 
 
-def record_run(directory: Path, suite: str, master: str) -> None:
-    """Add a run that begins now to those of an output directory."""
+def record_run(store: ResultStore, suite: str) -> None:
+    """Add a run that begins now to those of a store."""
     started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    master = store.spark.conf.get("spark.master", "local") or "local"
     run = Run(suite=suite, master=master, started=started, commit=commit_here(), **here())
-    with (directory / FILE).open("a") as file:
-        file.write(json.dumps(asdict(run)) + "\n")
+    store.keep(TABLE, [asdict(run)])
 
 
-def read_runs(directory: Path) -> list[Run]:
-    """The runs that were kept, in order; a line that is torn or of another version is left out."""
-    path = directory / FILE
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            found.append(Run(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return found
+def read_runs(store: ResultStore) -> list[Run]:
+    """The runs that were kept, in order; one of another version is left out."""
+    names = {field.name for field in fields(Run)}
+    return [Run(**row) for row in store.kept(TABLE) if row.keys() == names]
 
 
 def here() -> dict[str, Any]:

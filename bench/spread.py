@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import traceback
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
@@ -15,15 +15,18 @@ from bench.suites.settings import COMPARED, DEFAULTS, variant
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
-FILE = "spread.json"
+    from bench.store import ResultStore
+
+TABLE = "spread"
 SIZES = (26, 10, 6)
 SEED = 7
 
 
 class SpreadError(CamcastError):
-    """An event could not be traced, or the file of traced events is damaged."""
+    """An event could not be traced."""
 
 
 def experiment(mode: str) -> Experiment:
@@ -40,19 +43,28 @@ def experiment(mode: str) -> Experiment:
     )
 
 
-def write_spread(spark: SparkSession, directory: Path) -> None:
+def write_spread(spark: SparkSession, store: ResultStore) -> None:
     """Trace an event of each mode on the executors and keep them; nothing is done where that is kept.
 
     `SpreadError` tells of the first mode that failed, with the experiment that replays it.
     """
-    path = directory / FILE
-    if path.exists():
+    if store.kept(TABLE):
         return
-    traced = spark.sparkContext.parallelize(COMPARED, len(COMPARED)).map(_trace_or_error).collect()
-    for found in traced:
-        if "error" in found:
-            raise SpreadError(f"{found['error']}\n  replay: {experiment(found['mode']).as_json()}")
-    path.write_text(json.dumps(traced) + "\n")
+    modes = spark.createDataFrame([(mode,) for mode in COMPARED], "mode string")
+    traced = modes.repartition(len(COMPARED), "mode").mapInArrow(_trace_rows, "traced string")
+    found = [json.loads(row.traced) for row in traced.collect()]
+    for one in found:
+        if "error" in one:
+            raise SpreadError(f"{one['error']}\n  replay: {experiment(one['mode']).as_json()}")
+    store.keep(TABLE, sorted(found, key=lambda one: COMPARED.index(one["mode"])))
+
+
+def _trace_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        traced = [json.dumps(_trace_or_error(mode)) for mode in batch.column(0).to_pylist()]
+        yield pa.record_batch([pa.array(traced, pa.string())], ["traced"])
 
 
 def _trace_or_error(mode: str) -> dict[str, Any]:
@@ -60,18 +72,6 @@ def _trace_or_error(mode: str) -> dict[str, Any]:
         return trace(mode)
     except Exception as error:
         return {"mode": mode, "error": "".join(traceback.format_exception_only(error)).strip()}
-
-
-def read_spread(directory: Path) -> list[dict[str, Any]]:
-    """What `write_spread` kept; nothing where no emulated suite was run."""
-    path = directory / FILE
-    if not path.exists():
-        return []
-    try:
-        found: list[dict[str, Any]] = json.loads(path.read_text())
-    except ValueError:
-        raise SpreadError(f"{path} is damaged: remove it and run an emulated suite again") from None
-    return found
 
 
 def trace(mode: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The emulated and the live tier, and the audit of a deployment, read traces (docs
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,7 +91,8 @@ def trace_rows(path: Path) -> Iterator[dict[str, Any]]:
         if path.suffix == ".parquet":
             yield from _parquet_rows(path)
             return
-        with path.open(encoding="utf-8") as lines:
+        how: Any = gzip.open if path.suffix == ".gz" else open
+        with how(path, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield _json_row(path, number, line)
     except OSError as error:

@@ -180,7 +180,7 @@ class NodeConfig:
     topic_parameters: Mapping[str, Parameters] = field(default_factory=dict)
 
     trace: str | Path | None = None
-    """A file for the node's trace, `.jsonl` or `.parquet`."""
+    """A file for the node's trace, `.jsonl` or `.parquet`; with a star in it, one every few seconds."""
 
     datagram_size: int | None = None
     """Bytes that the path carries in one UDP datagram; None: 60,000 on loopback and 1,400 elsewhere."""

@@ -99,7 +99,8 @@ class Node:
             raise UsageError("a node is entered once; make another one")
         config = self.config
         if config.trace is not None:
-            self._trace = Trace(config.trace, time.time)
+            later = asyncio.get_running_loop().call_later
+            self._trace = Trace(config.trace, time.time, later)
         try:
             attachment = self._attachment = await attach(config, self.metrics)
         except BaseException:

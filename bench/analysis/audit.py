@@ -16,13 +16,21 @@ import numpy as np
 
 from bench.intervals import Interval, mean_interval, wilson
 from bench.results import PROPORTIONS, SHARES
+from bench.spark.session import USUAL_PARTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+PARTS = "spark.sql.shuffle.partitions"
 LISTED = 1000
 """The most misses that are listed one by one."""
+
+KEPT = ("published", "stays", "outcomes", "missed_by")
+"""Views that are made once: small, or the outcome of most of the work."""
+
+SENT_ALONG = 2_000_000
+"""With fewer events than this, when they were published is sent to every task: some 100 MB."""
 
 EXACT_ROWS = 2_000_000
 """With more rows than this, percentiles are approximate, and the parts of an interval go by hash."""
@@ -53,11 +61,12 @@ class Audit:
 def audit(spark: SparkSession, rows: DataFrame) -> Audit:
     """Audit the nodes whose traces these are."""
     rows.createOrReplaceTempView("trace")
+    _cut_for(spark, rows.count())
     _view(spark, "lineage", _lineage(spark))
     for name, query in QUERIES.items():
         spark.sql(query).createOrReplaceTempView(name)
-    spark.sql("CACHE TABLE outcomes")
-    spark.sql("CACHE TABLE missed_by")
+        if name in KEPT:
+            spark.sql(f"CACHE TABLE {name}")
     [counts] = _collected(spark, COUNTS)
     large = counts["rows"] > EXACT_ROWS
     return Audit(
@@ -67,7 +76,9 @@ def audit(spark: SparkSession, rows: DataFrame) -> Audit:
         _collected(
             spark,
             LATENCIES.format(
-                p50=_percentile(large, "late", 0.5), p99=_percentile(large, "late", 0.99)
+                hint="/*+ BROADCAST(published) */" if counts["events"] < SENT_ALONG else "",
+                p50=_percentile(large, "late", 0.5),
+                p99=_percentile(large, "late", 0.99),
             ),
         ),
         {name: counts[name] for name in ("misses", "missing_nodes", "parasites")},
@@ -75,8 +86,16 @@ def audit(spark: SparkSession, rows: DataFrame) -> Audit:
             spark, f"SELECT * FROM missed_by ORDER BY missed DESC, node, topic LIMIT {LISTED}"
         ),
         _collected(spark, f"SELECT * FROM missing ORDER BY ALL LIMIT {LISTED}"),
-        _collected(spark, f"SELECT * FROM parasites ORDER BY ALL LIMIT {LISTED}"),
+        _collected(spark, f"SELECT * FROM parasites ORDER BY ALL LIMIT {LISTED}")
+        if counts["parasites"]
+        else [],
     )
+
+
+def _cut_for(spark: SparkSession, rows: int) -> None:
+    """Cut what is shuffled into parts of a million rows, where the usual number is the harness's own."""
+    if spark.conf.get(PARTS) == USUAL_PARTS:
+        spark.conf.set(PARTS, str(max(int(USUAL_PARTS), min(rows // 1_000_000, 1000))))
 
 
 QUERIES = {
@@ -91,44 +110,51 @@ QUERIES = {
             SELECT *, lead(time) OVER (PARTITION BY node, topic ORDER BY time, kind) AS until
             FROM trace WHERE kind IN ('join', 'leave'))
         WHERE kind = 'join'""",
-    "expected": """
-        SELECT DISTINCT event, community, node FROM wanted JOIN stays USING (community)
-        WHERE since <= published AND (until IS NULL OR published < until)""",
+    "members": """
+        SELECT community, collect_list(struct(xxhash64(node) AS node, since, until)) AS stays,
+            collect_set(xxhash64(node)) AS ever
+        FROM stays GROUP BY community""",
     "had": """
-        SELECT DISTINCT event, topic AS community, node, true AS has
-        FROM trace WHERE kind IN ('receive', 'publish')""",
-    "missing": """
-        SELECT event, community AS topic, node FROM expected LEFT ANTI JOIN had
-        USING (event, community, node)""",
+        SELECT event, topic AS community, collect_set(xxhash64(node)) AS nodes
+        FROM trace WHERE kind IN ('receive', 'publish') GROUP BY event, topic""",
+    "reach": """
+        SELECT event, community, size(expected) AS alive,
+            size(array_intersect(expected, nodes)) AS reached,
+            array_except(expected, nodes) AS missing
+        FROM (
+            SELECT event, community, coalesce(nodes, array()) AS nodes, array_distinct(transform(
+                filter(stays, s -> s.since <= published AND (s.until IS NULL OR published < s.until)),
+                s -> s.node)) AS expected
+            FROM wanted LEFT JOIN members USING (community) LEFT JOIN had USING (event, community))
+        WHERE size(expected) > 0""",
+    "copies": """
+        SELECT event, community, messages_inside, messages_upward, useful, duplicates, rounds,
+            last - published AS seconds
+        FROM (
+            SELECT event, topic AS community, count_if(kind = 'send') AS messages_inside,
+                count_if(kind = 'upward') AS messages_upward,
+                count_if(kind = 'receive' AND peer IS NOT NULL) AS useful,
+                count_if(kind = 'duplicate') AS duplicates,
+                max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
+                max(CASE WHEN kind = 'receive' THEN time END) AS last
+            FROM trace WHERE event IS NOT NULL GROUP BY event, topic)
+        JOIN published USING (event)""",
+    # Those who had an event and were never in the community, or in one that does not want the event.
+    "strange": """
+        SELECT event, community, explode(array_except(nodes, coalesce(own.ever, array()))) AS id
+        FROM had JOIN published USING (event)
+        LEFT JOIN (SELECT event, community, ever FROM wanted JOIN members USING (community)) own
+        USING (event, community)""",
     "parasites": """
-        SELECT event, topic, node FROM (
-            SELECT event, t.topic, t.topic AS community, node
-            FROM trace t JOIN published USING (event) WHERE kind = 'receive')
-        LEFT ANTI JOIN (
-            SELECT DISTINCT event, community, node FROM wanted JOIN stays USING (community))
-        USING (event, community, node)
+        SELECT t.event, t.topic, node FROM trace t JOIN strange s
+        ON t.event = s.event AND t.topic = s.community AND xxhash64(node) = id WHERE kind = 'receive'
         UNION ALL
         SELECT event, t.topic, node FROM trace t JOIN published USING (event)
         WHERE kind = 'drop' AND detail = 'parasite'""",
-    "reach": """
-        SELECT event, community, count(*) AS alive, count(has) AS reached
-        FROM expected LEFT JOIN had USING (event, community, node) GROUP BY event, community""",
-    "copies": """
-        SELECT event, t.topic AS community,
-            count_if(kind = 'send') AS messages_inside, count_if(kind = 'upward') AS messages_upward,
-            count_if(kind = 'receive' AND peer IS NOT NULL) AS useful,
-            count_if(kind = 'duplicate') AS duplicates,
-            max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
-            max(CASE WHEN kind = 'receive' THEN time - published END) AS seconds
-        FROM trace t JOIN published USING (event) GROUP BY event, t.topic""",
-    "missed_by": """
-        SELECT node, community AS topic, count(*) - count(has) AS missed, count(*) AS events
-        FROM expected LEFT JOIN had USING (event, community, node)
-        GROUP BY node, community HAVING missed > 0""",
     "unwanted": """
         SELECT event, topic AS community, count(*) AS parasites FROM parasites GROUP BY event, topic""",
     "outcomes": """
-        SELECT community AS topic, event,
+        SELECT community AS topic, event, missing,
             alive, reached, double(alive = reached) AS everyone,
             coalesce(messages_inside, 0) AS messages_inside,
             coalesce(messages_upward, 0) AS messages_upward,
@@ -136,19 +162,31 @@ QUERIES = {
             coalesce(parasites, 0) AS parasites, rounds, seconds
         FROM reach FULL JOIN copies USING (event, community)
         LEFT JOIN unwanted USING (event, community)""",
+    "names": """
+        SELECT DISTINCT xxhash64(node) AS id, node FROM stays""",
+    "missing": """
+        SELECT event, topic, node FROM (SELECT event, topic, explode(missing) AS id FROM outcomes)
+        JOIN names USING (id)""",
+    "missed_by": """
+        SELECT node, topic, missed, count(*) AS events
+        FROM (SELECT node, topic, count(*) AS missed FROM missing GROUP BY node, topic) m
+        JOIN stays s USING (node) JOIN wanted w USING (community)
+        WHERE community = topic AND since <= published AND (until IS NULL OR published < until)
+        GROUP BY node, topic, missed""",
 }
-"""Views, each from those before it."""
+"""Views, each from those before it. Nodes in arrays are told by 64-bit hashes: of ten thousand nodes two
+have the same one with a probability of 3 in 10^12."""
 
 COUNTS = """
     SELECT (SELECT count(*) FROM trace) AS rows, (SELECT count(DISTINCT node) FROM trace) AS nodes,
         (SELECT count(*) FROM published) AS events,
-        (SELECT coalesce(sum(missed), 0) FROM missed_by) AS misses,
+        (SELECT coalesce(sum(size(missing)), 0) FROM outcomes WHERE missing IS NOT NULL) AS misses,
         (SELECT count(*) FROM missed_by) AS missing_nodes,
         (SELECT coalesce(sum(parasites), 0) FROM outcomes) AS parasites"""
 
 LATENCIES = """
     SELECT topic, count(*) AS receptions, {p50} AS p50, {p99} AS p99, max(late) AS longest
-    FROM (SELECT t.topic, time - published AS late FROM trace t JOIN published USING (event)
+    FROM (SELECT {hint} t.topic, time - published AS late FROM trace t JOIN published USING (event)
           WHERE kind = 'receive' AND peer IS NOT NULL)
     GROUP BY topic ORDER BY topic"""
 

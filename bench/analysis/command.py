@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.spark.session import add_spark_options
@@ -41,13 +39,10 @@ def analyze(arguments: argparse.Namespace) -> int:
     """Print the audit; the exit code is 1 when nothing was published."""
     from bench.analysis.audit import audit
     from bench.analysis.trace_files import read_traces, trace_files
-    from bench.spark.session import parse_conf, spark_session
+    from bench.spark.session import session_of
 
     files = trace_files(arguments.traces)
-    with (
-        tempfile.TemporaryDirectory(prefix="camcast-analyze-") as work,
-        spark_session(Path(work), arguments.master, parse_conf(arguments.conf)) as spark,
-    ):
+    with session_of(arguments) as spark:
         found = audit(spark, read_traces(spark, files))
     if not found.events:
         raise UsageError(

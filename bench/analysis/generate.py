@@ -9,11 +9,9 @@ received, every tenth one a duplicate. One reception in a thousand is left out: 
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.spark.session import add_spark_options, parse_conf, spark_session
+from bench.spark.session import add_spark_options, session_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +55,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="a directory or a URI that Spark writes")
     add_spark_options(parser)
     arguments = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="camcast-generate-") as work,
-        spark_session(Path(work), arguments.master, parse_conf(arguments.conf)) as spark,
-    ):
+    with session_of(arguments) as spark:
         generate(spark, arguments.rows, arguments.nodes, arguments.out)
 
 

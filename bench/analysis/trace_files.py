@@ -6,18 +6,19 @@ wrong is read again in Python, to name the line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from bench.spark.errors import reason
+from bench.store import is_uri
 from bench.traces import KIND_NEEDS, NEEDED, TraceFileError, trace_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ENDINGS = (".jsonl", ".parquet")
+ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 SCHEMA = (
     "time double, node string, kind string, topic string, event string, peer string, hops int, "
     "detail string"
@@ -39,13 +40,8 @@ _WRONG = " OR ".join(
 """In SQL: the row is none of a trace."""
 
 
-def is_uri(place: str) -> bool:
-    """Whether a place is named for Spark, as s3a://bucket/traces; anything else is a path of this machine."""
-    return "://" in place
-
-
 def trace_files(places: Sequence[str]) -> list[str]:
-    """The places named, and in place of a directory of this machine its files that end in .jsonl or .parquet.
+    """The places named, and in place of a directory of this machine its files that end as traces do.
 
     `TraceFileError` when a file of this machine is not a trace from its very first row. What a URI names is
     looked at by Spark.
@@ -56,7 +52,9 @@ def trace_files(places: Sequence[str]) -> list[str]:
         if is_uri(place) or not path.is_dir():
             found.append(place)
             continue
-        inside = sorted(one for one in path.rglob("*") if one.suffix in ENDINGS)
+        inside = sorted(
+            one for one in path.rglob("*") if one.name.endswith(ENDINGS) and one.name[0] != "."
+        )
         if not inside:
             raise TraceFileError(
                 f"no traces in {place}: none of its files ends in .jsonl or .parquet"
@@ -69,18 +67,15 @@ def trace_files(places: Sequence[str]) -> list[str]:
 
 
 def read_traces(spark: SparkSession, places: Sequence[str]) -> DataFrame:
-    """All rows of the places, kept by Spark until it stops; `TraceFileError` for a file that is not a
-    trace."""
+    """All rows of the places; `TraceFileError` for a file that is not a trace."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
-        rows = _rows(
-            spark, [one if is_uri(one) else Path(one).as_uri() for one in places]
-        ).persist()
+        rows = _rows(spark, [one if is_uri(one) else Path(one).as_uri() for one in places])
         wrong = rows.where(_WRONG).select(FILE, CORRUPT).first()
     except (Py4JJavaError, PySparkException) as error:
-        raise TraceFileError(f"no traces can be read: {_reason(str(error))}") from None
+        raise TraceFileError(f"no traces can be read: {reason_of(str(error))}") from None
     if wrong is not None:
         raise _error(wrong[FILE], wrong[CORRUPT])
     return rows.drop(CORRUPT, FILE)
@@ -112,7 +107,8 @@ def _of_kind(spark: SparkSession, end: str, places: Sequence[str], below: bool) 
         rows = reader.parquet(*places).withColumn(CORRUPT, sql.lit(None).cast("string"))
     else:
         rows = reader.option("columnNameOfCorruptRecord", CORRUPT).json(list(places))
-    return rows.withColumn(FILE, sql.input_file_name())
+    named = rows.withColumn(FILE, sql.input_file_name())
+    return named if end == ".parquet" else named.persist()  # lines are parsed once
 
 
 def _error(uri: str, text: str | None) -> TraceFileError:
@@ -128,17 +124,8 @@ def _error(uri: str, text: str | None) -> TraceFileError:
     return TraceFileError(f"{uri} has a row that is not one of a trace{where}")
 
 
-def _reason(text: str) -> str:
+def reason_of(text: str) -> str:
     """Of the pages that Spark says, the part that tells what is wrong."""
-    scheme = re.search(r'No FileSystem for scheme "?([^"\s]+)', text)
-    if scheme:
-        return (
-            f"Spark has no file system for {scheme.group(1)}://; its jars go with --conf spark.jars"
-        )
-    missing = re.search(r"Path does not exist: (\S+?)\.?(\s|$)", text)
-    if missing:
-        return f"there is no {missing.group(1)}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next(
-        (line for line in lines if "Exception" in line), lines[0] if lines else "no reason told"
-    )
+    told = (line for line in lines if "Exception" in line)
+    return reason(text) or next(told, lines[0] if lines else "no reason told")

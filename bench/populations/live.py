@@ -1,10 +1,11 @@
-"""Populations of real nodes in real processes over UDP on loopback, for the live tier."""
+"""Populations of real nodes in real processes over UDP, on loopback or across machines, for the live tier."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -14,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiment import Experiment
-from bench.players import Player, Players
+from bench.players import Line, Players
 from bench.populations.hierarchy import Introductions, join_order, node_settings, tables_of, topics
-from bench.traces import CommunityMembers
+from bench.traces import CommunityMembers, read_trace
 from overlay import loops
 from pubsub import Node
 
@@ -31,7 +32,6 @@ class Newcomer:
 
     number: int
     topic: str
-    trace: str
     settings: dict[str, Any]
 
 
@@ -62,7 +62,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close all nodes and end; answered when their traces are complete."""
+    """Close all nodes and end; answered with the rows of their traces."""
 
 
 Order = Join | Publish | Look | Count | Close
@@ -71,16 +71,20 @@ Order = Join | Publish | Look | Count | Close
 # A process that holds nodes and does what it is told over a pipe; it ends when the pipe does.
 
 
-def hold(pipe: Connection) -> None:
-    """The process's main function."""
-    loops.run(Holder(pipe).serve())
+def hold(pipe: Connection, host: str, directory: str) -> None:
+    """The process's main function; its nodes listen at `host`, and their traces are in `directory`, where
+    nothing else is."""
+    loops.run(Holder(pipe, host, Path(directory)).serve())
 
 
 class Holder:
     """The nodes of this process, by number."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection, host: str, directory: Path) -> None:
         self._pipe = pipe
+        self._host = host
+        self._directory = directory
+        """For the traces of the nodes."""
         self._nodes: dict[int, Node] = {}
         self._topics: dict[int, str] = {}
         self._stacks: list[AsyncExitStack] = []
@@ -107,6 +111,7 @@ class Holder:
                 return sum(_copies(node) for node in self._nodes.values())
             case Close():
                 await asyncio.gather(*(stack.aclose() for stack in self._stacks))
+                return [row for path in self._directory.iterdir() for row in read_trace(path)]
         return None
 
     def _contacts(self, number: int) -> list[str]:
@@ -116,8 +121,11 @@ class Holder:
     async def _join(self, newcomer: Newcomer) -> tuple[int, tuple[str, str]]:
         stack = AsyncExitStack()
         self._stacks.append(stack)
-        settings = newcomer.settings
-        node = await stack.enter_async_context(Node(trace=newcomer.trace, **settings))
+        own: dict[str, Any] = {
+            "trace": self._directory / f"{newcomer.number}.jsonl",
+            "listen": f"{self._host}:0",
+        }
+        node = await stack.enter_async_context(Node(**own, **newcomer.settings))
         events = await stack.enter_async_context(node.subscribe(newcomer.topic, queue=1))
         del events  # what arrives is read from the trace
         self._nodes[newcomer.number] = node
@@ -159,14 +167,25 @@ class Resident:
 class LivePopulation:
     """Nodes that live until the block ends; whatever happens, no process is left behind."""
 
-    def __init__(self, experiment: Experiment, directory: Path, chance: random.Random) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        chance: random.Random,
+        lines: Sequence[Line] = (),
+        host: str = "127.0.0.1",
+    ) -> None:
+        """`lines`: processes that hold nodes already, wherever they are; without them, some are started here.
+        `host`: this machine's address, by which they reach it."""
         self._experiment = experiment
-        self._directory = directory
+        self._host = host
         self.topics = topics(len(experiment.sizes))
         self._introductions = Introductions(experiment.mode)
         self._doomed = _doomed(experiment, chance)
         self._players = Players()
-        self._processes: list[Player] = []
+        self._traces = tempfile.TemporaryDirectory(prefix="camcast-traces-")
+        """Also of those who are killed, and cannot clear away."""
+        self._processes: list[Line] = list(lines)
+        self._homes = len(lines) or PROCESSES
         self._residents: dict[int, Resident] = {}
         self._ever: list[set[str]] = [set() for _ in experiment.sizes]
         self._dead: set[str] = set()
@@ -178,11 +197,13 @@ class LivePopulation:
 
     def __exit__(self, *_: object) -> None:
         self._players.kill()
+        self._traces.cleanup()
 
     def start(self) -> None:
         """Start the processes and join everyone."""
-        for _ in range(PROCESSES + bool(self._doomed)):
-            self._processes.append(self._players.start(hold))
+        for _ in range(self._homes + bool(self._doomed) - len(self._processes)):
+            directory = tempfile.mkdtemp(dir=self._traces.name)
+            self._processes.append(self._players.start(hold, self._host, directory))
         for process in self._processes:
             process.answer()
         for level, count in join_order(self._experiment.sizes, JOINS_AT_ONCE):
@@ -197,7 +218,7 @@ class LivePopulation:
         }
         joining: dict[int, list[Newcomer]] = {}
         for number in range(self._joined, self._joined + count):
-            newcomer = Newcomer(number, self.topics[level], str(self._trace(number)), settings)
+            newcomer = Newcomer(number, self.topics[level], settings)
             joining.setdefault(self._home(number), []).append(newcomer)
         self._joined += count
         for home, newcomers in joining.items():
@@ -209,7 +230,7 @@ class LivePopulation:
                 self._introductions.add(self.topics[level], address)
 
     def _home(self, number: int) -> int:
-        return PROCESSES if number in self._doomed else number % PROCESSES
+        return self._homes if number in self._doomed else number % self._homes
 
     def crash(self) -> None:
         """Kill the process of those who are to crash."""
@@ -275,12 +296,12 @@ class LivePopulation:
         """Wait until no copy of an event has arrived anywhere for `quiet` seconds."""
         _wait_for_rest(lambda: self._ask(Count()), quiet, at_most)
 
-    def close(self) -> list[Path]:
-        """Close all nodes; the complete traces of those who lived to the end."""
-        self._ask(Close())
+    def close(self) -> list[dict[str, Any]]:
+        """Close all nodes; the rows of the traces of those who lived to the end."""
+        rows = [row for own in self._ask(Close()) for row in own]
         for process in self._processes:
             process.end(END_SECONDS)
-        return [self._trace(number) for number in self._residents]
+        return rows
 
     def _someone_knows_the_dead(self) -> bool:
         return any(
@@ -296,9 +317,6 @@ class LivePopulation:
         for process in self._processes:
             process.tell(order)
         return [process.answer() for process in self._processes]
-
-    def _trace(self, number: int) -> Path:
-        return self._directory / f"{number}.jsonl"
 
 
 def _doomed(experiment: Experiment, chance: random.Random) -> set[int]:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.aggregates import Aggregates
+if TYPE_CHECKING:
+    from bench.report.content import Content
+    from bench.store import ResultStore
+
+PAGE = "report.html"
 
 
-def write_report(directory: Path) -> Path:
-    """Write `report.html`, `report.md` and `figures/*.svg` from the aggregates below `directory`."""
+def write_report(store: ResultStore) -> str:
+    """Write `report.html`, `report.md` and `figures/*.svg` beside the results; return where the page is."""
     from bench.report.content import content
+    from bench.report.material import gather
+    from bench.spark.files import write_text
+
+    for name, text in report_files(content(gather(store))).items():
+        write_text(store.spark, f"{store.place}/{name}", text)
+    return f"{store.place}/{PAGE}"
+
+
+def report_files(found: Content) -> dict[str, str]:
+    """The files of the report, by name."""
     from bench.report.page import as_html, as_markdown
-    from bench.report.spread import spread
     from bench.report.svg import draw
 
-    found = content(Aggregates.read(directory), directory, spread(directory))
-    drawings = directory / "figures"
-    drawings.mkdir(exist_ok=True)
-    for figure in [*([found.pareto] if found.pareto else []), *found.figures]:
-        (drawings / f"{figure.name}.svg").write_text(draw(figure) + "\n")
-    (directory / "report.md").write_text(as_markdown(found))
-    page = directory / "report.html"
-    page.write_text(as_html(found))
-    return page
+    drawn = [*([found.pareto] if found.pareto else []), *found.figures]
+    files = {f"figures/{figure.name}.svg": draw(figure) + "\n" for figure in drawn}
+    return files | {"report.md": as_markdown(found), PAGE: as_html(found)}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Decided, decide
 from bench.report.figures import figures
 from bench.report.headline import Headline, headline
+from bench.report.material import Material
 from bench.report.plot import Figure
 from bench.report.provenance import Provenance, experiments_table, provenance, seeds_by_setting
 from bench.report.real_nodes import real_node_tables
 from bench.report.speed import speed_tables
+from bench.report.spread import spread
 from bench.report.table import Table
 from bench.report.tables import tables
 from bench.report.variants import cross_check, pareto, variants_table
@@ -84,23 +85,24 @@ class Content:
     """Parameters and seeds."""
 
 
-def content(aggregates: Aggregates, directory: Path, spread: str) -> Content:
-    """The report of the results below `directory`."""
+def content(material: Material) -> Content:
+    """The report of what was gathered."""
+    aggregates = material.aggregates
     decided = decide(CLAIMS, aggregates)
     return Content(
         _lead(aggregates, decided),
         headline(aggregates),
         pareto(aggregates),
-        spread,
+        spread(material.spread),
         variants_table(aggregates),
         decided,
-        seeds_by_setting(directory),
+        seeds_by_setting(material.asked),
         tables(aggregates),
         figures(aggregates),
         [*real_node_tables(aggregates), cross_check(aggregates)],
-        speed_tables(directory),
-        provenance(aggregates, directory),
-        experiments_table(directory),
+        speed_tables(material.directory),
+        provenance(material),
+        experiments_table(material.asked),
     )
 
 

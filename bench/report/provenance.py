@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.aggregates import Aggregates
 from bench.experiment import variant_of
 from bench.report.figures import loss_words
+from bench.report.material import ASKED, Material
 from bench.report.table import Table, sizes_words
-from bench.runs import Run, here, read_runs
+from bench.runs import Run, here
+from bench.store import is_uri
 from bench.suites import BUILT_IN
 
 # How a report was made: the runs behind it, their machines and versions, and the command that remakes it.
@@ -26,15 +26,15 @@ class Provenance:
     """Names and values, in order."""
 
 
-def provenance(aggregates: Aggregates, directory: Path) -> Provenance:
-    """The provenance of the results in `directory`, which is written as it was given."""
-    suites = aggregates.suites()
-    runs = [run for run in read_runs(directory) if run.name in suites]
-    items = [("suites", ", ".join(suites)), ("command", _command(suites, runs, directory))]
+def provenance(material: Material) -> Provenance:
+    """The provenance of the results, whose place is written as it was given."""
+    suites = material.aggregates.suites()
+    runs = [run for run in material.runs if run.name in suites]
+    items = [("suites", ", ".join(suites)), ("command", _command(suites, runs, material.place))]
     items += [(f"run of {run.name}", _run(run)) for run in _last(runs)]
     untold = [suite for suite in suites if suite not in {run.name for run in runs}]
-    if untold and (when := _written(directory)):
-        items.append((f"results of {', '.join(untold)}", f"written {when}"))
+    if untold and material.written:
+        items.append((f"results of {', '.join(untold)}", f"written {material.written}"))
     if not runs:
         made = here()
         items += [("this report", f"{made['machine']}; Python {made['python']}")]
@@ -42,10 +42,10 @@ def provenance(aggregates: Aggregates, directory: Path) -> Provenance:
     return Provenance(tuple(items))
 
 
-def _command(suites: list[str], runs: list[Run], directory: Path) -> str:
+def _command(suites: list[str], runs: list[Run], place: str) -> str:
     """Every suite again, by the path that it was given with where that is known."""
     given = {run.name: run.suite for run in runs}
-    out = shlex.quote(_place(directory))
+    out = shlex.quote(_place(place))
     calls = [
         f"camcast bench run {shlex.quote(given.get(name) or _path(name))} --out {out}"
         for name in suites
@@ -58,8 +58,10 @@ def _path(suite: str) -> str:
     return suite if suite in BUILT_IN else f"PATH/TO/{suite}.toml"
 
 
-def _place(directory: Path) -> str:
-    here = Path.cwd()
+def _place(place: str) -> str:
+    if is_uri(place):
+        return place
+    directory, here = Path(place), Path.cwd()
     return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
 
 
@@ -80,34 +82,17 @@ def _versions(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _written(directory: Path) -> str:
-    """From when to when the result files were written; nothing where there are none."""
-    times = sorted(path.stat().st_mtime for path in (directory / "results").rglob("*.parquet"))
-    if not times:
-        return ""
-    first, last = (
-        datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        for at in (times[0], times[-1])
-    )
-    return first if first == last else f"from {first} to {last}"
-
-
 # What was asked for: the parameters and seeds of every experiment behind the report.
 
 
-ASKED = (
-    *("suite", "figure", "tier", "protocol", "mode", "balance", "dissemination", "sure_links"),
-    *("sizes", "c", "g", "p_sel", "a", "z", "loss", "failure", "failed", "publish_level"),
-    *("repetitions", "replays", "network", "seed", "experiment_id"),
-)
 SETTING = ASKED[:6]
 HEADS = ("suite: figure", "tier", "what", "processes", "parameters", "varied", "events", "seeds")
 
 
-def experiments_table(directory: Path) -> Table:
+def experiments_table(asked: list[dict[str, Any]]) -> Table:
     """A row for each kind of experiment in the results, with what varied in it, and all of its seeds."""
     kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in _asked(directory):
+    for row in asked:
         variant = variant_of(row["balance"], row["dissemination"], row["sure_links"])
         kind = (row["suite"], row["figure"], row["tier"], row["protocol"], row["mode"], variant)
         kinds.setdefault((*kind, sizes_words(tuple(row["sizes"]))), []).append(row)
@@ -115,27 +100,14 @@ def experiments_table(directory: Path) -> Table:
     return Table("Parameters and seeds", HEADS, rows)
 
 
-def seeds_by_setting(directory: Path) -> dict[tuple[object, ...], tuple[int, ...]]:
+def seeds_by_setting(asked: list[dict[str, Any]]) -> dict[tuple[object, ...], tuple[int, ...]]:
     """By suite, figure, tier, protocol, mode and balance, the seeds of the experiments, in order of
     networks."""
     found: dict[tuple[object, ...], dict[int, int]] = {}
-    for row in _asked(directory):
+    for row in asked:
         key = tuple(row[name] for name in SETTING)
         found.setdefault(key, {})[row["network"]] = row["seed"]
     return {key: tuple(own[number] for number in sorted(own)) for key, own in found.items()}
-
-
-def _asked(directory: Path) -> list[dict[str, Any]]:
-    """The distinct settings of the experiments that have ended without an error."""
-    import pyarrow.dataset as datasets
-
-    place = directory / "results"
-    if not any(place.rglob("*.parquet")):
-        return []
-    found = datasets.dataset(place, partitioning="hive", exclude_invalid_files=False)
-    table = found.to_table(columns=list(ASKED), filter=datasets.field("error").is_null())
-    distinct = {tuple(map(str, row.values())): row for row in table.to_pylist()}
-    return list(distinct.values())
 
 
 def _kind(kind: tuple[str, ...], rows: list[dict[str, Any]]) -> tuple[str, ...]:

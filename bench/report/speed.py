@@ -10,12 +10,12 @@ from bench.workloads.records import Provenance, Recorded, read_rows
 from bench.workloads.workload import LEFT_OUT, Workload
 
 
-def speed_tables(directory: Path) -> list[Table]:
+def speed_tables(directory: Path | None) -> list[Table]:
     """The tables of every workload that was run, then the commands of those that were not."""
     found: list[Table] = []
     absent: list[tuple[str, str]] = []
     for workload in workloads():
-        recorded = read_rows(directory, workload.name)
+        recorded = read_rows(directory, workload.name) if directory else []
         own = _tables(workload, recorded)
         found += own
         if not own:

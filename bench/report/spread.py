@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from bench.aggregates import community_name
 from bench.report.svg import STYLE
-from bench.spread import read_spread
 
 WIDTH = 900
 LEFT, RIGHT, TOP, BOTTOM = 112, 92, 8, 30
@@ -30,9 +28,8 @@ SPREAD_STYLE = """
 """
 
 
-def spread(directory: Path) -> str:
+def spread(traced: list[dict[str, Any]]) -> str:
     """An HTML fragment; empty when no emulated suite was run."""
-    traced = read_spread(directory)
     if not traced:
         return ""
     last = max(hops for event in traced for _, _, hops, _ in event["had"])

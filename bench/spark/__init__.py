@@ -16,8 +16,8 @@ def run(
 ) -> list[Failure]:
     """Run a suite, by name or by the path of a TOML file, on a session of the caller or on a new local one.
 
-    Finished rows are not run again; the rows that failed are returned. `camcast bench report --out` makes the
-    report."""
+    `out` is a path or a URI that Spark writes. Finished rows are not run again; the rows that failed are
+    returned. `camcast bench report --out` makes the report."""
     import sys
     from contextlib import nullcontext
 
@@ -29,11 +29,11 @@ def run(
     from bench.suites import find_suite
 
     chosen = find_suite(suite)
-    store = ResultStore(Path(out)).open()
     line = ProgressLine(sys.stdout)
-    session = nullcontext(spark) if spark is not None else spark_session(Path(out) / "spark")
-    with store.writing(), session as running:
-        record_run(Path(out), suite, running.sparkContext.master or "local")
+    session = nullcontext(spark) if spark is not None else spark_session()
+    with session as running:
+        store = ResultStore(running, out).open()
+        record_run(store, suite)
         try:
             return run_rounds(running, chosen, store, line)
         finally:

@@ -34,6 +34,9 @@ COLUMNS = {
 }
 """The columns beside `data`, and their types."""
 
+FEW = 20_000
+"""Rows of a task up to which JSON is made in Python: machine code is loaded first."""
+
 _NUMBER = slice(ID_PLACE.stop - NUMBER_BYTES, ID_PLACE.stop)
 """Where the number of an event is in its bytes."""
 
@@ -71,6 +74,8 @@ class _Heads(NamedTuple):
     """The data of each event, packed."""
     joined: bytes | None = None
     """The same one behind the other, where that is at hand."""
+    ends: Any = None
+    """Where each ends in it."""
 
     def data(self) -> list[Any]:
         """The data of each event, None in place of what cannot be read."""
@@ -98,6 +103,7 @@ class Columns:
         kind = schema["data"].dataType.typeName() if "data" in self._names else ""
         self._raw = data == "msgpack" and kind == "binary"
         self._as_json = data == "json" and kind == "string"
+        self._rows = 0
 
     def batch(self, page: EventPage, managed: str) -> pa.RecordBatch:
         """The events of a page; `SchemaError` when their data are not of the column's type."""
@@ -121,10 +127,15 @@ class Columns:
 
         kind = self._schema.field("data").type
         if self._raw:
+            if heads.joined is not None:
+                return _from_buffers(kind, heads.joined, heads.ends)
             return pa.array(heads.packed(), kind)
+        self._rows += len(heads.numbers)
+        if self._as_json and heads.joined is not None and self._rows > FEW:
+            return _compiled_json(heads)
         values = heads.data()
         if self._as_json:
-            return pa.array([None if v is None else _to_json(v) for v in values], kind)
+            return pa.array([_json_or_null(value) for value in values], kind)
         try:
             return pa.array(values, kind)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -152,12 +163,41 @@ def _alike(events: bytes, sizes: Any, managed: str) -> _Heads | None:
     is_data[starts[:, None] + np.arange(head)] = False
     is_data[behind] = False
     joined = every[is_data].tobytes()
-    places = [0, *np.cumsum(sizes - head - LENGTH_BYTES).tolist()]
+    data_ends = np.cumsum(sizes - head - LENGTH_BYTES)
 
     def packed() -> list[bytes]:
-        return [joined[a:b] for a, b in pairwise(places)]
+        return [joined[a:b] for a, b in pairwise([0, *data_ends.tolist()])]
 
-    return _Heads(block.topic, block.publisher.hex(), block.run.hex(), numbers, packed, joined)
+    own = (block.topic, block.publisher.hex(), block.run.hex(), numbers)
+    return _Heads(*own, packed, joined, data_ends)
+
+
+def _from_buffers(kind: Any, joined: bytes, ends: Any) -> Any:
+    """An Arrow array of texts or bytes that are one behind the other."""
+    import pyarrow as pa
+
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(joined)]
+    return pa.Array.from_buffers(kind, len(ends), buffers)
+
+
+def _compiled_json(heads: _Heads) -> Any:
+    """The data as JSON by machine code; what it leaves is done in Python."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from bench.spark.transcode import to_json
+
+    assert heads.joined is not None
+    texts, ends, left = to_json(heads.joined, heads.ends)
+    found = _from_buffers(pa.string(), texts, ends)
+    if not left.any():
+        return found
+    bounds = np.concatenate([[0], heads.ends])
+    rows = np.flatnonzero(left).tolist()
+    packed = (heads.joined[bounds[row] : bounds[row + 1]] for row in rows)
+    others = pa.array([_json_or_null(_unpack(one)) for one in packed], pa.string())
+    return pc.replace_with_mask(found, pa.array(left), others)
 
 
 def _each(events: bytes, sizes: Any, managed: str) -> _Heads:
@@ -196,6 +236,10 @@ def _times(page: EventPage) -> Any:
 
     seconds = np.frombuffer(page.times, "<f8")
     return pa.array((seconds * 1e6).astype(np.int64), pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def _json_or_null(value: Any) -> str | None:
+    return None if value is None else _to_json(value)
 
 
 def _bytes_as_text(value: object) -> str:

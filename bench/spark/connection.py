@@ -20,9 +20,9 @@ from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.metrics import Metrics
 from pubsub import Node
-from pubsub.archive.client import DurableClient, archives_of
+from pubsub.archive.client import DurableClient
 from pubsub.archive.errors import ArchiveError
-from pubsub.archive.protocol.finder import MOST_ASKED
+from pubsub.archive.protocol.finder import MOST_ASKED, archives_of
 from pubsub.archive.reader import ArchiveReader
 from pubsub.attach import open_runtime
 from pubsub.config import NodeConfig

@@ -1,6 +1,7 @@
 """Run a grid: rows to executors, results to Parquet, finished rows never again.
 
-The grid is a DataFrame with a row for each experiment. It is cut into jobs, each of which appends its
+The grid is a DataFrame with a row for each experiment; a large one is made by the executors themselves, of
+which the driver knows the axes alone. It is cut into jobs, each of which appends its
 rows to the Parquet files when it ends, so a killed run loses at most the jobs under way. Long rows are a
 task each; short ones are dealt to tasks like cards, dearest first, so that tasks take about as long as each
 other and thousands of rows do not become thousands of tasks. Two jobs are under way at a time, so that
@@ -10,18 +11,22 @@ no core waits for the last task of a job. Live rows measure time: they come last
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bench.cost import estimated_seconds
 from bench.experiment import Experiment
-from bench.results import error_table, schema
-from bench.spark.executor import run_rows
+from bench.results import error_table
+from bench.spark.barrier import run_across
+from bench.spark.executor import made_of_grid, result_schema, run_rows
+from bench.spark.session import is_connect
 from bench.spark.watch import Progress, Watch
 from bench.store import ResultStore
+from bench.suites.grid import Grid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,14 +36,12 @@ LONG_ROW_SECONDS = 2.0
 JOB_SECONDS_PER_CORE = 10.0
 """About how much work one job holds, for each core: what a kill may lose."""
 JOBS_AT_ONCE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Experiments that are committed together, in the order in which they are dealt to tasks."""
-
-    experiments: tuple[Experiment, ...]
-    tasks: int
+GRID_JOBS = 3
+"""How much more a job of a large grid holds: a commit costs about a second."""
+ROW_SECONDS = 3e-4
+"""What a row costs beside its work: the experiment is made, named, and its results become rows."""
+SAMPLE = 200
+"""How many experiments of a grid are looked at to guess what it costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,122 @@ class Failure:
     error: str
 
 
-def plan(experiments: Sequence[Experiment], cores: int) -> list[Job]:
+class Job(Protocol):
+    """Experiments that are committed together."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def tasks(self) -> int: ...
+    @property
+    def cost(self) -> float:
+        """Expected seconds of one core."""
+        ...
+
+    def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
+        """What comes out of those experiments that the store does not have, by as many tasks."""
+        ...
+
+    def halves(self) -> tuple[Job, Job]: ...
+    def first(self) -> Experiment: ...
+    def of_ids(self, spark: SparkSession, ids: Collection[str]) -> dict[str, Experiment]:
+        """Some of the experiments, by their ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """Experiments that the driver has, in the order in which they are dealt to tasks."""
+
+    experiments: tuple[Experiment, ...]
+    tasks: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.experiments)
+
+    @property
+    def cost(self) -> float:
+        return sum(map(estimated_seconds, self.experiments))
+
+    def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
+        return _results(deal(spark, self.experiments, self.tasks), processes)
+
+    def halves(self) -> tuple[ListedJob, ListedJob]:
+        half = self.rows // 2
+        parts = self.experiments[:half], self.experiments[half:]
+        one, two = (ListedJob(part, min(self.tasks, len(part))) for part in parts)
+        return one, two
+
+    def first(self) -> Experiment:
+        return self.experiments[0]
+
+    def of_ids(self, spark: SparkSession, ids: Collection[str]) -> dict[str, Experiment]:
+        return {one.id: one for one in self.experiments if one.id in ids}
+
+
+@dataclass(frozen=True, slots=True)
+class AcrossJob(ListedJob):
+    """One live experiment, its nodes on as many executors as there are tasks, all of them at once."""
+
+    def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
+        tasks = spark.range(0, self.tasks, 1, self.tasks)
+        return tasks.mapInArrow(partial(run_across, self.first()), _spark_schema(), barrier=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GridJob:
+    """Experiments of a grid by their places, made where they are run."""
+
+    grid: Grid
+    begin: int
+    end: int
+    tasks: int
+    cost: float
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.begin
+
+    def results(self, spark: SparkSession, store: ResultStore, processes: bool) -> DataFrame:
+        done = store.finished().withColumnRenamed("experiment_id", "id")
+        asked = self._experiments_in(spark)
+        return _results(asked if done.isEmpty() else asked.join(done, "id", "left_anti"), processes)
+
+    def _experiments_in(self, spark: SparkSession) -> DataFrame:
+        places = spark.range(self.begin, self.end, 1, self.tasks)
+        return places.mapInArrow(partial(made_of_grid, self.grid), "experiment string, id string")
+
+    def halves(self) -> tuple[GridJob, GridJob]:
+        half = (self.begin + self.end) // 2
+        less = replace(self, tasks=max(1, self.tasks // 2), cost=self.cost / 2)
+        return replace(less, end=half), replace(less, begin=half)
+
+    def first(self) -> Experiment:
+        return self.grid.at(self.begin)
+
+    def of_ids(self, spark: SparkSession, ids: Collection[str]) -> dict[str, Experiment]:
+        made = self._experiments_in(spark)
+        found = made.where(made.id.isin(list(ids))).collect()
+        return {row.id: Experiment.from_json(row.experiment) for row in found}
+
+
+def plan_grid(grid: Grid, cores: int) -> list[GridJob]:
+    """Cut a grid into jobs of about `JOB_SECONDS_PER_CORE` a core, by what some of its experiments cost."""
+    looked_at = range(0, len(grid), max(1, len(grid) // SAMPLE))
+    each = ROW_SECONDS + fmean(estimated_seconds(grid.at(place)) for place in looked_at)
+    size = max(cores, int(JOB_SECONDS_PER_CORE * GRID_JOBS * cores / each))
+    return [
+        GridJob(grid, begin, end, min(cores * 2, end - begin), each * (end - begin))
+        for begin in range(0, len(grid), size)
+        for end in (min(begin + size, len(grid)),)
+    ]
+
+
+def plan(experiments: Sequence[Experiment], cores: int) -> list[ListedJob]:
     """Cut experiments into jobs of about `JOB_SECONDS_PER_CORE` a core, dearest rows first."""
     dearest_first = sorted(experiments, key=lambda e: (-estimated_seconds(e), e.id))
-    jobs: list[Job] = []
+    jobs: list[ListedJob] = []
     held: list[Experiment] = []
     cost = 0.0
     for experiment in dearest_first:
@@ -66,10 +181,10 @@ def plan(experiments: Sequence[Experiment], cores: int) -> list[Job]:
     return jobs
 
 
-def _job(experiments: list[Experiment], cores: int) -> Job:
+def _job(experiments: list[Experiment], cores: int) -> ListedJob:
     long_rows = sum(estimated_seconds(e) > LONG_ROW_SECONDS for e in experiments)
     tasks = min(len(experiments), long_rows + cores * 2)
-    return Job(tuple(experiments), tasks)
+    return ListedJob(tuple(experiments), tasks)
 
 
 def execute(
@@ -78,24 +193,30 @@ def execute(
     store: ResultStore,
     report: Callable[[Progress], None],
     *,
+    grids: Sequence[Grid] = (),
     processes: bool = False,
+    across: int = 1,
 ) -> list[Failure]:
     """Run what the store does not have yet; return the rows that failed (they are tried again next time).
 
-    With `processes`, what each process of real nodes did is kept, too.
+    With `processes`, what each process of real nodes did is kept, too. The nodes of a live row are on
+    `across` executors.
     """
-    finished = store.finished_ids(spark)
+    finished = store.finished_ids() if experiments else set()
     todo = [e for e in experiments if e.id not in finished]
-    cores = max(1, spark.sparkContext.defaultParallelism)
-    watch = Watch(spark, total=len(experiments), done=len(experiments) - len(todo), report=report)
-    watch.expect(sum(estimated_seconds(e) for e in todo))
+    cores = parallelism(spark)
+    kind = AcrossJob if across > 1 else ListedJob
+    live: list[Job] = [kind((one,), across) for one in todo if one.tier == "live"]
+    others: list[Job] = [*plan([one for one in todo if one.tier != "live"], cores)]
+    others += [job for grid in grids for job in plan_grid(grid, cores)]
+    total = len(experiments) + sum(map(len, grids))
+    watch = Watch(spark, total=total, done=len(experiments) - len(todo), report=report)
+    watch.expect(sum(job.cost for job in (*others, *live)))
     failures: list[Failure] = []
-    live = [Job((experiment,), 1) for experiment in todo if experiment.tier == "live"]
-    others = plan([experiment for experiment in todo if experiment.tier != "live"], cores)
+    run = partial(_run_job, spark, store, watch, processes)
     with watch:
         for jobs, at_once in ((others, JOBS_AT_ONCE), (live, 1)):
             with ThreadPoolExecutor(at_once) as pool:
-                run = partial(_run_job, spark, store, watch, processes)
                 _collect([pool.submit(run, job) for job in jobs], watch, failures)
     return failures
 
@@ -107,7 +228,7 @@ def _collect(
         for future in futures:
             job, failed = future.result()
             failures += failed
-            watch.finished(job.experiments, len(failed))
+            watch.finished(job.rows, job.cost, len(failed))
     except BaseException:
         for future in futures:
             future.cancel()
@@ -118,21 +239,16 @@ def _run_job(
     spark: SparkSession, store: ResultStore, watch: Watch, processes: bool, job: Job
 ) -> tuple[Job, list[Failure]]:
     group = uuid.uuid4().hex
-    spark.sparkContext.setJobGroup(group, f"{len(job.experiments)} experiments")
-    watch.started(group, job.experiments, job.tasks)
+    if not is_connect(spark):
+        spark.sparkContext.setJobGroup(group, f"{job.rows} experiments")
+    watch.started(group, job.rows, job.tasks, job.cost)
     try:
-        return job, _run(spark, job.experiments, job.tasks, store, processes)
+        return job, _run(spark, job, store, processes)
     finally:
         watch.ended(group)
 
 
-def _run(
-    spark: SparkSession,
-    experiments: Sequence[Experiment],
-    tasks: int,
-    store: ResultStore,
-    processes: bool,
-) -> list[Failure]:
+def _run(spark: SparkSession, job: Job, store: ResultStore, processes: bool) -> list[Failure]:
     """Run experiments and keep their results, or keep for one whose process dies that it did.
 
     A process that dies takes with it all that is committed together: so each half is run again by itself,
@@ -141,24 +257,21 @@ def _run(
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    staged = store.stage()
-    run = partial(run_rows, processes=staged / "processes" if processes else None)
-    results = deal(spark, experiments, tasks).mapInArrow(run, _spark_schema())
     try:
-        failed = store.append(results, staged)
+        failed = dict(store.append(job.results(spark, store, processes)))
     except (Py4JJavaError, PySparkException) as error:
-        if spark.sparkContext._jsc.sc().isStopped():
+        if not _answers(spark):
             raise
-        if len(experiments) == 1:
-            return [_give_up(spark, experiments[0], f"Spark gave up: {_reason(error)}", store)]
-        half = len(experiments) // 2
-        return [
-            failure
-            for part in (experiments[:half], experiments[half:])
-            for failure in _run(spark, part, min(tasks, len(part)), store, processes)
-        ]
-    by_id = {experiment.id: experiment for experiment in experiments}
-    return [Failure(by_id[identifier], error) for identifier, error in failed]
+        if job.rows == 1:
+            return [_give_up(spark, job.first(), f"Spark gave up: {_reason(error)}", store)]
+        return [one for part in job.halves() for one in _run(spark, part, store, processes)]
+    named = job.of_ids(spark, failed.keys()) if failed else {}
+    return [Failure(named[identifier], error) for identifier, error in failed.items()]
+
+
+def _results(asked: DataFrame, processes: bool) -> DataFrame:
+    run = partial(run_rows, processes=processes)
+    return asked.select("experiment").mapInArrow(run, _spark_schema(processes))
 
 
 def deal(spark: SparkSession, experiments: Sequence[Experiment], tasks: int) -> DataFrame:
@@ -176,7 +289,7 @@ def _give_up(
     spark: SparkSession, experiment: Experiment, error: str, store: ResultStore
 ) -> Failure:
     row = error_table(experiment, error).replace_schema_metadata(None)
-    store.append(spark.createDataFrame(row, _spark_schema()), store.stage())
+    store.append(spark.createDataFrame(row, _spark_schema()))
     return Failure(experiment, error)
 
 
@@ -187,7 +300,21 @@ def _reason(error: Exception) -> str:
     return (told or lines or [type(error).__name__])[0]
 
 
-def _spark_schema() -> Any:
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks the session runs at once: into so many parts it cuts what nobody else does."""
+    parts = spark.range(1 << 16).selectExpr("spark_partition_id() AS part").distinct()
+    return max(1, parts.count())
+
+
+def _answers(spark: SparkSession) -> bool:
+    """Whether the session still runs something: with a stopped one every row would seem to fail."""
+    try:
+        return spark.range(1).count() == 1
+    except Exception:
+        return False
+
+
+def _spark_schema(processes: bool = False) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(schema())
+    return from_arrow_schema(result_schema(processes))

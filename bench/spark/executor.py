@@ -5,49 +5,120 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
-from bench.results import Result, error_table, table
+from bench.processes import process_results, process_rows
+from bench.processes import schema as process_schema
+from bench.results import Result, Rows, error_table, schema, table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from bench.suites.grid import Grid
+
+
+GATHERED = ("model", "simulate")
+"""Tiers of tiny experiments, whose results fit the schema by construction."""
+ROWS_A_BATCH = 20_000
+BATCH_SECONDS = 1.0
+"""What tiny experiments gave goes on together when it has so many rows, or has waited for so long."""
+
 
 def run_rows(
-    batches: Iterable[pa.RecordBatch], processes: Path | None = None
+    batches: Iterable[pa.RecordBatch], processes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Run each experiment of the batches, which hold them as JSON; see `run_one`."""
+    """Run each experiment of the batches, which hold them as JSON in their first column."""
+    texts = (text for batch in batches for text in batch.column(0).to_pylist())
+    yield from run_all(map(Experiment.from_json, texts), processes)
+
+
+def made_of_grid(grid: Grid, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The experiments at some places of a grid, as JSON, and their ids."""
+    import pyarrow as pa
+
     for batch in batches:
-        for text in batch.column(0).to_pylist():
-            found = run_one(Experiment.from_json(text), processes)
+        made = [grid.at(place) for place in batch.column(0).to_pylist()]
+        texts = pa.array([one.as_json() for one in made], pa.string())
+        ids = pa.array([one.id for one in made], pa.string())
+        yield pa.record_batch([texts, ids], ["experiment", "id"])
+
+
+def run_all(experiments: Iterable[Experiment], processes: bool = False) -> Iterator[pa.RecordBatch]:
+    """Run experiments one after the other; see `run_one`."""
+    held: list[pa.Table] = []
+    gathered, since = Rows(), time.monotonic()
+    for experiment in experiments:
+        if not _gather(gathered, experiment, processes):
+            held.append(run_one(experiment, processes))
+        if len(gathered) + len(held) >= ROWS_A_BATCH or time.monotonic() - since > BATCH_SECONDS:
+            yield from _batches([*held, gathered.table()])
+            held, gathered, since = [], Rows(), time.monotonic()
+    yield from _batches([*held, gathered.table()])
+
+
+def _gather(gathered: Rows, experiment: Experiment, processes: bool) -> bool:
+    """Run an experiment of a tier whose results always fit the schema; False where it is another's."""
+    from bench import tiers
+
+    if processes or experiment.tier not in GATHERED:
+        return False
+    began = time.perf_counter()
+    try:
+        results = tiers.run(experiment)
+    except Exception:
+        return False  # once more by itself, to tell what went wrong
+    gathered.add(experiment, results, time.perf_counter() - began)
+    return True
+
+
+def _batches(tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    for found in tables:
+        if found.num_rows:
             yield from found.replace_schema_metadata(None).combine_chunks().to_batches()
 
 
-def run_one(experiment: Experiment, processes: Path | None = None) -> pa.Table:
+def run_one(experiment: Experiment, processes: bool = False) -> pa.Table:
     """The result rows of one experiment; where anything raises, its error row.
 
-    Below `processes`, if given, the rows of each process of real nodes are written.
+    With `processes` the first row has those of each process of real nodes in a column of that name.
     """
     from bench import tiers
 
     began = time.perf_counter()
+    each: list[dict[str, Any]] = []
     try:
-        if processes is not None and experiment.tier in tiers.OBSERVED:
-            results = _run_watched(experiment, processes)
+        if processes and experiment.tier in tiers.OBSERVED:
+            results, each = _run_watched(experiment)
         else:
             results = tiers.run(experiment)
-        return table(experiment, results, time.perf_counter() - began)
+        found = table(experiment, results, time.perf_counter() - began)
     except Exception:
-        return error_table(experiment, traceback.format_exc(limit=-4).strip())
+        found = error_table(experiment, traceback.format_exc(limit=-4).strip())
+    return _with_processes(found, each) if processes else found
 
 
-def _run_watched(experiment: Experiment, processes: Path) -> list[tuple[Experiment, list[Result]]]:
+def result_schema(processes: bool) -> pa.Schema:
+    """Of the rows that executors answer with."""
+    import pyarrow as pa
+
+    if not processes:
+        return schema()
+    fields = [field for field in process_schema() if field.name != "experiment_id"]
+    return schema().append(pa.field("processes", pa.list_(pa.struct(fields))))
+
+
+def _with_processes(found: pa.Table, each: list[dict[str, Any]]) -> pa.Table:
+    import pyarrow as pa
+
+    kind = result_schema(True).field("processes")
+    return found.append_column(kind, pa.array([each, *[None] * (found.num_rows - 1)], kind.type))
+
+
+def _run_watched(
+    experiment: Experiment,
+) -> tuple[list[tuple[Experiment, list[Result]]], list[dict[str, Any]]]:
     from bench import tiers
-    from bench.processes import process_results, write_processes
 
     results, observed = tiers.run_observed(experiment)
-    each = [(point, process_results(events)) for point, events in observed]
-    write_processes(processes, experiment, each)
-    return results
+    return results, process_rows([(point, process_results(events)) for point, events in observed])

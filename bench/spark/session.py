@@ -12,14 +12,16 @@ import argparse
 import os
 import re
 import shlex
+import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.spark.code_archive import code_archive
 from bench.spark.errors import SparkError
@@ -29,6 +31,12 @@ from bench.spark.master import LOCAL, check_master, is_local, is_on_this_machine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+USUAL_PARTS = "8"
+"""Into how many parts a shuffle cuts rows: a benchmark has few."""
+CONNECT_PORT = "15002"
+"""Of a Spark Connect server whose port is not named."""
+CONNECT_SECONDS = 10.0
+"""How long a Spark Connect server may take to accept a connection."""
 WORKER_SECONDS = 60.0
 """How long a cluster may take to give the first executor: Spark itself would wait for ever."""
 
@@ -37,6 +45,9 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
     """Where a command's Spark runs, and with which configuration."""
     parser.add_argument(
         "--master", help=f"a Spark master (default: what Spark's configuration says, or {LOCAL})"
+    )
+    parser.add_argument(
+        "--remote", metavar="sc://HOST:PORT", help="a Spark Connect server in place of a master"
     )
     parser.add_argument(
         "--conf",
@@ -100,34 +111,107 @@ def _defaults_file() -> dict[str, str]:
     return {one.group(1): one.group(2).strip() for one in found if one}
 
 
+def session_of(
+    arguments: argparse.Namespace, workdir: Path | None = None
+) -> AbstractContextManager[SparkSession]:
+    """The session that a command's options ask for."""
+    if arguments.remote and arguments.master:
+        raise SparkError("--master and --remote are two places to run: name one of them")
+    conf = parse_conf(arguments.conf)
+    if arguments.remote:
+        return connect_session(arguments.remote, conf)
+    return spark_session(workdir, arguments.master, conf)
+
+
+@contextmanager
+def connect_session(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A session of a Spark Connect server, with the three packages for its workers; ended with the block."""
+    if not remote.startswith("sc://"):
+        raise SparkError(f"{remote} is not a Spark Connect server: write sc://HOST:PORT")
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        builder = ConnectSession.builder.remote(remote)
+    except ImportError as error:
+        raise SparkError(
+            f"Spark Connect needs more packages: pip install 'camcast[connect]' ({error})"
+        ) from None
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    _check_server(remote)
+    _silence_query_errors()
+    try:
+        session: Any = builder.create()
+    except Exception as error:
+        raise SparkError(f"no Spark session at {remote}: {_reason(error)}") from None
+    with tempfile.TemporaryDirectory(prefix="camcast-connect-") as directory:
+        session.addArtifacts(str(code_archive(Path(directory))), pyfile=True)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _check_server(remote: str) -> None:
+    """`SparkError` when nobody listens there: the client itself would try for ten minutes."""
+    host, _, port = remote.removeprefix("sc://").partition("/")[0].rpartition(":")
+    if not host:
+        host, port = port, CONNECT_PORT
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError):
+        raise SparkError(
+            f"the Spark Connect server {remote} does not answer: is it running, and reachable from here?"
+        ) from None
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is of Spark Connect: without a SparkContext and Java in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 @contextmanager
 def spark_session(
-    workdir: Path, master: str | None = None, conf: Mapping[str, str] = MappingProxyType({})
+    workdir: Path | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[SparkSession]:
     """A session on `master`; stopped at the end of the block, and Java with it.
 
     A remote master gets the three packages as an archive, so its workers need only the libraries. `conf`: of
-    Spark, over everything else. Where this process has a session already, that one is used as it is, and
-    is not stopped.
+    Spark, over everything else. Without `workdir` Spark's files are in a directory that goes with the block.
+    Where this process has a session already, that one is used as it is, and is not stopped.
     """
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise SparkError("the benchmark needs Spark: pip install 'camcast[bench]'") from None
-    workdir.mkdir(parents=True, exist_ok=True)
-    _silence_query_errors()
-    running = SparkSession.getActiveSession()
-    if running is not None:  # the caller's, such as a notebook's or that of spark-submit's program
-        _ship_code(running, workdir)
-        yield running
-        return
-    given = user_settings(conf)
+    with ExitStack() as stack:
+        if workdir is None:
+            made = tempfile.TemporaryDirectory(prefix="camcast-spark-", ignore_cleanup_errors=True)
+            workdir = Path(stack.enter_context(made))
+        workdir.mkdir(parents=True, exist_ok=True)
+        _silence_query_errors()
+        running = SparkSession.getActiveSession()
+        if running is not None:  # the caller's, as a notebook's or that of spark-submit's program
+            _ship_code(running, workdir)
+            yield running
+            return
+        session = _start(workdir, master, user_settings(conf))
+        stack.callback(_stop, session)
+        _ship_code(session, workdir)
+        yield session
+
+
+def _start(workdir: Path, master: str | None, given: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     master = master or given.get("spark.master", LOCAL)
     local = is_local(master)
     check_master(master)
     builder = SparkSession.builder.master(master)
     needed = {"spark.app.name": "camcast"} | _settings(workdir, local)
-    for name, value in (needed | given | {"spark.master": master}).items():
+    for name, value in (needed | dict(given) | {"spark.master": master}).items():
         builder = builder.config(name, value)
     with _stderr_to(workdir / "spark.log"), _set(java_environment(workdir, master)):
         try:
@@ -139,10 +223,10 @@ def spark_session(
     try:
         if not local:
             _wait_for_a_worker(session, master)
-        _ship_code(session, workdir)
-        yield session
-    finally:
+    except BaseException:
         _stop(session)
+        raise
+    return session
 
 
 def _ship_code(session: SparkSession, workdir: Path) -> None:
@@ -170,7 +254,7 @@ def _settings(workdir: Path, local: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.shuffle.partitions": USUAL_PARTS,
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",

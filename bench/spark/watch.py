@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.cost import estimated_seconds
-from bench.experiment import Experiment
+from bench.spark.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +34,14 @@ class Progress:
 class Watch:
     """Reports progress once a second from a thread of its own while a grid runs.
 
-    Rows count as done when their task has ended, though the job that commits them is still under way.
+    Rows count as done when their task has ended, though the job that commits them is still under way; through
+    Spark Connect, which tells nothing of tasks, when their job has.
     """
 
     def __init__(
         self, spark: SparkSession, total: int, done: int, report: Callable[[Progress], None]
     ) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
+        self._tracker = None if is_connect(spark) else spark.sparkContext.statusTracker()
         self._report = report
         self._total = total
         self._done = done
@@ -56,17 +56,16 @@ class Watch:
     def expect(self, cost: float) -> None:
         self._cost = cost
 
-    def started(self, group: str, experiments: Sequence[Experiment], tasks: int) -> None:
-        """A job of these rows is under way, in `tasks` tasks."""
-        cost = sum(map(estimated_seconds, experiments))
-        self._under_way[group] = (len(experiments), tasks, cost)
+    def started(self, group: str, rows: int, tasks: int, cost: float) -> None:
+        """A job of so many rows is under way, in `tasks` tasks."""
+        self._under_way[group] = (rows, tasks, cost)
 
     def ended(self, group: str) -> None:
         self._under_way.pop(group, None)
 
-    def finished(self, experiments: Sequence[Experiment], failed: int) -> None:
-        self._cost_done += sum(map(estimated_seconds, experiments))
-        self._done += len(experiments)
+    def finished(self, rows: int, cost: float, failed: int) -> None:
+        self._cost_done += cost
+        self._done += rows
         self._failed += failed
 
     def __enter__(self) -> Watch:
@@ -91,6 +90,8 @@ class Watch:
     def _job(self, group: str, tasks: int) -> tuple[int, float]:
         """Tasks of a job that run, and the share that has ended of those that run its rows."""
         running, share = 0, 0.0
+        if self._tracker is None:
+            return tasks, 0.0
         for job in self._tracker.getJobIdsForGroup(group):
             info = self._tracker.getJobInfo(job)
             for number in info.stageIds if info else ():

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
+import math
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -77,6 +77,44 @@ class Family:
         return next((look for look in later if look >= needed), later[-1] if later else there)
 
 
+LARGE = 20_000
+"""With more experiments than this, those of a file are made by Spark, and not on the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Every combination of some axes, each made when it is asked for, by its place."""
+
+    suite: str
+    figure: str
+    seed: int
+    axes: tuple[tuple[str, tuple[Any, ...]], ...]
+    """Names and values; the last axis varies fastest."""
+
+    def __len__(self) -> int:
+        return math.prod(len(values) for _, values in self.axes)
+
+    def at(self, place: int) -> Experiment:
+        """The experiment at a place; `SuiteError` where its values do not go together."""
+        fields = {}
+        for name, values in reversed(self.axes):
+            place, index = divmod(place, len(values))
+            fields[name] = values[index]
+        try:
+            one = Experiment(suite=self.suite, figure=self.figure, seed=self.seed, **fields)
+        except ExperimentError as error:
+            raise SuiteError(f"{self.figure}: {error}") from None
+        return dataclasses.replace(one, seed=_derived_seed(one.seed, one.network))
+
+    def check(self) -> None:
+        """`SuiteError` for a value that cannot be: each is tried, with the first of the other axes."""
+        step = len(self)
+        for _, values in self.axes:
+            step //= len(values)
+            for index in range(len(values)):
+                self.at(index * step)
+
+
 @dataclass(frozen=True, slots=True)
 class Suite:
     """Experiments that answer a set of questions together."""
@@ -86,6 +124,12 @@ class Suite:
     fixed: tuple[Experiment, ...]
     """What is run once."""
     families: tuple[Family, ...] = ()
+    grids: tuple[Grid, ...] = ()
+    """What is run once, too, and is too much to be listed."""
+
+    def __len__(self) -> int:
+        """How many experiments are run whatever they say."""
+        return len(self.experiments) + sum(map(len, self.grids))
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
@@ -97,12 +141,12 @@ class Suite:
         """The part of it that is for one figure; `SuiteError` when there is none."""
         fixed = tuple(one for one in self.fixed if one.figure == figure)
         families = tuple(family for family in self.families if family.figure == figure)
-        if not fixed and not families:
-            known = dict.fromkeys(
-                [*(e.figure for e in self.fixed), *(f.figure for f in self.families)]
-            )
+        grids = tuple(grid for grid in self.grids if grid.figure == figure)
+        if not fixed and not families and not grids:
+            every: list[Experiment | Family | Grid] = [*self.fixed, *self.families, *self.grids]
+            known = dict.fromkeys(one.figure for one in every)
             raise SuiteError(f"suite {self.name} has no figure {figure!r}: {', '.join(known)}")
-        return dataclasses.replace(self, fixed=fixed, families=families)
+        return dataclasses.replace(self, fixed=fixed, families=families, grids=grids)
 
 
 _FIELDS = {field.name for field in dataclasses.fields(Experiment)}
@@ -115,20 +159,17 @@ def expand(suite: str, figure: str, seed: int = 0, **axes: Any) -> list[Experime
     `seed` and the number of its network alone: modes and settings that are compared share their random
     numbers, and adding a value to an axis leaves the other experiments as they were.
     """
+    made = grid(suite, figure, seed, axes)
+    return [made.at(place) for place in range(len(made))]
+
+
+def grid(suite: str, figure: str, seed: int, axes: dict[str, Any]) -> Grid:
+    """The grid of some axes; `SuiteError` for a field that experiments have not."""
     unknown = sorted(set(axes) - _FIELDS)
     if unknown:
         raise SuiteError(f"{figure}: no such field of an experiment: {', '.join(unknown)}")
-    values = [axis if isinstance(axis, list) else [axis] for axis in axes.values()]
-    experiments = []
-    for combination in itertools.product(*values):
-        fields = dict(zip(axes, combination, strict=True))
-        try:
-            experiment = Experiment(suite=suite, figure=figure, seed=seed, **fields)
-        except ExperimentError as error:
-            raise SuiteError(f"{figure}: {error}") from None
-        derived = _derived_seed(experiment.seed, experiment.network)
-        experiments.append(dataclasses.replace(experiment, seed=derived))
-    return experiments
+    listed = {name: axis if isinstance(axis, list) else [axis] for name, axis in axes.items()}
+    return Grid(suite, figure, seed, tuple((name, tuple(axis)) for name, axis in listed.items()))
 
 
 def distinct(experiments: Sequence[Experiment]) -> tuple[Experiment, ...]:
@@ -154,17 +195,21 @@ def read_suite(path: Path) -> Suite:
     unknown = sorted(set(content) - {"about", "grid"})
     if unknown:
         raise SuiteError(f"{path}: nothing is known of {', '.join(unknown)}")
-    experiments = []
-    for grid in grids:
-        try:
-            experiments += _expand_table(path.stem, grid)
-        except (SuiteError, TypeError) as error:
-            raise SuiteError(f"{path}: {error}") from None
-    return Suite(path.stem, str(content.get("about", "")), distinct(experiments))
+    about = str(content.get("about", ""))
+    try:
+        made = [_grid_of(path.stem, table) for table in grids]
+        if sum(map(len, made)) > LARGE:
+            for one in made:
+                one.check()
+            return Suite(path.stem, about, (), (), tuple(made))
+        experiments = [one.at(place) for one in made for place in range(len(one))]
+    except (SuiteError, TypeError) as error:
+        raise SuiteError(f"{path}: {error}") from None
+    return Suite(path.stem, about, distinct(experiments))
 
 
-def _expand_table(suite: str, grid: dict[str, Any]) -> list[Experiment]:
-    axes = dict(grid)
+def _grid_of(suite: str, table: dict[str, Any]) -> Grid:
+    axes = dict(table)
     figure = str(axes.pop("figure", suite))
     seed = axes.pop("seed", 0)
     if "tier" not in axes:
@@ -179,7 +224,7 @@ def _expand_table(suite: str, grid: dict[str, Any]) -> list[Experiment]:
     for name in SERIES:
         if name in axes:
             axes[name] = _series(figure, name, axes[name])
-    return expand(suite, figure, seed, **axes)
+    return grid(suite, figure, seed, axes)
 
 
 def _series(figure: str, name: str, value: Any) -> tuple[float, ...]:

@@ -1,21 +1,21 @@
-"""The live tier: the real nodes in real processes over UDP on loopback, read from their traces.
+"""The live tier: the real nodes in real processes over UDP, read from their traces.
 
 A row builds one network, lets it settle, kills what is to crash, waits until the tables are repaired, and
-publishes its events one after another, those of a series of p_sel in turn. Loopback loses nothing and is
-not made to; events travel over channels. Times depend on the machine and its load: nothing here is the
-same twice.
+publishes its events one after another, those of a series of p_sel in turn. The processes are on this machine,
+or one on each of some executors of Spark (`bench.spark.barrier`). Nothing is made to be lost; events travel
+over channels. Times depend on the machines and their load: nothing here is the same twice.
 """
 
 from __future__ import annotations
 
 import random
-import tempfile
-from pathlib import Path
+from collections.abc import Sequence
 
 from bench.experiment import Experiment, ExperimentError
+from bench.players import Line
 from bench.populations.live import LivePopulation
 from bench.results import Result
-from bench.traces import CommunityMembers, Observation, histories, read_trace, results_of
+from bench.traces import CommunityMembers, Observation, histories, results_of
 
 SETTLE_SECONDS = {"eager": 25.0, "lazy": 2.0}
 """The most that tables may take to fill after the last join, by the dissemination: lazy members fetch what
@@ -37,28 +37,27 @@ def run(experiment: Experiment) -> list[tuple[Experiment, list[Result]]]:
 
 
 def run_observed(
-    experiment: Experiment,
+    experiment: Experiment, lines: Sequence[Line] = (), host: str = "127.0.0.1"
 ) -> tuple[list[tuple[Experiment, list[Result]]], list[list[Observation]]]:
-    """The results, and for each point the events' histories with who was there at each publication."""
-    observed = _observe(experiment)
+    """The results, and for each point the events' histories with who was there at each publication.
+
+    `lines`: processes on other machines that are to hold the nodes (`bench.populations.live.hold`)."""
+    observed = _observe(experiment, lines, host)
     points = zip(experiment.points(), observed, strict=True)
     return [(point, list(results_of(events))) for point, events in points], observed
 
 
-def _observe(experiment: Experiment) -> list[list[Observation]]:
+def _observe(experiment: Experiment, lines: Sequence[Line], host: str) -> list[list[Observation]]:
     if experiment.loss:
         raise ExperimentError(
             f"the live tier loses nothing, so loss must be 0, not {experiment.loss:g}: "
             "use the tier emulate for a network with loss"
         )
     chance = random.Random(experiment.seed)
-    with (
-        tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory,
-        LivePopulation(experiment, Path(directory), chance) as population,
-    ):
+    with LivePopulation(experiment, chance, lines, host) as population:
         population.start()
         members = _events(experiment, population, chance)
-        rows = [row for path in population.close() for row in read_trace(path)]
+        rows = population.close()
     events: list[Observation] = list(zip(histories(rows).values(), members, strict=True))
     points = len(experiment.points())
     return [events[point::points] for point in range(points)]

@@ -68,8 +68,8 @@ def _by_spark(rows: tuple[Experiment, ...], directory: Path) -> tuple[float, flo
     from bench.spark.session import spark_session
     from bench.store import ResultStore
 
-    store = ResultStore(directory / "out").open()
-    with store.writing(), spark_session(directory / "spark", "local[1]") as spark:
+    with spark_session(directory / "spark", "local[1]") as spark:
+        store = ResultStore(spark, directory / "out").open()
         first = [replace(row, suite="start", repetitions=1) for row in suite(networks=1)[-3:]]
         execute(spark, first, store, _unseen)
         before = _seconds_by_program()

@@ -28,7 +28,6 @@ from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.topic_name import check_topic_name
 from pubsub.archive import rules
-from pubsub.archive.client import archives_of
 from pubsub.archive.commits import Commits, Reads
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.hand_over import (
@@ -42,7 +41,7 @@ from pubsub.archive.hand_over import (
     operator_ids,
 )
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.finder import MOST_ASKED
+from pubsub.archive.protocol.finder import MOST_ASKED, archives_of
 from pubsub.archive.protocol.managed_topic import ManagedTopic
 from pubsub.archive.protocol.messages import (
     Companion,

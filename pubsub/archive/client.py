@@ -18,17 +18,12 @@ from overlay.runtime import Runtime
 from pubsub.archive import rules
 from pubsub.archive.errors import NoArchiveFound
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.finder import MOST_ASKED, Finder, Found
+from pubsub.archive.protocol.finder import MOST_ASKED, Finder, Found, archives_of
 from pubsub.archive.protocol.messages import AckResponse, Negotiation, Notice, Offer
 from pubsub.archive.protocol.publisher import Publisher
 from pubsub.archive.protocol.subscriber import Subscriber
 from pubsub.gate import Gate
 from pubsub.topic import Topic
-
-
-def archives_of(topic: str) -> str:
-    """The archives that manage exactly this topic; no topic has such a name."""
-    return f"archive:{topic}"
 
 
 def managed_topics(topic: Topic) -> tuple[str, ...]:

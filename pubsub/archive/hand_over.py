@@ -21,8 +21,8 @@ from overlay.errors import CamcastError
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
 from overlay.wire import message
-from pubsub.archive.client import archives_of
 from pubsub.archive.errors import ArchiveError, DurableUsageError
+from pubsub.archive.protocol.finder import archives_of
 from pubsub.archive.protocol.managed_topic import ManagedTopic
 from pubsub.archive.protocol.replica_table import Peer
 from pubsub.topic import Pattern, included

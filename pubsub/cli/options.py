@@ -181,7 +181,11 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
     parser.add_argument("--links", choices=("channel", "datagram"), help="how events travel")
     parser.add_argument("--key-file", metavar="FILE", help="network keys, one a line")
     parser.add_argument("--identity", metavar="FILE", help="this node's key; made if missing")
-    parser.add_argument("--trace", metavar="FILE", help="write a trace, .jsonl or .parquet")
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write a trace, .jsonl or .parquet; in parts with a star (traces/*.jsonl)",
+    )
     parser.add_argument("--signatures", action="store_true", default=None, help="sign events")
     parser.add_argument(
         "--preset", choices=get_args(Preset), help="times that suit one machine, a LAN or a WAN"

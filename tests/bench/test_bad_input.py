@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from pathlib import Path
 
@@ -71,15 +70,6 @@ def test_a_master_that_accepts_and_stays_silent(
         master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
         said = sentence(capsys, "run", "quick", "--master", master, "--out", str(tmp_path / "out"))
     assert f"the master {master} does not answer" in said
-
-
-def test_an_output_directory_of_another_version(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "version.json").write_text(json.dumps({"schema": 999}))
-    said = sentence(capsys, "run", "quick", "--out", str(tmp_path))
-    assert "holds results of schema 999" in said
-    assert str(tmp_path) in said
 
 
 def test_an_output_directory_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from bench import commands
 from bench.experiment import Experiment
-from bench.spread import FILE, experiment, write_spread
-from bench.store import ResultStore
+from bench.spread import experiment, write_spread
 from bench.suites import Suite, expand
 
 
 class Here:
-    """As much of Spark as tracing needs, in this process."""
+    """As much of Spark, and of a store, as tracing needs, in this process."""
 
-    def __init__(self, items: Sequence[Any] = ()) -> None:
-        self._items = items
-        self.sparkContext = self
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._items: list[Any] = []
 
-    def parallelize(self, items: Sequence[Any], slices: int) -> Here:
-        return Here(items)
+    def createDataFrame(self, rows: list[tuple[str]], columns: str) -> Here:
+        self._items = [mode for (mode,) in rows]
+        return self
 
-    def map(self, function: Callable[[Any], Any]) -> Here:
-        return Here([function(item) for item in self._items])
+    def repartition(self, parts: int, column: str) -> Here:
+        return self
+
+    def mapInArrow(self, function: Callable[..., Iterable[pa.RecordBatch]], columns: str) -> Here:
+        batches = function([pa.record_batch([self._items], ["mode"])])
+        self._items = [SimpleNamespace(**row) for batch in batches for row in batch.to_pylist()]
+        return self
 
     def collect(self) -> list[Any]:
-        return list(self._items)
+        return self._items
+
+    def kept(self, table: str) -> list[dict[str, Any]]:
+        return self.rows
+
+    def keep(self, table: str, rows: list[dict[str, Any]]) -> None:
+        self.rows = json.loads(json.dumps(rows))
 
 
 def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def trace(mode: str) -> dict[str, Any]:
         if mode == "structured":
@@ -44,19 +56,20 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
     monkeypatch.setattr("bench.spread.trace", trace)
     monkeypatch.setattr("bench.rounds.execute", lambda *_, **__: [])
     suite = Suite("s", "", tuple(expand("s", "f", tier="emulate", mode="structured")))
-    assert not commands._run(Here(), suite, ResultStore(tmp_path), False)  # type: ignore[arg-type]
+    store = Here()
+    assert not commands._run(Here(), suite, store, False)  # type: ignore[arg-type]
     said, replay = capsys.readouterr().err.splitlines()
     assert said == "failed: tracing an event for the report: TimeoutError: nobody joined"
     replayed = Experiment.from_json(replay.removeprefix("  replay: "))
     assert replayed == experiment("structured")
-    assert not (tmp_path / FILE).exists()
+    assert store.rows == []
 
 
-def test_what_was_traced_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_traced_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.spread.trace", lambda mode: {"mode": mode})
-    write_spread(Here(), tmp_path)  # type: ignore[arg-type]
-    kept = json.loads((tmp_path / FILE).read_text())
-    assert [event["mode"] for event in kept] == [
+    store = Here()
+    write_spread(Here(), store)  # type: ignore[arg-type]
+    assert [event["mode"] for event in store.rows] == [
         "unstructured",
         "semi-structured",
         "structured",

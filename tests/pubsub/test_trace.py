@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
+from bench.traces import read_trace
 from overlay.contact import PeerId
-from pubsub.trace import COLUMNS, KINDS, Trace, TraceError
+from pubsub.trace import COLUMNS, KINDS, PART_SECONDS, Trace, TraceError
 
+
+class Timer:
+    def cancel(self) -> None:
+        pass
+
+
+MANY = 5000
 ME, YOU = PeerId(b"m" * 20), PeerId(b"y" * 20)
 
 
@@ -58,3 +67,33 @@ def test_the_documentation_names_every_column_and_kind() -> None:
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="no trace can be written to"):
         Trace(tmp_path / "missing" / "t.jsonl", lambda: 0.0)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "parquet"])
+def test_parts_appear_when_they_are_whole_and_have_every_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    monkeypatch.setattr("pubsub.trace.ROWS_A_PART", MANY)
+    now = 100.0
+    due: list[Callable[[], None]] = []
+    trace = Trace(tmp_path / f"*.{ending}", lambda: now, lambda _, act: due.append(act) or Timer())
+    trace.of_node(ME)
+
+    def parts() -> list[Path]:
+        return sorted(path for path in tmp_path.iterdir() if path.name[0] != ".")
+
+    trace.record("join", "/a")
+    trace.flush()
+    assert parts() == []
+    now += PART_SECONDS
+    due.pop()()
+    assert len(parts()) == 1
+    for number in range(MANY + 5):
+        trace.record("send", "/a", event=number.to_bytes(16, "big"), hops=1)
+    assert len(parts()) == 2
+    assert len(due) == 1  # one timer, however many rows
+    trace.close()
+    assert len(parts()) == 3
+    rows = [row for path in parts() for row in read_trace(path)]
+    assert [row["kind"] for row in rows[:1]] == ["join"]
+    assert [int(row["event"], 16) for row in rows[1:]] == list(range(MANY + 5))

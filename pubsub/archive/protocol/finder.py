@@ -32,6 +32,11 @@ Lookup = Callable[[str, Callable[[tuple[Contact, ...]], None]], None]
 """Ask the directory for nodes that manage exactly this topic; answered at once or later, or never."""
 
 
+def archives_of(topic: str) -> str:
+    """The archives that manage exactly this topic; no topic has such a name."""
+    return f"archive:{topic}"
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """An archive that answered."""

@@ -7,36 +7,26 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from bench import tiers
-from bench.aggregates import SETTING, Aggregate, Aggregates, summarise
+from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Verdict
 from bench.experiment import Experiment
 from bench.results import Result, table
 from bench.suites import expand
 from bench.suites.settings import DEFAULT, DEFAULTS, SIMULATED, TOPOLOGIES, variant
 from bench.tiers.replay import Member, Snapshot, replay
+from tests.bench.by_hand import summarise
 
 Points = list[tuple[Experiment, list[Result]]]
 
 
 def decided(name: str, found: Iterable[tuple[Experiment, Points]]) -> Verdict:
     """The verdict on a claim, from what tiers gave: rows, then aggregates, as in a run."""
-    groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
-    for experiment, points in found:
-        for row in table(experiment, points, 0.0).to_pylist():
-            row["sizes"] = ",".join(map(str, row["sizes"]))
-            groups.setdefault(tuple(row[key] for key in SETTING), []).append(row)
-    aggregates = []
-    for rows in groups.values():
-        for made in summarise(pa.Table.from_pylist(rows)).to_pylist():
-            made["sizes"] = tuple(map(int, made["sizes"].split(",")))
-            made["networks"], made["sample"] = tuple(made["networks"]), tuple(made["sample"])
-            aggregates.append(Aggregate(**made))
+    rows = [row for one, points in found for row in table(one, points, 0.0).to_pylist()]
     claim = next(claim for claim in CLAIMS if claim.name == name)
-    return claim.evidence(Aggregates(aggregates))
+    return claim.evidence(Aggregates(summarise(rows)))
 
 
 def run_broken(experiment: Experiment, broken: dict[str, Any]) -> Points:

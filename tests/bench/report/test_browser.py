@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import write_report
+from bench.report import report_files
+from bench.report.content import content
 from bench.report.figures import RECIPES
+from bench.report.material import Material
 from tests.bench.report.synthetic import aggregates
-from tests.bench.report.test_report import keep
+from tests.bench.report.test_report import EVENT
 
 BROWSER = next(
     (
@@ -83,9 +85,9 @@ def browse(page: Path, profile: Path, *options: str) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("width", [420, 1400])
 def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, width: int) -> None:
-    keep(aggregates(), tmp_path)
-    page = write_report(tmp_path)
-    page.write_text(page.read_text().replace("</body>", f"{PROBE}</body>"))
+    page = tmp_path / "report.html"
+    files = report_files(content(Material(aggregates(), spread=[EVENT])))
+    page.write_text(files[page.name].replace("</body>", f"{PROBE}</body>"))
     seen = browse(page, tmp_path / "profile", f"--window-size={width},900", "--dump-dom")
     console = [line for line in seen.stderr.splitlines() if "CONSOLE" in line]
     assert console == []

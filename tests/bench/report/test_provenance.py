@@ -2,64 +2,63 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.report.content import GLOSSARY
+from bench.report.material import ASKED, Material
 from bench.report.provenance import experiments_table, provenance
 from bench.results import table as result_table
-from bench.runs import FILE, read_runs, record_run
+from bench.runs import Run, here
 from bench.tiers import run
 from tests.bench.claims.made_up import row
 
 
-def items(directory: Path, *suites: str) -> dict[str, str]:
+def items(place: str, *suites: str, runs: tuple[Run, ...] = ()) -> dict[str, str]:
     made = Aggregates([row(0.9, suite=suite) for suite in suites])
-    return dict(provenance(made, directory).items)
+    return dict(provenance(Material(made, place, list(runs))).items)
 
 
-def test_the_run_is_told_and_not_the_report(tmp_path: Path) -> None:
-    record_run(tmp_path, "quick", "spark://there:7077")
-    [kept] = read_runs(tmp_path)
-    line = json.loads((tmp_path / FILE).read_text()) | {"machine": "Plan 9 mips, 3 cores"}
-    (tmp_path / FILE).write_text(json.dumps(line) + "\n{torn")
-    found = items(tmp_path, "quick")
+def ran(suite: str, **other: str) -> Run:
+    made = {"master": "local[*]", "started": "today", "commit": "", **here(), **other}
+    return Run(suite=suite, **made)
+
+
+def test_the_run_is_told_and_not_the_report() -> None:
+    kept = ran("quick", master="spark://there:7077", machine="Plan 9 mips, 3 cores")
+    found = items("out", "quick", runs=(kept,))
     assert "spark://there:7077" in found["run of quick"]
     assert "Plan 9 mips, 3 cores" in found["run of quick"]
     assert kept.started in found["run of quick"]
     assert "versions" not in found
-    assert "GiB of memory" in kept.machine
+    assert "GiB of memory" in here()["machine"]
     assert kept.versions["pyarrow"] == pa.__version__
 
 
-def test_a_suite_of_ones_own_is_remade_from_its_file(tmp_path: Path) -> None:
-    unknown = items(tmp_path, "mine")["command"]
-    assert unknown.startswith(f"camcast bench run PATH/TO/mine.toml --out {tmp_path}")
-    record_run(tmp_path, "suites/my own/mine.toml", "local[*]")
-    known = items(tmp_path, "mine", "quick")["command"]
-    assert f"camcast bench run 'suites/my own/mine.toml' --out {tmp_path}" in known
-    assert f"camcast bench run quick --out {tmp_path}" in known
-    assert known.endswith(f"camcast bench report --out {tmp_path}")
+def test_a_suite_of_ones_own_is_remade_from_its_file() -> None:
+    unknown = items("s3a://b/out", "mine")["command"]
+    assert unknown.startswith("camcast bench run PATH/TO/mine.toml --out s3a://b/out")
+    known = items("out", "mine", "quick", runs=(ran("suites/my own/mine.toml"),))["command"]
+    assert "camcast bench run 'suites/my own/mine.toml' --out out" in known
+    assert "camcast bench run quick --out out" in known
+    assert known.endswith("camcast bench report --out out")
 
 
 def test_a_directory_below_this_one_is_named_from_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "--out results/today " in items(tmp_path / "results" / "today", "quick")["command"]
+    assert "--out results/today " in items(str(tmp_path / "results" / "today"), "quick")["command"]
 
 
-def test_parameters_and_seeds_are_those_in_the_results(tmp_path: Path) -> None:
-    place = tmp_path / "results" / "suite=s" / "tier=simulate"
-    place.mkdir(parents=True)
+def test_parameters_and_seeds_are_those_in_the_results() -> None:
+    asked = []
     for seed in (11, 22):
-        asked = Experiment(
+        one = Experiment(
             suite="s",
             figure="f",
             tier="simulate",
@@ -69,9 +68,9 @@ def test_parameters_and_seeds_are_those_in_the_results(tmp_path: Path) -> None:
             seed=seed,
             network=seed,
         )
-        kept = result_table(asked, run(asked), 0.0).drop_columns(["suite", "tier"])
-        parquet.write_table(kept, place / f"part-{seed}.parquet")
-    [line] = experiments_table(tmp_path).rows
+        rows = result_table(one, run(one), 0.0).select(list(ASKED)).to_pylist()
+        asked += list({str(row): row for row in rows}.values())
+    [line] = experiments_table(asked).rows
     assert line == (
         "s: f",
         "simulate",
@@ -84,8 +83,8 @@ def test_parameters_and_seeds_are_those_in_the_results(tmp_path: Path) -> None:
     )
 
 
-def test_without_results_there_is_nothing_to_list(tmp_path: Path) -> None:
-    assert experiments_table(tmp_path).rows == ()
+def test_without_results_there_is_nothing_to_list() -> None:
+    assert experiments_table([]).rows == ()
 
 
 def test_the_words_of_the_report_are_explained() -> None:

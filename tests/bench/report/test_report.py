@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import pytest
 
-from bench.aggregates import Aggregate, Aggregates, aggregate_schema
+from bench.aggregates import Aggregate, Aggregates
 from bench.claims import CLAIMS
-from bench.report import write_report
+from bench.report import report_files
 from bench.report.content import content
 from bench.report.figures import RECIPES, figures
+from bench.report.material import Material
 from bench.report.page import as_html, as_markdown
 from bench.report.spread import draw_spread, in_words, spread
 from bench.report.svg import draw
 from bench.results import WHOLE
-from bench.spread import FILE, SpreadError
 from tests.bench.report.synthetic import aggregates
 
 EVENT: dict[str, Any] = {
@@ -55,31 +51,14 @@ class Balance(HTMLParser):
         assert self.open.pop() == tag
 
 
-def page(made: Aggregates, directory: Path) -> str:
-    (directory / FILE).write_text(json.dumps([EVENT]))
-    return as_html(content(made, directory, spread(directory)))
+def page(made: Aggregates) -> str:
+    return as_html(content(Material(made, spread=[EVENT])))
 
 
 @pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("report")
-
-
-@pytest.fixture(scope="module")
-def whole(directory: Path) -> str:
+def whole() -> str:
     """The page of everything, drawn once."""
-    return page(aggregates(), directory)
-
-
-def keep(made: Aggregates, directory: Path) -> None:
-    """The aggregates as a run leaves them."""
-    rows = [dataclasses.asdict(row) for row in made.select()]
-    for row in rows:
-        row["sizes"] = ",".join(map(str, row["sizes"]))
-    (directory / "aggregates").mkdir()
-    table = pa.Table.from_pylist(rows, schema=aggregate_schema())
-    parquet.write_table(table, directory / "aggregates" / "part-0.parquet")
-    (directory / FILE).write_text(json.dumps([EVENT]))
+    return page(aggregates())
 
 
 def test_every_recipe_is_drawn_with_a_line_in_every_panel() -> None:
@@ -164,31 +143,26 @@ def slow(row: Aggregate) -> Aggregate:
         ("table-1", slow),
     ],
 )
-def test_a_verdict_changes_with_the_results(
-    claim: str, change: Any, whole: str, tmp_path: Path
-) -> None:
+def test_a_verdict_changes_with_the_results(claim: str, change: Any, whole: str) -> None:
     assert verdict(whole, claim) == "yes"
-    assert verdict(page(aggregates(change), tmp_path), claim) == "no"
+    assert verdict(page(aggregates(change)), claim) == "no"
 
 
 @pytest.mark.parametrize("claim", [claim.name for claim in CLAIMS])
-def test_what_was_not_measured_is_undecided(claim: str, tmp_path: Path) -> None:
-    assert verdict(page(Aggregates([]), tmp_path), claim) == "open"
+def test_what_was_not_measured_is_undecided(claim: str) -> None:
+    assert verdict(page(Aggregates([])), claim) == "open"
 
 
-def test_the_report_is_written_with_its_figures_and_as_markdown(tmp_path: Path) -> None:
-    keep(aggregates(), tmp_path)
-    path = write_report(tmp_path)
-    assert path == tmp_path / "report.html"
-    text = (tmp_path / "report.md").read_text()
-    named = re.findall(r"\]\((figures/[^)]+\.svg)\)", text)
+def test_the_report_has_its_figures_and_markdown() -> None:
+    files = report_files(content(Material(aggregates(), spread=[EVENT])))
+    named = re.findall(r"\]\((figures/[^)]+\.svg)\)", files["report.md"])
     assert len(named) == len(RECIPES) + 1  # and what reliability costs
     for name in named:
-        ElementTree.fromstring((tmp_path / name).read_text())
+        ElementTree.fromstring(files[name])
 
 
-def test_markdown_tells_the_same_verdicts(tmp_path: Path) -> None:
-    text = as_markdown(content(aggregates(parasite), tmp_path, ""))
+def test_markdown_tells_the_same_verdicts() -> None:
+    text = as_markdown(content(Material(aggregates(parasite))))
     assert "does not hold: parasites were received" in text
 
 
@@ -204,11 +178,8 @@ def test_an_event_is_drawn_with_every_process_and_every_copy() -> None:
     )
 
 
-def test_without_an_emulated_run_there_is_no_event_to_draw(tmp_path: Path) -> None:
-    assert spread(tmp_path) == ""
-    (tmp_path / FILE).write_text("torn")
-    with pytest.raises(SpreadError, match=r"spread\.json is damaged"):
-        spread(tmp_path)
+def test_without_an_emulated_run_there_is_no_event_to_draw() -> None:
+    assert spread([]) == ""
 
 
 def test_a_caption_tells_the_parameters_that_were_used() -> None:

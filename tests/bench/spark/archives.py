@@ -15,7 +15,7 @@ from pubsub.archive.publishing import wait_until_safe
 
 T = TypeVar("T")
 
-TOPICS = ["/soccer", "/copies"]
+TOPICS = ["/soccer", "/copies", "/camcast"]
 """What the archive manages."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from bench.aggregates import SETTING, Aggregates, summarise, write_aggregates
+from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.intervals import wilson
-from bench.results import METRICS, UNITS, WHOLE, CommunityResult, table
-from bench.spark import session
+from bench.results import WHOLE, CommunityResult, table
 from bench.store import ResultStore, StoreError
 from bench.tiers import run
 from pubsub.cli import main
+from tests.bench.by_hand import summarise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,13 +54,10 @@ RESULTS = [
 ]
 
 
-def keep(directory: Path, parts: list[pa.Table], tier: str = "simulate") -> ResultStore:
-    store = ResultStore(directory).open()
-    place = store.results / "suite=s" / f"tier={tier}"
-    place.mkdir(parents=True)
-    for number, part in enumerate(parts):
-        kept = part.drop_columns(["suite", "tier"])
-        parquet.write_table(kept, place / f"part-{number}.parquet")
+def keep(spark: SparkSession, directory: Path, parts: list[pa.Table]) -> ResultStore:
+    store = ResultStore(spark, directory).open()
+    for part in parts:
+        assert store.append(spark.createDataFrame(part.replace_schema_metadata(None))) == []
     return store
 
 
@@ -69,14 +65,13 @@ def made() -> pa.Table:
     return table(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)
 
 
-def all_of(directory: Path) -> list[Any]:
-    return Aggregates.read(directory).select()
+def all_of(store: ResultStore) -> list[Any]:
+    return Aggregates.of(store).select()
 
 
 def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(tmp_path, [made()])
-    write_aggregates(spark, store)
-    found = {(row.community, row.metric): row for row in all_of(tmp_path)}
+    store = keep(spark, tmp_path, [made()])
+    found = {(row.community, row.metric): row for row in all_of(store)}
 
     def values(community: int, metric: str) -> tuple[int, float]:
         row = found[community, metric]
@@ -97,9 +92,8 @@ def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: 
 def test_all_communities_together_are_sums_the_last_round_and_everyone_everywhere(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = keep(tmp_path, [made()])
-    write_aggregates(spark, store)
-    found = {row.metric: row for row in all_of(tmp_path) if row.community == WHOLE}
+    store = keep(spark, tmp_path, [made()])
+    found = {row.metric: row for row in all_of(store) if row.community == WHOLE}
     assert found["reception"].value == pytest.approx((1 + 10 / 14 + 9 / 14 + 1) / 4)
     assert found["reliability"].value == 0.5
     assert found["rounds"].value == (6 + 5 + 9 + 4) / 4
@@ -109,9 +103,8 @@ def test_all_communities_together_are_sums_the_last_round_and_everyone_everywher
 def test_events_that_went_up_and_complete_runs_are_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = keep(tmp_path, [made()])
-    write_aggregates(spark, store)
-    found = {(row.community, row.metric): row for row in all_of(tmp_path)}
+    store = keep(spark, tmp_path, [made()])
+    found = {(row.community, row.metric): row for row in all_of(store)}
     assert found[0, "climbing"].interval == wilson(3, 4)
     assert found[WHOLE, "complete_rounds"].value == (6 + 4) / 2
     assert found[WHOLE, "complete_rounds"].count == 2
@@ -124,12 +117,12 @@ def test_formulas_have_no_interval_and_a_product_for_all_together(
     certain = Experiment(**asked, sizes=(10, 10), c=40.0)
     likely = Experiment(**asked, sizes=(100, 100, 100), c=2.0)
     parts = [table(own, run(own), 0.0) for own in (certain, likely)]
-    write_aggregates(spark, keep(tmp_path, parts, tier="model"))
-    reliability = [row for row in all_of(tmp_path) if row.metric == "reliability"]
+    store = keep(spark, tmp_path, parts)
+    reliability = [row for row in all_of(store) if row.metric == "reliability"]
     assert all(row.low == row.value == row.high for row in reliability)
     three = {row.community: row.value for row in reliability if row.c == 2.0}
     assert three[WHOLE] == pytest.approx(three[0] ** 3)
-    assert not [row for row in all_of(tmp_path) if row.metric == "climbing"]
+    assert not [row for row in all_of(store) if row.metric == "climbing"]
 
 
 def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_path: Path) -> None:
@@ -139,8 +132,8 @@ def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_pat
         asked = replace(EXPERIMENT, network=network, **shared)
         own = [result(repetition, 0, reached, 10) for repetition in range(5)]
         parts.append(table(asked, [(asked, own)], 0.0))
-    write_aggregates(spark, keep(tmp_path, parts, tier="emulate"))
-    found = {row.metric: row for row in all_of(tmp_path) if row.community == 0}
+    store = keep(spark, tmp_path, parts)
+    found = {row.metric: row for row in all_of(store) if row.community == 0}
     assert found["reliability"].count == 30
     assert found["reliability"].networks == (0, 1, 2, 3, 4, 5)
     assert found["reliability"].sample == (1, 1, 0, 1, 0, 1)
@@ -152,8 +145,8 @@ def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_pat
 def test_simulated_events_are_kept_in_batches(spark: SparkSession, tmp_path: Path) -> None:
     asked = replace(EXPERIMENT, repetitions=200, sizes=(10,))
     own = [result(number, 0, 10 if number % 4 else 5, 10) for number in range(200)]
-    write_aggregates(spark, keep(tmp_path, [table(asked, [(asked, own)], 0.0)]))
-    [found] = [row for row in all_of(tmp_path) if (row.community, row.metric) == (0, "reliability")]
+    store = keep(spark, tmp_path, [table(asked, [(asked, own)], 0.0)])
+    [found] = [row for row in all_of(store) if (row.community, row.metric) == (0, "reliability")]
     assert len(found.sample) == 50
     assert (found.count, found.value) == (200, 0.75)
     assert found.interval == wilson(150, 200)
@@ -162,49 +155,79 @@ def test_simulated_events_are_kept_in_batches(spark: SparkSession, tmp_path: Pat
 def test_aggregates_do_not_depend_on_the_order_of_the_rows(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    one = keep(tmp_path / "one", [made()])
-    many = keep(tmp_path / "many", [made().slice(i, 1) for i in reversed(range(len(made())))])
-    write_aggregates(spark, one)
-    write_aggregates(spark, many)
-    assert all_of(one.directory) == all_of(many.directory)
+    one = keep(spark, tmp_path / "one", [made()])
+    many = keep(spark, tmp_path / "many", [made().take(list(reversed(range(len(made())))))])
+    assert all_of(one) == all_of(many)
 
 
-def test_a_summary_is_the_same_whatever_order_the_shuffle_gave() -> None:
+def test_sql_gives_what_is_worked_out_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
     generator = np.random.default_rng(5)
-    rows = [
-        {"community": 0, "metric": metric, "unit": UNITS[metric], "network": network}
-        | {"event": event, "events": 1, "value": generator.random()}
-        for metric in METRICS
-        for network in range(3)
-        for event in range(4)
-    ]
-    asked = {"sizes": "10", "balance": False, "sure_links": False, "z": 3, "publish_level": 0}
-    made = pa.Table.from_pylist([{**dict.fromkeys(SETTING), **asked, **row} for row in rows])
-    expected = summarise(made)
-    assert expected.num_rows == len(METRICS)
-    for _ in range(5):
-        assert summarise(made.take(generator.permutation(len(rows)))) == expected
+    own = []
+    for network in range(3):
+        asked = replace(EXPERIMENT, tier="emulate", mode="structured", network=network)
+        events = [
+            result(number, community, int(generator.integers(1, size)), size)
+            for number in range(9)
+            for community, size in enumerate(asked.sizes)
+        ]
+        own.append(table(asked, [(asked, events)], 0.0))
+    store = keep(spark, tmp_path, [pa.concat_tables(own)])
+    expected = Aggregates(summarise(pa.concat_tables(own).to_pylist())).select()
+    found = all_of(store)
+    assert len(found) == len(expected) == 6  # two metrics of three communities
+    for one, other in zip(found, expected, strict=True):
+        assert one.setting == other.setting
+        assert (one.count, one.networks) == (other.count, other.networks)
+        assert one.sample == pytest.approx(other.sample, rel=1e-14)
+        assert (one.value, one.p50, one.p99) == pytest.approx(
+            (other.value, other.p50, other.p99), rel=1e-14
+        )
+
+
+def damage(store: ResultStore) -> str:
+    """Tear one of the files of the results; its name."""
+    path = next((Path(store.place) / "results").rglob("*.parquet"))
+    path.write_bytes(b"PAR1 torn PAR1")
+    (path.parent / f".{path.name}.crc").unlink()
+    return path.name
 
 
 def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(tmp_path, [made()])
-    (store.results / "suite=s" / "tier=simulate" / "part-7.parquet").write_bytes(b"not Parquet")
-    with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
-        write_aggregates(spark, store)
-    with pytest.raises(StoreError, match=r"part-7\.parquet cannot be read"):
-        store.finished_ids(spark)
+    store = keep(spark, tmp_path, [made()])
+    name = damage(store)
+    with pytest.raises(StoreError, match=f"{name} cannot be read"):
+        Aggregates.of(store)
 
 
 def test_the_command_says_in_one_sentence_which_file_is_damaged(
-    spark: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = keep(tmp_path, [])
-    (store.results / "suite=s" / "tier=simulate" / "part-0.parquet").write_bytes(b"PAR1 torn PAR1")
-    monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
+    name = damage(keep(spark, tmp_path, [made()]))
     assert main(["bench", "aggregate", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr().err.strip()
-    assert "part-0.parquet cannot be read" in said
+    assert f"{name} cannot be read" in said
     assert "\n" not in said
+
+
+def test_results_of_another_version_are_refused(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = keep(spark, tmp_path, [made()])
+    [manifest] = (tmp_path / "commits").rglob("*.parquet")
+    other = parquet.read_table(pa.BufferReader(manifest.read_bytes()))
+    (manifest.parent / f".{manifest.name}.crc").unlink()
+    version = pa.array([999] * len(other), pa.int32())
+    parquet.write_table(other.set_column(0, "version", version), manifest)
+    with pytest.raises(StoreError, match="holds results of schema 999"):
+        store.open()
+    assert main(["bench", "report", "--out", str(tmp_path)]) == 1
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_two_runs_are_compared(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("before", "after"):
+        keep(spark, tmp_path / name, [made()])
+    assert main(["bench", "compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
+    assert "0 changed" in capsys.readouterr().out

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,10 @@ repetitions = 20
 class Daemon:
     """A Spark daemon that was started here and is ended here."""
 
-    def __init__(self, directory: Path, name: str, *arguments: str) -> None:
+    def __init__(
+        self, directory: Path, name: str, *arguments: str, inside: tuple[str, ...] = ()
+    ) -> None:
+        """`inside`: the words before the command, as of one that is run in a network namespace."""
         import pyspark
 
         self._log = directory / f"{name}.log"
@@ -46,14 +50,14 @@ class Daemon:
         environment = os.environ | {
             "JAVA_HOME": str(java_home(directory)),
             "SPARK_CONF_DIR": str(configuration),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": arguments[arguments.index("--host") + 1],
             "SPARK_DAEMON_MEMORY": "256m",
             "PYSPARK_PYTHON": sys.executable,
         }
         program = Path(pyspark.__file__).parent / "bin" / "spark-class"
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [program, f"org.apache.spark.deploy.{name.split('-')[0]}", *arguments],
+                [*inside, program, f"org.apache.spark.deploy.{name.split('-')[0]}", *arguments],
                 env=environment,
                 stdout=log,
                 stderr=log,
@@ -104,13 +108,14 @@ appender.console.layout.pattern = %m%n
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A master and two workers, or as many as the test asks for."""
     daemons: list[Daemon] = []
-    local = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    ports = ("--port", "0", "--webui-port", "0")
     try:
-        daemons.append(Daemon(tmp_path, "master.Master", *local))
+        daemons.append(Daemon(tmp_path, "master.Master", "--host", "127.0.0.1", *ports))
         master = daemons[0].says(r"Starting Spark master at (spark://\S+)")
         for number in range(request.param):
             size = ("--cores", "1", "--memory", "512m", "--work-dir", str(tmp_path / str(number)))
-            daemons.append(Daemon(tmp_path, f"worker.Worker-{number}", *local, *size, master))
+            place = ("--host", f"127.0.0.{number + 2}", *ports)  # each a host of its own
+            daemons.append(Daemon(tmp_path, f"worker.Worker-{number}", *place, *size, master))
         for worker in daemons[1:]:
             worker.says(r"Successfully (registered) with master")
         yield master
@@ -133,7 +138,94 @@ def test_a_standalone_cluster_gives_the_same_results_bit_for_bit(
     command = camcast("run", str(suite), "--master", cluster, "--out", str(out))
     ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
-    assert stored(out / "results") == by_a_plain_loop(find_suite(str(suite)).experiments)
+    assert stored(out) == by_a_plain_loop(find_suite(str(suite)).experiments)
+
+
+LIVE = """
+[[grid]]
+tier = "live"
+mode = "unstructured"
+sizes = [[12, 4]]
+c = 8
+p_sel = 1.0
+"""
+
+
+@pytest.mark.sweep
+def test_one_live_network_across_executors(cluster: str, tmp_path: Path) -> None:
+    suite = tmp_path / "live.toml"
+    suite.write_text(LIVE)
+    out = tmp_path / "out"
+    command = camcast("run", str(suite), "--master", cluster, "--across", "2", "--out", str(out))
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    check_live(stored(out))
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[str]:
+    """A master here and two workers, each in a network namespace of its own, on one bridge."""
+    tag = f"cc{os.getpid() % 100_000}"
+    network = f"10.{os.getpid() % 200 + 20}.77"
+    daemons: list[Daemon] = []
+    ports = ("--port", "0", "--webui-port", "0")
+    try:
+        try:
+            ip("link", "add", tag, "type", "bridge")
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("no network namespaces can be made here")
+        ip("addr", "add", f"{network}.1/24", "dev", tag)
+        ip("link", "set", tag, "up")
+        daemons.append(Daemon(tmp_path, "master.Master", "--host", f"{network}.1", *ports))
+        master = daemons[0].says(r"Starting Spark master at (spark://\S+)")
+        for number in (2, 3):
+            own = f"{tag}n{number}"
+            ip("netns", "add", own)
+            ip("link", "add", f"{tag}v{number}", "type", "veth", "peer", "name", "e0", "netns", own)
+            ip("link", "set", f"{tag}v{number}", "master", tag, "up")
+            ip("-n", own, "addr", "add", f"{network}.{number}/24", "dev", "e0")
+            for link in ("e0", "lo"):
+                ip("-n", own, "link", "set", link, "up")
+            place = ("--host", f"{network}.{number}", *ports, "--cores", "1", "--memory", "512m")
+            work = ("--work-dir", str(tmp_path / own), master)
+            inside = ("ip", "netns", "exec", own)
+            daemons.append(
+                Daemon(tmp_path, f"worker.Worker-{number}", *place, *work, inside=inside)
+            )
+        for worker in daemons[1:]:
+            worker.says(r"Successfully (registered) with master")
+        yield master
+    finally:
+        for daemon in reversed(daemons):
+            daemon.end()
+        for number in (2, 3):
+            subprocess.run(["ip", "netns", "del", f"{tag}n{number}"], capture_output=True)
+        subprocess.run(["ip", "link", "del", tag], capture_output=True)
+
+
+@pytest.mark.sweep
+def test_one_live_network_across_machines(machines: str, tmp_path: Path) -> None:
+    """Loopback does not reach from one namespace to the other: what arrives went over the bridge."""
+    suite = tmp_path / "live.toml"
+    suite.write_text(LIVE)
+    out = tmp_path / "out"
+    here = machines.removeprefix("spark://").rpartition(":")[0]
+    command = camcast("run", str(suite), "--master", machines, "--across", "2", "--out", str(out))
+    command += ["--conf", f"spark.driver.host={here}"]
+    environment = os.environ | {"SPARK_LOCAL_IP": here}
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    check_live(stored(out))
+
+
+def check_live(rows: list[dict[str, Any]]) -> None:
+    assert {row["tier"] for row in rows} == {"live"}
+    values = {(row["community"], row["metric"]): row["value"] for row in rows}
+    assert [values[level, "reception"] for level in (0, 1)] == [1.0, 1.0]
 
 
 @pytest.mark.sweep
@@ -157,12 +249,12 @@ def test_a_run_that_is_killed_continues_where_it_stopped(tmp_path: Path) -> None
     command = [sys.executable, "-c", A_JOB_FOR_EACH_ROW, *arguments]
     with (tmp_path / "log").open("w") as log:
         first = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        while first.poll() is None and not any((out / "results").rglob("*.parquet")):
+        while first.poll() is None and not any((out / "commits").rglob("*.parquet")):
             time.sleep(0.05)
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-    done = {row["experiment_id"] for row in stored(out / "results")}
+    done = {row["experiment_id"] for row in stored(out)}
     assert 0 < len(done) < 30
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
-    assert stored(out / "results") == by_a_plain_loop(find_suite(str(suite)).experiments)
+    assert stored(out) == by_a_plain_loop(find_suite(str(suite)).experiments)

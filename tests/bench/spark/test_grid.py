@@ -17,9 +17,10 @@ from bench.spark import execute as execute_module
 from bench.spark.execute import deal, execute
 from bench.spark.executor import run_one, run_rows
 from bench.spark.watch import Progress
-from bench.store import ResultStore, StoreError
+from bench.store import ResultStore
 from bench.suites import expand
-from tests.bench.spark.grids import by_a_plain_loop, grid, stored
+from bench.suites.grid import distinct, read_suite
+from tests.bench.spark.grids import by_a_plain_loop, grid, in_order, result_files, rows_of, stored
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,64 +49,73 @@ def test_rows_are_dealt_like_cards(spark: SparkSession, tasks: int) -> None:
 def test_results_equal_those_of_a_plain_loop_bit_for_bit(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = ResultStore(tmp_path / "out").open()
+    store = ResultStore(spark, tmp_path / "out").open()
     assert execute(spark, grid(), store, silent) == []
-    assert stored(store.results) == by_a_plain_loop(grid())
+    assert stored(Path(store.place)) == by_a_plain_loop(grid())
 
 
 def test_a_run_goes_on_where_the_last_one_stopped(spark: SparkSession, tmp_path: Path) -> None:
-    store = ResultStore(tmp_path / "out").open()
+    store = ResultStore(spark, tmp_path / "out").open()
     execute(spark, grid()[:5], store, silent)
-    first = {path: path.stat().st_mtime_ns for path in store.results.rglob("*.parquet")}
+    first = {path: path.stat().st_mtime_ns for path in result_files(tmp_path / "out")}
     seen: list[Progress] = []
     execute(spark, grid(), store, seen.append)
-    assert stored(store.results) == by_a_plain_loop(grid())
+    assert stored(Path(store.place)) == by_a_plain_loop(grid())
     assert {path: path.stat().st_mtime_ns for path in first} == first
     assert (seen[-1].done, seen[-1].total) == (12, 12)
-    files = len(list(store.results.rglob("*.parquet")))
+    files = len(result_files(tmp_path / "out"))
     execute(spark, grid(), store, silent)
-    assert len(list(store.results.rglob("*.parquet"))) == files
+    assert len(result_files(tmp_path / "out")) == files
 
 
-def test_what_a_killed_run_left_half_written_is_forgotten(
+def test_what_a_killed_run_left_half_written_is_not_read(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = ResultStore(tmp_path / "out").open()
-    half = store.directory / "staging" / "killed" / "suite=small" / "tier=model" / "part.parquet"
-    half.parent.mkdir(parents=True)
-    half.write_bytes(b"PAR1 and then the power went")
-    with store.writing():
-        assert not half.exists()
-        execute(spark, grid(3), store, silent)
-        with pytest.raises(StoreError, match="another run writes to"), store.writing():
-            pass
-    assert stored(store.results) == by_a_plain_loop(grid(3))
+    store = ResultStore(spark, tmp_path / "out").open()
+    execute(spark, grid(3), store, silent)
+    half = tmp_path / "out" / "results" / "commit=killed" / "suite=small" / "tier=model"
+    half.mkdir(parents=True)
+    (half / "part.parquet").write_bytes(b"PAR1 and then the power went")
+    assert {row.experiment_id for row in store.read().collect()} == {one.id for one in grid(3)}
+    assert store.finished_ids() == {one.id for one in grid(3)}
+
+
+def test_what_two_runs_have_both_done_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Two runs that began at the same time: neither has seen the other's commits."""
+    one, two = (ResultStore(spark, tmp_path / "out").open() for _ in range(2))
+    two.finished_ids = set  # type: ignore[method-assign]
+    execute(spark, grid(4), one, silent)
+    execute(spark, grid(6), two, silent)
+    both = distinct([*grid(4), *grid(6)])
+    assert len(both) < len(grid(4)) + len(grid(6))
+    assert in_order([row.asDict() for row in one.read().collect()]) == by_a_plain_loop(both)
+    assert stored(tmp_path / "out") == by_a_plain_loop(both)
 
 
 def test_a_row_that_fails_is_named_with_its_seed_and_does_not_sink_the_rest(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = ResultStore(tmp_path / "out").open()
+    store = ResultStore(spark, tmp_path / "out").open()
     impossible = dataclasses.replace(
         grid()[0], tier="live", mode="structured", loss=0.1, failed=0.0, seed=4711
     )
     [failure] = execute(spark, (impossible, *grid()), store, silent)
     assert failure.experiment == impossible
     assert "the live tier loses nothing" in failure.error
-    rows = stored(store.results)
+    rows = stored(Path(store.place))
     assert [row["seed"] for row in rows if row["error"]] == [4711]
     assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
     # It is tried again, and only it.
     assert [again.experiment for again in execute(spark, (impossible, *grid()), store, silent)] == [
         impossible
     ]
-    assert [r for r in stored(store.results) if not r["error"]] == by_a_plain_loop(grid())
+    assert [r for r in stored(Path(store.place)) if not r["error"]] == by_a_plain_loop(grid())
 
 
 def test_what_each_process_did_is_kept_beside_the_results_if_asked_for(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    store = ResultStore(tmp_path / "out").open()
+    store = ResultStore(spark, tmp_path / "out").open()
     [network] = expand(
         "of my own",
         "test",
@@ -116,12 +126,11 @@ def test_what_each_process_did_is_kept_beside_the_results_if_asked_for(
         repetitions=2,
     )
     assert execute(spark, (network, *grid(3)), store, silent, processes=True) == []
-    frame = spark.read.parquet(str(store.processes))
-    kept = [row.asDict() for row in frame.collect()]
+    kept = [row.asDict() for row in store.read("processes").collect()]
     assert {(row["suite"], row["tier"], row["experiment_id"]) for row in kept} == {
         ("of my own", "emulate", network.id)
     }
-    results = [row for row in stored(store.results) if row["experiment_id"] == network.id]
+    results = [row for row in stored(Path(store.place)) if row["experiment_id"] == network.id]
     for p_sel in network.p_sel_series:
         for community, size in enumerate(network.sizes):
             own = [r for r in kept if (r["p_sel"], r["community"]) == (p_sel, community)]
@@ -139,6 +148,29 @@ def test_what_each_process_did_is_kept_beside_the_results_if_asked_for(
             assert fmean(r["table_entries"] for r in own) == pytest.approx(
                 fmean(r["value"] for r in all_of if r["metric"] == "table_entries")
             )
+
+
+def test_a_large_grid_is_made_by_spark_and_goes_on_where_it_stopped(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        "[[grid]]\ntier = 'model'\nsizes = [[100, 20], [50, 5]]\nfailed = [0.0, 0.1, 0.2]\n"
+        "[[grid]]\ntier = 'simulate'\nrepetitions = [1, 2]\nsizes = [[20, 5]]\n"
+    )
+    listed = read_suite(path).experiments
+    monkeypatch.setattr("bench.suites.grid.LARGE", 7)
+    suite = read_suite(path)
+    assert (len(suite), suite.experiments) == (8, ())
+    store = ResultStore(spark, tmp_path / "out").open()
+    execute(spark, listed[:3], store, silent)
+    monkeypatch.setattr(execute_module, "JOB_SECONDS_PER_CORE", 3e-4)
+    seen: list[Progress] = []
+    assert execute(spark, (), store, seen.append, grids=suite.grids) == []
+    assert stored(tmp_path / "out") == by_a_plain_loop(listed)
+    assert (seen[-1].done, seen[-1].total) == (8, 8)
+    kept = [row for path in result_files(tmp_path / "out") for row in rows_of(path)]
+    assert len(kept) == len(by_a_plain_loop(listed))  # nothing was run twice
 
 
 def test_a_result_that_does_not_fit_the_schema_fails_its_row_alone(
@@ -163,21 +195,19 @@ def test_a_row_whose_process_dies_is_named_with_its_seed_and_does_not_sink_the_r
 ) -> None:
     deadly = dataclasses.replace(grid()[0], seed=4711)
 
-    def run_or_die(
-        batches: Iterable[pa.RecordBatch], processes: Path | None
-    ) -> Iterator[pa.RecordBatch]:
+    def run_or_die(batches: Iterable[pa.RecordBatch], processes: bool) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if deadly.as_json() in batch.column(0).to_pylist():
                 os.kill(os.getpid(), signal.SIGKILL)
             yield from run_rows([batch])
 
     monkeypatch.setattr(execute_module, "run_rows", run_or_die)
-    store = ResultStore(tmp_path / "out").open()
+    store = ResultStore(spark, tmp_path / "out").open()
     seen: list[Progress] = []
     [failure] = execute(spark, (*grid(), deadly), store, seen.append)
     assert failure.experiment == deadly
     assert "Python worker exited unexpectedly" in failure.error
-    rows = stored(store.results)
+    rows = stored(Path(store.place))
     assert [row["seed"] for row in rows if row["error"]] == [4711]
     assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
     assert (seen[-1].done, seen[-1].failed, seen[-1].total) == (13, 1, 13)

@@ -82,5 +82,5 @@ def test_a_suite_runs_on_the_callers_session(spark: SparkSession, tmp_path: Path
     suite = tmp_path / "mine.toml"
     suite.write_text("[[grid]]\ntier = 'model'\nsizes = [[100, 10]]\nloss = [0.0, 0.1]\n")
     assert bench.spark.run(str(suite), spark, tmp_path / "out") == []
-    assert ResultStore(tmp_path / "out").read(spark).count() > 0
+    assert ResultStore(spark, tmp_path / "out").read().count() > 0
     assert spark.range(3).count() == 3

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.aggregates import Aggregates, write_aggregates
+from bench.aggregates import Aggregates
 from bench.claims import CLAIMS
 from bench.spark.execute import execute
 from bench.store import ResultStore
@@ -25,8 +25,7 @@ def test_gossip_to_too_few_is_not_of_the_order_of_n_log_n(
 ) -> None:
     grown = {**SIMULATED, "c": c, "sizes": [(100, 10), (1000, 10), (10000, 10)]}
     rows = expand("flip", "scale", tier="simulate", repetitions=30, **grown)
-    store = ResultStore(tmp_path).open()
+    store = ResultStore(spark, tmp_path).open()
     assert execute(spark, rows, store, silent) == []
-    write_aggregates(spark, store)
     claim = next(claim for claim in CLAIMS if claim.name == "messages")
-    assert claim.evidence(Aggregates.read(tmp_path)).holds is holds
+    assert claim.evidence(Aggregates.of(store)).holds is holds
