@@ -132,10 +132,6 @@ class Patience:
         """Begin a new session: nothing has been asked."""
         self.retry_at = self.unanswered_since = None
 
-    def asked(self, now: float) -> None:
-        if self.unanswered_since is None:
-            self.unanswered_since = now
-
     def heard(self, now: float) -> bool:
         """Whether this proof of life ends a silence."""
         before, self.heard_at = self.heard_at, now
