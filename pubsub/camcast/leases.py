@@ -219,8 +219,10 @@ class Leases:
 
     def check_rights(self) -> None:
         """Send nothing more to those that have no right to receive any more."""
-        for peer, topic in [key for key in self._promised if not self._may_receive(*key)]:
-            self.revoke(peer, topic)
+        for topic, promises in self._promises.items():
+            for peer, until in promises.items():
+                if until.at and not self._may_receive(peer, topic):
+                    self.revoke(peer, topic)
 
     def close(self) -> None:
         for question in self._questions.values():
