@@ -578,19 +578,20 @@ class Transmitter:
         self._progress_at = now
         total = 0
         newest = arrived[0][0]
-        slowest = now
+        slowest: Run | None = None
         for run, segments, size in arrived:
             self.buffer.acknowledged(run, segments, size)
             total += size
             if run.transmission > newest.transmission:
                 newest = run
-            if run.sent_at < slowest and not run.resent:
-                slowest = run.sent_at
-        if slowest < now:
+            if not run.resent and (slowest is None or run.sent_at < slowest.sent_at):
+                slowest = run
+        if slowest is not None:
             # Of those that arrived, the one that took longest: where datagrams overtake each other, the
-            # newest one is the quickest, and the others would be taken for lost too early.
-            self.rtt.sample(now - slowest)
-        self.rtt.answered()
+            # newest one is the quickest, and the others would be taken for lost too early. What was sent
+            # again says nothing: nobody knows which of its copies arrived (Karn).
+            self.rtt.sample(now - slowest.sent_at)
+            self.rtt.answered()
         self.window.acknowledged(total, newest.transmission, was_full)
         self._find_lost(now)
         return True

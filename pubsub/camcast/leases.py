@@ -219,8 +219,8 @@ class Leases:
 
     def check_rights(self) -> None:
         """Send nothing more to those that have no right to receive any more."""
-        for topic, promises in self._promises.items():
-            for peer, until in promises.items():
+        for topic, promises in [*self._promises.items()]:
+            for peer, until in [*promises.items()]:
                 if until.at and not self._may_receive(peer, topic):
                     self.revoke(peer, topic)
 
