@@ -67,6 +67,9 @@ SENDS_A_TURN = 32
 WORK_A_TURN = 1024
 """Datagrams and frames that are handled before other callbacks and tasks get a turn."""
 
+LITTLE_WORK = WORK_A_TURN // 2
+"""A turn's end that has no other reason is only worth its while when less than this is left of the work."""
+
 HANDSHAKE_WORK = 32
 """What a message of a handshake counts for in `WORK_A_TURN`."""
 
@@ -436,7 +439,6 @@ class Endpoint:
         datagrams = split_train(data)
         if len(datagrams) > 1:
             self._offloaded_in.value += len(datagrams)
-        is_first = self._work_left == WORK_A_TURN
         for datagram in datagrams:
             if self._work_left > 0 and not self._waiting:
                 self._take(datagram, source)
@@ -444,8 +446,7 @@ class Endpoint:
                 self._waiting.append((datagram, source))
             else:
                 self._overflows.value += 1
-        if is_first:
-            # After all handlers: who waits for what has come runs before the end of the turn.
+        if self._work_left < LITTLE_WORK:
             self.turn.schedule()
 
     def _go_on(self) -> None:
