@@ -37,7 +37,7 @@ class Walk:
     def leave(self) -> None:
         if not self.has_left:
             self.has_left = True
-            self.publish.append(SOCKET)
+            self.publish = [file for file in self.publish if file != SOCKET] + [SOCKET]
 
 
 @contextmanager
