@@ -29,6 +29,7 @@ class ProgressLine:
         self._terminal = stream.isatty()
         self._last = float("-inf")
         self._shown = ""
+        self._progress: Progress | None = None
         self._claims = ""
 
     def decided(self, claims: int, of: int) -> None:
@@ -36,23 +37,27 @@ class ProgressLine:
         self._claims = f", {claims} of {of} claims decided"
 
     def __call__(self, progress: Progress) -> None:
+        self._progress = progress
+        if self._terminal or time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            self._show(progress)
+
+    def _show(self, progress: Progress) -> None:
         text = describe(progress) + self._claims
+        self._last = time.monotonic()
         if self._terminal:
             text = f"{bar(progress)} {text}"
             self._stream.write(f"\r{text:<{len(self._shown)}}")
             self._stream.flush()
-        elif time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            self._shown = text
+        else:
             print(text, file=self._stream, flush=True)
-            self._last = time.monotonic()
-        self._shown = text
 
     def close(self) -> None:
-        """End the line, so that what comes next is below it."""
-        if self._terminal and self._shown:
-            self._stream.write("\n")
-        elif self._shown:
-            print(self._shown, file=self._stream, flush=True)
-        self._shown = ""
+        """Tell where the run has come to, with the claims of the last look, and end the line."""
+        if self._progress is not None:
+            self._show(self._progress)
+            self._stream.write("\n" if self._terminal else "")
+        self._progress, self._shown = None, ""
 
 
 def bar(progress: Progress) -> str:
@@ -178,7 +183,7 @@ class Watch:
         self._failed = 0
         self._under_way: dict[str, tuple[int, int, float]] = {}
         """By Spark's job group, the rows of a job that is not committed yet, its tasks, and what it costs."""
-        self._cost = self._cost_done = self._ended = 0.0
+        self._cost = self._cost_done = self._ended = self._shown = 0.0
         self._began = self._ended_at = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="progress", daemon=True)
@@ -244,7 +249,8 @@ class Watch:
         # Rows take seconds each: until the next one ends, the work goes on about as fast as before.
         speed = self._ended / (self._ended_at - self._began) if self._ended else 1.0
         going = min((now - self._ended_at) * speed, GOING * under_way)
-        share = min(1.0, (self._ended + going) / self._cost) if self._cost else 1.0
+        share = (self._ended + going) / self._cost if self._cost else 1.0
+        share = self._shown = min(1.0, max(share, self._shown))  # a bar does not go back
         # The first rows tell how fast this machine is; what runs has been under way for a while, too.
         left = passed * (1 - share) / share if share > MEANINGFUL else None
         return Progress(done, running, self._failed, self._total, share, left)
