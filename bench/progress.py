@@ -149,7 +149,7 @@ def _emulated(experiment: Experiment, events: int) -> float:
 
 MEANINGFUL = 0.02
 """The share of the work from which on the time left is estimated."""
-GOING = 0.9
+GOING = 0.5
 """Of what is under way, the most that is taken for done before a task tells."""
 
 
