@@ -34,6 +34,9 @@ COMPARE_SECONDS = 30.0
 MOST_SHOWN = 16
 """Rights that one peer may show."""
 
+MOST_BAD = 4
+"""Rights that do not count after which the rest of what a peer shows is not looked at."""
+
 MOST_KNOWN = 4096
 """Peers whose rights are known; the one that was met first goes, and is asked again when it is there."""
 
@@ -213,12 +216,17 @@ class Gate:
     def _believed(self, peer: PeerId, rights: Sequence[bytes]) -> Holder:
         """Those of the rights that are valid, and the peer's own."""
         good: list[bytes] = []
+        bad = 0
         for packed in rights[:MOST_SHOWN]:
             try:
                 if self.authority.check(packed).holder == peer:
                     good.append(packed)
-            except RightError:
-                continue
+            except (
+                RightError
+            ):  # it may have ended; who shows many that do not count wastes our time
+                bad += 1
+                if bad == MOST_BAD:
+                    break
         return Holder(good, self.authority, peer)
 
     # Revocations.
