@@ -202,16 +202,16 @@ class Gate:
         if shown.revocations != self.authority.revocations_digest:
             self._tell_revocations(sender)
         asked = self._asked.pop(sender.id, None)
-        if asked is None and sender.id in self._known:
+        if asked is not None:
+            asked.timer.cancel()
+        elif sender.id in self._known:
             return  # nobody makes this node check signatures again and again
         self._known.pop(sender.id, None)
         self._known[sender.id] = (self._believed(sender.id, shown.rights), self._context.now())
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
-        if asked is not None:
-            asked.timer.cancel()
-            for message, handler in asked.held:
-                self.admit(sender, message, handler)
+        for waiting, handler in () if asked is None else asked.held:
+            self.admit(sender, waiting, handler)
 
     def _believed(self, peer: PeerId, rights: Sequence[bytes]) -> Holder:
         """Those of the rights that are valid, and the peer's own."""
