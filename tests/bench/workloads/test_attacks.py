@@ -39,6 +39,7 @@ def test_strangers_get_back_less_than_they_send_where_there_is_a_key(short: None
     assert figures(Case("amplification", "sessions"), 1)["most"] <= 1.0
 
 
+@pytest.mark.sweep
 def test_hostile_datagrams_are_bounded_in_what_they_cost_and_leave() -> None:
     options = argparse.Namespace(datagrams=2000, seed=1)
     for kind in floods.KINDS:
