@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate
-from bench.report.svg import short
+from bench.report.plot import short
 
 
 @dataclass(frozen=True, slots=True)

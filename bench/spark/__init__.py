@@ -22,7 +22,8 @@ def run(
     from contextlib import nullcontext
 
     from bench.progress import ProgressLine
-    from bench.runs import record_run, run_rounds
+    from bench.rounds import run_rounds
+    from bench.runs import record_run
     from bench.spark.session import spark_session
     from bench.store import ResultStore
     from bench.suites import find_suite
@@ -34,6 +35,6 @@ def run(
         store = ResultStore(running, out).open()
         record_run(store, suite)
         try:
-            return run_rounds(running, chosen, store, line)[0]
+            return run_rounds(running, chosen, store, line)
         finally:
             line.close()

@@ -24,8 +24,6 @@ MODULES = (
     "emulator",
     "harness",
     "ledger",
-    "attacks",
-    "floods",
 )
 """In the order in which `camcast bench run speed` runs them."""
 
