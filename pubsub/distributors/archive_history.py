@@ -29,7 +29,7 @@ from pubsub.archive.store import (
     StoreError,
 )
 from pubsub.archive.store.changes import StoredEvent
-from pubsub.distributors.messages import Publication
+from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.exchange import Found
 from pubsub.reliable.numbers import Span
 
@@ -72,23 +72,20 @@ class ArchiveHistory:
         await self._commit.close()
         self._store.close()
 
-    def record(self, publication: Publication) -> None:
-        """Store a message, soon; what is stored already is left as it is."""
-        topic = TOPIC + publication.service
+    def record(self, block: ServiceBlock) -> None:
+        """Store a block, soon; what is stored already is left as it is."""
+        topic, source, now = TOPIC + block.service, block.source, time.time()
         sequence = self._sequences.get(topic)
         if sequence is None:
             sequence = self._store.last_sequence(topic)
-        event = StoredEvent(
-            topic,
-            sequence + 1,
-            publication.source + publication.sequence.to_bytes(8, "big"),
-            publication.source,
-            publication.sequence,
-            time.time(),
-            publication.data,
-        )
-        self._sequences[topic] = sequence + 1
-        self._submit([Append(event)])
+        changes: list[Change] = []
+        for number, payload in enumerate(block.payloads, block.first):
+            sequence += 1
+            event_id = source + number.to_bytes(8, "big")
+            event = StoredEvent(topic, sequence, event_id, source, number, now, payload)
+            changes.append(Append(event))
+        self._sequences[topic] = sequence
+        self._submit(changes)
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
         task = asyncio.get_running_loop().create_task(
@@ -107,7 +104,7 @@ class ArchiveHistory:
         except StoreError as error:
             _log.error("the history of %s cannot be read: %s", service, error)
             events = []
-        found(_consecutive(service, span.first, events))
+        found(_consecutive(span.first, events))
 
     def _submit(self, changes: Sequence[Change]) -> None:
         if self._failed:
@@ -136,10 +133,10 @@ class ArchiveHistory:
                     self._submit([drop])
 
 
-def _consecutive(service: str, first: int, events: list[StoredEvent]) -> list[Publication]:
+def _consecutive(first: int, events: list[StoredEvent]) -> list[bytes]:
     """The messages from `first` on, up to the first that is missing."""
-    result: list[Publication] = []
+    result: list[bytes] = []
     for event in events:
         if event.catenation == first + len(result):
-            result.append(Publication(service, event.publisher, event.catenation, event.body))
+            result.append(event.body)
     return result

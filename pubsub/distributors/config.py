@@ -39,7 +39,7 @@ class DistributorConfig:
     """A subscriber that was silent for this many seconds is no longer a subscriber."""
 
     window: int = 4096
-    """Pieces that may be on their way to one subscriber."""
+    """Messages, or pieces of large ones, that may be on their way to one subscriber."""
 
     least_pace: float = 0.2
     """Subscribers acknowledge within max(least_pace, subscribers x pace_each)."""
@@ -61,7 +61,7 @@ class DistributorConfig:
             if seconds is not None and not seconds > 0:
                 raise UsageError(f"{name}={seconds} must be more than 0, or None")
         if self.window < 16:
-            raise UsageError(f"window={self.window} must be 16 pieces or more")
+            raise UsageError(f"window={self.window} must be 16 messages or more")
         if not 0 <= self.recent_bytes <= self.buffer_bytes:
             raise UsageError(
                 f"recent_bytes={self.recent_bytes} must be within 0 and buffer_bytes={self.buffer_bytes}"
@@ -87,10 +87,10 @@ class ClientConfig:
     """A distributor that has not answered a first request for this many seconds is passed over."""
 
     room: int = 4096
-    """Pieces that a subscriber takes ahead of its application."""
+    """Messages, or pieces of large ones, that a subscriber takes ahead of its application."""
 
     ack_every: int = 512
-    """Pieces after which a subscriber acknowledges without waiting for the pace."""
+    """Messages, or pieces of large ones, after which a subscriber acknowledges at once, not at its pace."""
 
     in_flight: int = 256
     """Messages of a publisher that its distributor has not acknowledged."""

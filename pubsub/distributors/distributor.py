@@ -204,7 +204,7 @@ class Distributor:
             (messages.Vote, members.receive_vote),
             (messages.Digest, core.receive_digest),
             (messages.Want, core.receive_want),
-            (messages.SpreadPublications, core.receive_spread),
+            (messages.SpreadBlocks, core.receive_spread),
             (messages.Request, core.receive_request),
             (messages.StreamAck, core.receive_received),
             (messages.ListServices, core.receive_list),
@@ -284,9 +284,9 @@ class Distributor:
         self._view_changes.set()
         self._view_changes = asyncio.Event()
 
-    def _taken(self, publication: messages.Publication) -> None:
+    def _taken(self, block: messages.ServiceBlock) -> None:
         for feed in self._feeds:
-            feed.taken(publication)
+            feed.taken(block)
 
     # What can be seen of it.
 

@@ -26,15 +26,17 @@ from overlay.entropy import entropy
 from pubsub.distributors.light_client import LightClient
 from pubsub.distributors.messages import (
     ListServices,
-    Publication,
+    ServiceBlock,
     ServiceList,
     event_id_of,
     pack_event,
 )
 from pubsub.distributors.protocol.distributor import DistributorCore
+from pubsub.distributors.protocol.publishing import BLOCK_BYTES
 from pubsub.distributors.protocol.subscription import SourceMessage
 from pubsub.event import Event
 from pubsub.node import Node
+from pubsub.reliable.batches import batches
 from pubsub.reliable.runs import RUN_BYTES, Gap, source_of
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
@@ -44,6 +46,9 @@ PATIENCE = 1.0
 
 LIST_EVERY = 2.0
 """Seconds between two looks whether the group above has more services."""
+
+BLOCK_EVENTS = 1024
+"""Events of a topic that enter a service together, at most."""
 
 REMEMBERED = 8192
 """Events that are recognised as published already."""
@@ -94,42 +99,37 @@ class TopicFeed:
     async def _read(self, ready: asyncio.Future[None]) -> None:
         async with self._node.subscribe(self._topic, order="fifo") as events:
             ready.set_result(None)
-            async for event in events:
-                self._event(event)
+            async for batch in events.batches(max=BLOCK_EVENTS):
+                now = self._now()
+                for event in batch:
+                    if event.id not in self._seen:
+                        self._pending[event.id] = (now, event)
+                self._publish_due()
 
-    def _event(self, event: Event) -> None:
-        if event.id not in self._seen:
-            self._pending[event.id] = (self._now(), event)
-            self._publish_due()
-
-    def taken(self, publication: Publication) -> None:
-        """A message has entered a service, by whichever distributor."""
-        event_id = event_id_of(publication.data)
-        if publication.service == self._service and event_id is not None:
-            self._pending.pop(event_id, None)
-            self._seen[event_id] = None
-            if len(self._seen) > REMEMBERED:
-                self._seen.popitem(last=False)
+    def taken(self, block: ServiceBlock) -> None:
+        """Messages have entered a service, by whichever distributor."""
+        if block.service != self._service:
+            return
+        for event_id in map(event_id_of, block.payloads):
+            if event_id is not None:
+                self._pending.pop(event_id, None)
+                self._seen[event_id] = None
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
 
     def tick(self) -> None:
         """Publish what those before this one in the view have not."""
         self._publish_due()
 
     def _publish_due(self) -> None:
-        patience = self._rank() * PATIENCE
-        now = self._now()
-        for arrived, event in list(self._pending.values()):
-            if now - arrived < patience:
-                break
-            self._publish(event)
-
-    def _publish(self, event: Event) -> None:
-        number = self._published + 1
-        publication = Publication(self._service, self._source, number, pack_event(event))
-        if self._core.publish(publication):
-            self._published = number
-        else:
-            self._pending.pop(event.id, None)  # no room for it; the drop is counted
+        long_ago = self._now() - self._rank() * PATIENCE
+        due = [event for arrived, event in self._pending.values() if arrived <= long_ago]
+        for some in batches(map(pack_event, due), len, BLOCK_BYTES):
+            block = ServiceBlock(self._service, self._source, self._published + 1, tuple(some))
+            if self._core.publish(block):
+                self._published = block.last
+            else:
+                self.taken(block)  # no room for it; the drop is counted
 
     def _rank(self) -> int:
         view = self._core.view
@@ -215,9 +215,9 @@ class Relay(LightClient):
         for source, number in numbers.items():
             self._core.relay_begin(service, source, number)
 
-    def _deliver(self, delivery: SourceMessage) -> None:
+    def _deliver(self, message: SourceMessage) -> None:
         self._core.relay(
-            Publication(delivery.service, delivery.source, delivery.sequence, delivery.data)
+            ServiceBlock(message.service, message.source, message.sequence, (message.data,))
         )
 
     def _report(self, service: str, gap: Gap) -> None:

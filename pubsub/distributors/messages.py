@@ -9,6 +9,7 @@ and what a service may be called."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -21,21 +22,37 @@ from overlay.wire import WireError, message
 from pubsub.distributors.protocol.view import NO_GROUP, Ballot, Group, ViewMember
 from pubsub.event import ID_BYTES as EVENT_ID_BYTES
 from pubsub.event import Event, pack_data, unpack_data
+from pubsub.reliable.batches import batches
+from pubsub.reliable.runs import is_source
 
 # What is published.
 
 
 @message(0x80)
 @dataclass(frozen=True, slots=True)
-class Publication:
-    """One message of a service, on its way between publishers and distributors."""
+class ServiceBlock:
+    """Consecutive messages of one source of a service, on their way between publishers and distributors:
+    those that were published within one turn of the loop. A lone message is a block of one."""
 
     service: str
     source: bytes
-    """The publisher's id and its run, see `pubsub.distributors.protocol.source`."""
-    sequence: int
-    """Counts the messages of this source in this service, from 1."""
-    data: bytes
+    """The publisher's id and its run, see `pubsub.reliable.runs`."""
+    first: int
+    """The number of the first message; a source's messages of a service are counted from 1."""
+    payloads: tuple[bytes, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.payloads) - 1
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first, self.first + len(self.payloads))
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether this can be a block; what a peer sends may not be one."""
+        return is_source(self.source) and self.first > 0 and bool(self.payloads)
 
 
 # The distributors' view.
@@ -127,10 +144,10 @@ class Want:
 
 @message(0x87)
 @dataclass(frozen=True, slots=True)
-class SpreadPublications:
-    """Messages, from a publisher to its distributor, or from one distributor to another."""
+class SpreadBlocks:
+    """Blocks, from a publisher to its distributor, or from one distributor to another."""
 
-    publications: tuple[Publication, ...]
+    blocks: tuple[ServiceBlock, ...]
     after: int = 0
     """From a publisher: every distributor of a view had its messages up to this number, and it keeps none of
     them. A distributor that was in this view, and has forgotten the source, begins after this number."""
@@ -210,16 +227,56 @@ class ClientAnswer:
 @message(0x8B)
 @dataclass(frozen=True, slots=True)
 class StreamPiece:
-    """A message, or one of the `count` consecutive pieces of a large one."""
+    """A block's messages, as many as fit a datagram; or one of the `count` consecutive pieces of a large
+    message."""
 
     source: bytes
-    sequence: int
+    first: int
+    """The number of the first message."""
     lost: int
-    """How many messages of the source, just before this one, the distributor will never have."""
+    """How many messages of the source, just before the first one, the distributor will never have."""
     number: int
     """The number of the piece in the message, from 0."""
     count: int
-    data: bytes
+    payloads: tuple[bytes, ...]
+    """The messages, or the one part of a message."""
+
+    @property
+    def last(self) -> int:
+        """The number of the last message."""
+        return self.first if self.count > 1 else self.first + len(self.payloads) - 1
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it has as it travels."""
+        return (
+            PIECE_HEAD_BYTES
+            + sum(map(len, self.payloads))
+            + PAYLOAD_HEAD_BYTES * len(self.payloads)
+        )
+
+
+PIECE_HEAD_BYTES = 48
+PAYLOAD_HEAD_BYTES = 3
+
+
+def pieces_of(
+    source: bytes, first: int, payloads: Sequence[bytes], room: int, lost: int = 0
+) -> Iterator[StreamPiece]:
+    """Consecutive messages in pieces of at most `room` bytes as they travel."""
+    most = room - PIECE_HEAD_BYTES - PAYLOAD_HEAD_BYTES
+    for some in batches(
+        payloads, lambda one: len(one) + PAYLOAD_HEAD_BYTES, room - PIECE_HEAD_BYTES
+    ):
+        count = -(-len(some[0]) // most)
+        if count > 1:
+            for number in range(count):
+                part = some[0][number * most : (number + 1) * most]
+                yield StreamPiece(source, first, lost, number, count, (part,))
+        else:
+            yield StreamPiece(source, first, lost, 0, 1, tuple(some))
+        first += len(some)
+        lost = 0
 
 
 @message(0x8C)
@@ -247,7 +304,7 @@ class StreamAck:
     missing: tuple[int, ...]
     """Places after `upto` that were overtaken by later ones."""
     room: int
-    """Pieces beyond `upto` that it will take."""
+    """Messages, or pieces of large ones, beyond `upto` that it will take."""
     ask: bool
     """An `Alive` is wanted in return."""
 
@@ -300,13 +357,10 @@ class ServiceList:
 @message(0xB3)
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """Consecutive messages of a source that were published at a group below; answered by `PublicationAck`."""
+    """A block that was published at a group below; answered by `PublicationAck`. What is before it has
+    arrived, or is not held below any more."""
 
-    service: str
-    source: bytes
-    after: int
-    """What is up to this number has arrived, or is not held below any more."""
-    publications: tuple[Publication, ...]
+    block: ServiceBlock
 
 
 MAX_NAME_BYTES = 200

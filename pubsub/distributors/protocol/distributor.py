@@ -21,17 +21,17 @@ from pubsub.distributors.messages import (
     ClientAnswer,
     Digest,
     ListServices,
-    Publication,
     PublicationAck,
     Raise,
     Request,
+    ServiceBlock,
     ServiceList,
-    SpreadPublications,
+    SpreadBlocks,
     StreamAck,
     Want,
 )
 from pubsub.distributors.protocol.exchange import DistributorExchange, History, NoHistory, Recall
-from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES, Fanout
+from pubsub.distributors.protocol.fanout import HEAD_BYTES, Fanout
 from pubsub.distributors.protocol.membership import DistributorMembership
 from pubsub.distributors.protocol.service import Service, Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
@@ -77,12 +77,12 @@ class DistributorCore:
         metrics: Metrics | None = None,
         wake: Callable[[], None] = lambda: None,
         on_view: Callable[[View | None], None] = lambda view: None,
-        on_taken: Callable[[Publication], None] = lambda publication: None,
+        on_taken: Callable[[ServiceBlock], None] = lambda block: None,
     ) -> None:
         """`peers` sends to distributors, `clients` to publishers and subscribers; both may lose messages.
 
         `datagram`: bytes of a message that `clients` carries. `metrics` counts what is dropped. `on_taken` is
-        called with every new message in its turn, wherever it came from."""
+        called with every new block in its turn, wherever it came from."""
         self.config = config
         self.services: dict[str, Service] = {}
         self.dropped = (metrics or Metrics()).family(*DROPPED)
@@ -90,7 +90,6 @@ class DistributorCore:
         self._peers = peers
         self._clients = clients
         self._datagram = datagram
-        self._piece_bytes = datagram - HEAD_BYTES - PIECE_HEAD_BYTES
         self._stability = Stability(peers.contact.id, config.no_gap_patience)
         run = self.membership.me.run
         self._removed: dict[str, tuple[int, float]] = {}
@@ -104,7 +103,7 @@ class DistributorCore:
         self.below: frozenset[PeerId] = frozenset()
         """The distributors of the groups below, which may bring messages of their publishers."""
         self._history = history or NoHistory()
-        self._recall = Recall(clients, self._history, datagram, self._piece_bytes)
+        self._recall = Recall(clients, self._history, datagram)
         self._by_stream: dict[int, Service] = {}
         self._wake = wake
         self._on_view = on_view
@@ -247,35 +246,35 @@ class DistributorCore:
             return None
         self._removed.pop(name, None)
         stream = self._peers.random.getrandbits(62) + 1
-        log = ServiceLog(name, stream, self._piece_bytes, self._taken)
+        log = ServiceLog(name, stream, self._datagram - HEAD_BYTES, self._taken)
         fanout = Fanout(log, self._clients, self.config, self._datagram)
         service = self.services[name] = Service(log, fanout, self.config, version)
         self._by_stream[log.stream] = service
         return service
 
-    def _taken(self, publication: Publication) -> None:
-        self._history.record(publication)
-        self._on_taken(publication)
+    def _taken(self, block: ServiceBlock) -> None:
+        self._history.record(block)
+        self._on_taken(block)
 
-    def publish(self, publication: Publication) -> bool:
-        """Take a message from this node itself; False when the buffer is full or the service unknown."""
-        service = self.services.get(publication.service)
+    def publish(self, block: ServiceBlock) -> bool:
+        """Take a block from this node itself; False when the buffer is full or the service unknown."""
+        service = self.services.get(block.service)
         if service is None or service.is_full:
             self.dropped.add("no_service" if service is None else "buffer_full")
             return False
-        if service.take(publication, self._peers.now()):
-            self._exchange.spread((publication,))
+        if service.take(block, self._peers.now()):
+            self._exchange.spread((block,))
             self._wake_for(service)
         return True
 
-    def relay(self, publication: Publication) -> None:
-        """Take a message from another group of distributors, of whose services the others here are members
+    def relay(self, block: ServiceBlock) -> None:
+        """Take a block from another group of distributors, of whose services the others here are members
         too: so it is not sent to them, but they may ask for it."""
-        service, now = self.services[publication.service], self._peers.now()
+        service, now = self.services[block.service], self._peers.now()
         # Of a source that is not known, what came before was told as a gap, or need not be told.
-        service.log.begin(publication.source, publication.sequence - 1, now)
-        self.upward.arrived(publication.service, publication.source, publication.sequence)
-        if service.take(publication, now):
+        service.log.begin(block.source, block.first - 1, now)
+        self.upward.arrived(block.service, block.source, block.last)
+        if service.take(block, now):
             self._wake_for(service)
 
     def relay_begin(self, name: str, source: bytes, after: int) -> None:
@@ -369,31 +368,31 @@ class DistributorCore:
 
     # Messages.
 
-    def receive_spread(self, sender: Contact, spread: SpreadPublications) -> None:
-        """Messages from a publisher, which go on to the other distributors, or from one of those."""
-        brought: list[Publication] = []
+    def receive_spread(self, sender: Contact, spread: SpreadBlocks) -> None:
+        """Blocks from a publisher, which go on to the other distributors, or from one of those."""
+        brought: list[ServiceBlock] = []
         news: dict[tuple[str, bytes], Service] = {}
         from_peer = self.view is not None and sender.id in self.view
         count = len(self.view.members) if self.view is not None else 0
-        for publication in spread.publications:
-            if not is_source(publication.source) or publication.sequence < 1:
+        for block in spread.blocks:
+            if not block.is_sound:
                 self.dropped.add("malformed")
                 continue
-            own = publisher_of(publication.source) == sender.id
-            service = self.services.get(publication.service)
-            if service is None and from_peer and publication.service not in self._removed:
-                service = self._make(publication.service)
+            own = publisher_of(block.source) == sender.id
+            service = self.services.get(block.service)
+            if service is None and from_peer and block.service not in self._removed:
+                service = self._make(block.service)
             if service is None and own and not from_peer:
                 self.dropped.add("no_service")
                 self._clients.send(sender, Alive(0, 0, False, self.config.least_pace))
             elif service is None or not (own or from_peer):
                 self.dropped.add("no_service" if service is None else "not_its_source")
             elif own and not from_peer:
-                news[service.name, publication.source] = service
-                if self._take_from_publisher(sender, service, publication, spread):
-                    brought.append(publication)
-            elif service.knows_or_takes(publication.source, self._peers.now(), distributors=count):
-                service.take(publication, self._peers.now())
+                news[service.name, block.source] = service
+                if self._take_from_publisher(sender, service, block, spread):
+                    brought.append(block)
+            elif service.knows_or_takes(block.source, self._peers.now(), distributors=count):
+                service.take(block, self._peers.now())
                 self._wake_for(service)
         for (_, source), service in news.items():
             self._acknowledge(service, source, again=True)
@@ -408,43 +407,40 @@ class DistributorCore:
         return ranks[0] if ranks else 0
 
     def receive_raise(self, sender: Contact, raised: Raise) -> None:
-        """Messages that were published at a group below this one."""
-        service, now = self.services.get(raised.service), self._peers.now()
+        """A block that was published at a group below this one."""
+        block = raised.block
+        service, now = self.services.get(block.service), self._peers.now()
         if sender.id not in self.below or service is None or not self._is_ready:
             self.dropped.add("not_below" if sender.id not in self.below else "no_service")
             if sender.id not in self.below:
-                refusal = PublicationAck(raised.service, raised.source, -1, 0, NO_GROUP, 0)
+                refusal = PublicationAck(block.service, block.source, -1, 0, NO_GROUP, 0)
                 self._peers.send(sender, refusal)
             return
-        if not is_source(raised.source) or raised.after < 0:
+        if not block.is_sound:
             self.dropped.add("malformed")
             return
-        if not service.knows_or_takes(raised.source, now, raised.after) or service.is_full:
+        if not service.knows_or_takes(block.source, now, block.first - 1) or service.is_full:
             self.dropped.add("buffer_full" if service.is_full else "too_many_sources")
             return
-        brought = []
-        for publication in raised.publications:
-            is_its = (publication.service, publication.source) == (raised.service, raised.source)
-            if is_its and publication.sequence > 0 and service.take(publication, now):
-                brought.append(publication)
-        state = service.log.sources[raised.source]
+        is_new = service.take(block, now)
+        state = service.log.sources[block.source]
         self._peers.send(
-            sender, PublicationAck(raised.service, raised.source, state.high, 0, NO_GROUP, 0)
+            sender, PublicationAck(block.service, block.source, state.high, 0, NO_GROUP, 0)
         )
         self._wake_for(service)
-        if brought:
-            self._exchange.spread(tuple(brought))
-            self.upward.brought(brought)
+        if is_new:
+            self._exchange.spread((block,))
+            self.upward.brought([block])
 
     def _take_from_publisher(
         self,
         sender: Contact,
         service: Service,
-        publication: Publication,
-        spread: SpreadPublications,
+        block: ServiceBlock,
+        spread: SpreadBlocks,
     ) -> bool:
-        """Whether the message is new and was taken."""
-        source, now = publication.source, self._peers.now()
+        """Whether the block, or a part of it, is new and was taken."""
+        source, now = block.source, self._peers.now()
         after = spread.after if self.membership.was_in(spread.group, spread.number) else 0
         if not service.knows_or_takes(source, now, after):
             self.dropped.add("too_many_sources")
@@ -455,7 +451,7 @@ class DistributorCore:
         if service.is_full:
             self.dropped.add("buffer_full")
             return False
-        return service.take(publication, now)
+        return service.take(block, now)
 
     def _acknowledge(self, service: Service, source: bytes, again: bool = False) -> None:
         """Tell a publisher how far its messages have come, if that is news or `again` is set."""

@@ -21,13 +21,13 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.messages import (
     Digest,
-    Publication,
     Recalled,
-    SpreadPublications,
-    StreamPiece,
+    ServiceBlock,
+    SpreadBlocks,
     Want,
+    pieces_of,
 )
-from pubsub.distributors.protocol.fanout import HEAD_BYTES, PIECE_HEAD_BYTES
+from pubsub.distributors.protocol.fanout import HEAD_BYTES
 from pubsub.distributors.protocol.service import Key, Service, Stability
 from pubsub.distributors.protocol.view import View
 
@@ -94,9 +94,9 @@ class DistributorExchange:
 
     # Telling and asking.
 
-    def spread(self, publications: tuple[Publication, ...]) -> None:
-        """Send messages that a publisher brought to every other distributor."""
-        message = SpreadPublications(publications)
+    def spread(self, blocks: tuple[ServiceBlock, ...]) -> None:
+        """Send what a publisher brought to every other distributor."""
+        message = SpreadBlocks(blocks)
         for other in self._others:
             self._context.send(other, message)
 
@@ -151,10 +151,10 @@ class DistributorExchange:
         self._behind[key] = state.high
         if state.high > before:
             return  # it is coming
-        lowest = self._stability.lowest_held(key)
+        following = self._stability.next_held(key, state.high)
         may_skip = self._stability.has_heard_all and not service.is_relayed
-        if lowest > state.high + 1 and may_skip:
-            service.skip(key[1], lowest - 1, self._context.now())
+        if following > state.high + 1 and may_skip:
+            service.skip(key[1], following - 1, self._context.now())
         missing = state.high + 1
         holders = self._stability.holders(key, missing)
         if holders and missing <= highest:
@@ -199,30 +199,25 @@ class DistributorExchange:
         service = self._services.get(want.service)
         if service is None:
             return
-        found: list[Publication] = []
-        size = 0
-        for number in range(want.first, min(want.last, want.first + ASKED_AT_ONCE - 1) + 1):
-            publication = service.log.message(want.source, number)
-            if publication is None or (found and size + len(publication.data) > SPREAD_BYTES):
-                break
-            size += len(publication.data)
-            found.append(publication)
-        if found:
-            self._context.send(sender, SpreadPublications(tuple(found)))
+        last = min(want.last, want.first + ASKED_AT_ONCE - 1)
+        found = service.log.block(want.source, want.first, last, SPREAD_BYTES)
+        if found is not None:
+            self._context.send(sender, SpreadBlocks((found,)))
 
 
-Found = Callable[[Sequence[Publication]], None]
+Found = Callable[[Sequence[bytes]], None]
 
 
 class History(Protocol):
     """Past messages of services, by source and number."""
 
-    def record(self, publication: Publication) -> None:
-        """A message has entered the distributor's log."""
+    def record(self, block: ServiceBlock) -> None:
+        """A block has entered the distributor's log."""
         ...
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
-        """Call `found` once, now or later, with messages `first`, `first + 1`... as far as there are any.
+        """Call `found` once, now or later, with the data of messages `first`, `first + 1`... as far as there
+        are any.
 
         It may find fewer than were asked for, for reasons of size; none means that `first` is not there.
         """
@@ -232,7 +227,7 @@ class History(Protocol):
 class NoHistory:
     """Nothing is kept beyond the distributors' logs."""
 
-    def record(self, publication: Publication) -> None:
+    def record(self, block: ServiceBlock) -> None:
         pass
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
@@ -257,67 +252,31 @@ class Recall:
     Reads the log and then the history; sends by `context`, which may lose the answers.
     """
 
-    def __init__(self, context: Context, history: History, datagram: int, piece_bytes: int) -> None:
+    def __init__(self, context: Context, history: History, datagram: int) -> None:
         self._context = context
         self._history = history
         self._room = datagram - HEAD_BYTES - 256
         """Bytes of pieces in one answer; its head names the service."""
-        self._piece_bytes = piece_bytes
 
     def answer(self, sender: Contact, want: Want, service: Service) -> None:
         last = min(want.last, want.first + RECALLED_AT_ONCE - 1)
-        held: list[Publication] = []
-        for number in range(want.first, last + 1):
-            publication = service.log.message(want.source, number)
-            if publication is None:
-                break
-            held.append(publication)
-        if held:
-            self._send(sender, want, held)
+        held = service.log.block(want.source, want.first, last, SPREAD_BYTES)
+        if held is not None:
+            self._send(sender, want, held.payloads)
             return
 
-        def found(publications: Sequence[Publication]) -> None:
-            self._send(sender, want, publications)
+        def found(payloads: Sequence[bytes]) -> None:
+            self._send(sender, want, payloads)
 
         self._history.read(want.service, want.source, want.first, last, found)
 
-    def _send(self, to: Contact, want: Want, publications: Sequence[Publication]) -> None:
-        if not publications:
+    def _send(self, to: Contact, want: Want, payloads: Sequence[bytes]) -> None:
+        """One message over several answers if it is large; else as many messages as one answer holds."""
+        for piece in pieces_of(want.source, want.first, payloads, self._room):
+            if piece.first > want.first:
+                return
+            answer = Recalled(want.service, want.source, want.first, piece.last + 1, (piece,))
+            self._context.send(to, answer)
+        if not payloads:
             nothing = Recalled(want.service, want.source, want.first, want.last + 1, ())
             self._context.send(to, nothing)
-            return
-        for piece in self._answers(want, publications):
-            self._context.send(to, piece)
-
-    def _answers(self, want: Want, publications: Sequence[Publication]) -> list[Recalled]:
-        """One message over several answers if it is large; else as many messages as one answer holds."""
-        size = self._room - PIECE_HEAD_BYTES
-        first = publications[0]
-        if len(first.data) > size:
-            count = -(-len(first.data) // size)
-            parts = [
-                StreamPiece(
-                    first.source,
-                    first.sequence,
-                    0,
-                    number,
-                    count,
-                    first.data[number * size : (number + 1) * size],
-                )
-                for number in range(count)
-            ]
-            return [
-                Recalled(want.service, want.source, want.first, want.first + 1, (part,))
-                for part in parts
-            ]
-        pieces: list[StreamPiece] = []
-        room = self._room
-        for publication in publications:
-            room -= len(publication.data) + PIECE_HEAD_BYTES
-            if room < 0:
-                break
-            pieces.append(
-                StreamPiece(publication.source, publication.sequence, 0, 0, 1, publication.data)
-            )
-        following = want.first + len(pieces)
-        return [Recalled(want.service, want.source, want.first, following, tuple(pieces))]

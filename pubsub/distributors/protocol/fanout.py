@@ -20,9 +20,6 @@ from pubsub.distributors.protocol.service_log import ServiceLog
 HEAD_BYTES = 64
 """Bytes of a datagram of deliveries, beside its pieces."""
 
-PIECE_HEAD_BYTES = 48
-"""Bytes of a piece, beside its data."""
-
 LEAST_WINDOW = 16
 MOST_RESENT = 64
 """Pieces that one report of missing ones brings back."""
@@ -44,22 +41,33 @@ class LocalSubscriber:
         "place",
         "request",
         "sent",
+        "sent_count",
         "waiting_since",
         "window",
     )
 
     def __init__(
-        self, contact: Contact, request: int, no_gap: bool, acked: int, window: int, now: float
+        self,
+        contact: Contact,
+        request: int,
+        no_gap: bool,
+        acked: int,
+        count: int,
+        window: int,
+        now: float,
     ) -> None:
+        """`count`: how many messages there were ever up to the place `acked`."""
         self.contact = contact
         self.request = request
         """The number of the request that it came with; earlier ones mean nothing any more."""
         self.no_gap = no_gap
         self.acked = acked
         self.sent = acked
+        self.sent_count = count
+        """How many messages there were ever up to the place `sent` (see `ServiceLog.count`)."""
         self.window = window
-        self.limit = acked + window
-        """The last place that it may be sent now."""
+        self.limit = count + window
+        """It is sent more while `sent_count` is below this number."""
         self.heard_at = now
         self.advanced_at = now
         """When it last acknowledged more, or had everything."""
@@ -102,7 +110,13 @@ class Fanout:
         if old is not None:
             self._leave_ring(old)
         subscriber = LocalSubscriber(
-            contact, request, no_gap, after, self._config.window, self._context.now()
+            contact,
+            request,
+            no_gap,
+            after,
+            self.log.count(after),
+            self._config.window,
+            self._context.now(),
         )
         self.subscribers[contact.id] = subscriber
         subscriber.place = len(self._ring)
@@ -168,7 +182,7 @@ class Fanout:
                 cursor = 0
             subscriber = ring[cursor]
             cursor += 1
-            if subscriber.sent < last and subscriber.sent < subscriber.limit:
+            if subscriber.sent < last and subscriber.sent_count < subscriber.limit:
                 self._send_next(subscriber, now)
                 sent += 1
                 if sent >= budget:
@@ -185,8 +199,12 @@ class Fanout:
             subscriber.waiting_since = now
             if subscriber.patience == 1:
                 subscriber.advanced_at = now
-        subscriber.sent = first + len(batch.pieces) - 1
+        self._note_sent(subscriber, first + len(batch.pieces) - 1)
         self._context.send(subscriber.contact, batch)
+
+    def _note_sent(self, subscriber: LocalSubscriber, place: int) -> None:
+        subscriber.sent = place
+        subscriber.sent_count = self.log.count(place)
 
     def _batch(self, first: int) -> StreamDeliveries:
         """As many pieces from a place on as fit one datagram; the same object while it would be equal."""
@@ -202,7 +220,7 @@ class Fanout:
         room, place, is_full = self._room, first, False
         while place <= log.last and not is_full:
             piece = log.at(place)
-            room -= len(piece.data) + PIECE_HEAD_BYTES
+            room -= piece.size
             if room >= 0 or not pieces:
                 pieces.append(piece)
                 place += 1
@@ -233,16 +251,16 @@ class Fanout:
             self._context.send(sender, Alive(self.log.stream, self.log.last, knows, self.pace))
 
     def _acknowledge(self, subscriber: LocalSubscriber, received: StreamAck, now: float) -> None:
-        upto = min(received.upto, self.log.last)
-        window = self._config.window
+        log = self.log
+        upto = min(received.upto, log.last)
         if upto > subscriber.acked:
-            subscriber.window = min(window, subscriber.window + upto - subscriber.acked)
+            more = log.count(upto) - log.count(subscriber.acked)
+            subscriber.window = min(self._config.window, subscriber.window + more)
             subscriber.acked = upto
-            subscriber.sent = max(subscriber.sent, upto)
+            self._note_sent(subscriber, max(subscriber.sent, upto))
             subscriber.advanced_at = subscriber.waiting_since = now
             subscriber.patience = 1
-        room = max(0, min(subscriber.window, received.room))
-        subscriber.limit = subscriber.acked + room
+        subscriber.limit = log.count(subscriber.acked) + min(subscriber.window, received.room)
         if received.missing:
             subscriber.window = max(LEAST_WINDOW, subscriber.window // 2)
             self._send_again(subscriber, received.missing)
@@ -275,7 +293,7 @@ class Fanout:
 
     def _rewind(self, subscriber: LocalSubscriber, now: float) -> None:
         subscriber.patience = min(2 * subscriber.patience, 8)
-        subscriber.sent = subscriber.acked
+        self._note_sent(subscriber, subscriber.acked)
         subscriber.window = max(LEAST_WINDOW, subscriber.window // 2)
         self._send_next(subscriber, now)
 

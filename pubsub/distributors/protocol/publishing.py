@@ -17,18 +17,18 @@ from pubsub.distributors.messages import (
     Action,
     Alive,
     ClientAnswer,
-    Publication,
     PublicationAck,
     Request,
-    SpreadPublications,
+    ServiceBlock,
+    SpreadBlocks,
     StreamAck,
 )
 from pubsub.distributors.protocol.view import NO_GROUP, Group
 from pubsub.reliable.primary import PrimaryKeeper
 from pubsub.reliable.window import Window
 
-SPREAD_MESSAGES = 64
-SPREAD_BYTES = 128 * 1024
+BLOCK_MESSAGES = 1024
+BLOCK_BYTES = 128 * 1024
 """The most that travels together, unless one message alone is larger."""
 
 
@@ -59,9 +59,7 @@ class PublishingCore:
         self._config = config
         self._progress = progress
         self._want_distributors = want_distributors
-        self._window: Window[Publication] = Window(
-            config.in_flight, config.in_flight_bytes, lambda publication: len(publication.data)
-        )
+        self._window: Window[bytes] = Window(config.in_flight, config.in_flight_bytes, len)
         self._stable_in: tuple[Group, int] = (NO_GROUP, 0)
         """The view of which every distributor has them up to `stable`."""
         self._number = 0
@@ -110,7 +108,7 @@ class PublishingCore:
 
     def publish(self, data: bytes) -> int:
         """Number a message and send it as soon as possible; `received` will tell."""
-        self._window.add(Publication(self.service, self.source, self.last + 1, data))
+        self._window.add(data)
         if not self._send_is_due:
             self._send_is_due = True
             self._context.call_later(0.0, self._send)  # with those that are published meanwhile
@@ -181,13 +179,14 @@ class PublishingCore:
         while primary is not None:
             if window.sent == window.confirmed:
                 self._waiting_since = self._context.now()
-            batch = window.next_batch(SPREAD_MESSAGES, SPREAD_BYTES)
+            batch = window.next_batch(BLOCK_MESSAGES, BLOCK_BYTES)
             if not batch:
                 return
-            self._channel.send(primary, self._spread(batch))
+            self._channel.send(primary, self._spread(window.sent - len(batch) + 1, batch))
 
-    def _spread(self, publications: list[Publication]) -> SpreadPublications:
-        return SpreadPublications(tuple(publications), self.stable, *self._stable_in)
+    def _spread(self, first: int, payloads: list[bytes]) -> SpreadBlocks:
+        block = ServiceBlock(self.service, self.source, first, tuple(payloads))
+        return SpreadBlocks((block,), self.stable, *self._stable_in)
 
     def _again(self) -> None:
         """Send once more what was not acknowledged: the distributor may have had no room, or its answer was
@@ -202,5 +201,5 @@ class PublishingCore:
                 self._window.send_again()
                 self._send()
             else:
-                self._channel.send(primary, self._spread([self._window[self.last]]))
+                self._channel.send(primary, self._spread(self.last, [self._window[self.last]]))
         self._context.call_later(self._config.retry, self._again)

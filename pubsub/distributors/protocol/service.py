@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Publication
+from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.fanout import Fanout
 from pubsub.distributors.protocol.service_log import ServiceLog
 from pubsub.distributors.protocol.view import View
@@ -128,12 +128,14 @@ class Stability:
             number = min(number, orphans.safe.get(key, unknown))
         return number
 
-    def lowest_held(self, key: Key) -> int:
-        """The lowest number of a source that any of the others still holds; above `highest` if none does."""
+    def next_held(self, key: Key, after: int) -> int:
+        """The lowest number of a source beyond `after` that any of the others still holds; above `highest` if
+        none does. Who holds lower numbers only is of no help."""
         held = [
-            low
+            max(low, after + 1)
             for peer in self._others
-            if 0 < (low := self._low.of(peer, key)) <= self._high.of(peer, key)
+            if 0 < (low := self._low.of(peer, key)) <= (high := self._high.of(peer, key))
+            and high > after
         ]
         return min(held, default=self.highest(key) + 1)
 
@@ -183,10 +185,10 @@ class Service:
         """Whether publications have to wait."""
         return self.log.bytes >= self._config.buffer_bytes
 
-    def take(self, publication: Publication, now: float) -> bool:
-        """Add a message to the log and to what the subscribers are sent; False if it is not new."""
+    def take(self, block: ServiceBlock, now: float) -> bool:
+        """Add a block to the log and to what the subscribers are sent; False if nothing of it is new."""
         before = self.log.last
-        is_new = self.log.add(publication, now)
+        is_new = self.log.add(block, now)
         if self.log.last > before:
             self.fanout.wake()
         return is_new

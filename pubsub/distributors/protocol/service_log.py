@@ -1,21 +1,23 @@
 """What one distributor holds of one service: the messages of every source in order, in a stream of pieces.
 
 Messages of a source are taken in the order of their numbers, whatever order they arrive in (sender-based
-FIFO, section 3.2). As each is taken it gets the next places in the stream, one for each piece that fits a
-datagram; subscribers are sent the stream and acknowledge places in it, so that a subscriber costs one
-number, not one for each source. Messages leave the stream at its beginning only.
+FIFO, section 3.2). What comes in a block enters the stream as a block, in pieces that fit a datagram, each
+at the next place; subscribers are sent the stream and acknowledge places in it, so that a subscriber costs
+one number, not one for each source. Messages leave the stream at its beginning only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 
-from pubsub.distributors.messages import Publication, StreamPiece
+from pubsub.distributors.messages import ServiceBlock, StreamPiece, pieces_of
+from pubsub.reliable.batches import batches
 from pubsub.reliable.order import Bounds, Order, Verdict
 
-PIECE_OVERHEAD = 96
-"""Bytes that a held piece is charged beyond its data, so that empty ones are bounded too."""
+OVERHEAD = 96
+"""Bytes that a held message, or a piece of a large one, is charged beyond its data, so that empty ones are
+bounded too."""
 
 LEFT_BEHIND = 16
 """Sources whose last number is remembered after they were forgotten, for each one of `most_sources`."""
@@ -39,7 +41,7 @@ class SourceState:
         self.low = 1
         """From here to `high` everything is held; one more than `high` when nothing is."""
         self.places: dict[int, int] = {}
-        """By number, the place of a held message's first piece."""
+        """By number, the place of the piece that a held message is in, or begins in."""
         self.active_at = now
 
 
@@ -51,9 +53,10 @@ class ServiceLog:
         service: str,
         stream: int,
         piece_bytes: int,
-        taken: Callable[[Publication], None] = lambda publication: None,
+        taken: Callable[[ServiceBlock], None] = lambda block: None,
     ) -> None:
-        """`taken` is called with each message as it enters the stream."""
+        """`piece_bytes`: what a piece may have as it travels. `taken` is called with the messages that enter
+        the stream together."""
         self.service = service
         self.stream = stream
         self.sources: dict[bytes, SourceState] = {}
@@ -62,22 +65,26 @@ class ServiceLog:
         (see `forget_sources`). Another distributor may hold such a source for longer, and tell of it: without
         these numbers it would be taken anew."""
         self.bytes = 0
-        """Held, each piece charged `PIECE_OVERHEAD` beyond its data."""
+        """Held, each message or piece of a large one charged `OVERHEAD` beyond its data."""
         self.first = 1
         """The earliest place that is still held."""
         self._piece_bytes = piece_bytes
         self._taken = taken
-        self._order: Order[bytes, Publication] = Order(
-            self._take,
-            gap=self._skipped,
-            bounds=EARLY,
-            size=lambda publication: len(publication.data),
+        self._order: Order[bytes, bytes] = Order(
+            self._take, gap=self._skipped, bounds=EARLY, size=len
         )
+        self._taking: list[bytes] = []
+        """Messages of one source up to its `high` that are to enter the stream as one block."""
         self._pieces: list[StreamPiece] = []
+        self._counts: list[int] = []
+        """How many messages, or pieces of large ones, have ever been in the stream with the piece and before
+        it."""
         self.busy = 0
         """Sources of which anything is held."""
         self._start = 0
         """Where in the list the piece at `first` is; what is before it has been let go."""
+        self._counts_before = 0
+        """The count of the last piece that was let go."""
 
     @property
     def last(self) -> int:
@@ -87,16 +94,25 @@ class ServiceLog:
     def at(self, place: int) -> StreamPiece:
         return self._pieces[self._start + place - self.first]
 
+    def count(self, place: int) -> int:
+        """How many messages, or pieces of large ones, there were ever up to a place; for one that is gone, up
+        to the last that is."""
+        index = min(self._start + place - self.first, len(self._counts) - 1)
+        return self._counts[index] if index >= self._start else self._counts_before
+
     # Taking messages.
 
-    def add(self, publication: Publication, now: float) -> bool:
-        """Take a message, and those that waited for it; False if it is here already, or far too early."""
-        state = self.source(publication.source, now)
-        verdict = self._order.take(publication.source, publication.sequence, publication)
-        if verdict is Verdict.OLD or verdict is Verdict.REFUSED:
-            return False
-        state.active_at = now
-        return True
+    def add(self, block: ServiceBlock, now: float) -> bool:
+        """Take a block, and what waited for it; False if all of it is here already, or far too early."""
+        state = self.source(block.source, now)
+        is_new = False
+        for number, payload in enumerate(block.payloads, block.first):
+            verdict = self._order.take(block.source, number, payload)
+            is_new = is_new or verdict is Verdict.TAKEN or verdict is Verdict.EARLY
+        self._close_block(block.source)
+        if is_new:
+            state.active_at = now
+        return is_new
 
     def source(self, source: bytes, now: float) -> SourceState:
         state = self.sources.get(source)
@@ -106,6 +122,7 @@ class ServiceLog:
         """Give up what is missing of a source up to the number `before`, which nobody has any more."""
         self.source(source, now)
         self._order.skip_to(source, before)
+        self._close_block(source)
 
     def begin(self, source: bytes, after: int, now: float) -> None:
         """Know a source from this number on; no effect on one that is known. One that was forgotten goes on
@@ -121,45 +138,62 @@ class ServiceLog:
         self._order.begin(source, after)
         return state
 
-    def _take(self, source: bytes, number: int, publication: Publication) -> None:
-        state = self.sources[source]
-        if not state.places:
-            self.busy += 1
-        lost, state.lost = state.lost, 0
-        state.high = number
-        state.places[number] = self.last + 1
-        self._append(publication, lost)
-        self._taken(publication)
+    def _take(self, source: bytes, number: int, payload: bytes) -> None:
+        self._taking.append(payload)
+        self.sources[source].high = number
 
     def _skipped(self, source: bytes, first: int, last: int) -> None:
+        self._close_block(source)
         state = self.sources[source]
         state.high = last
         state.low = last + 1
         state.lost += last - first + 1
 
-    def _append(self, publication: Publication, lost: int) -> None:
-        data, size = publication.data, self._piece_bytes
-        count = max(1, -(-len(data) // size))
-        for number in range(count):
-            part = data if count == 1 else data[number * size : (number + 1) * size]
-            piece = StreamPiece(publication.source, publication.sequence, lost, number, count, part)
+    def _close_block(self, source: bytes) -> None:
+        """Put what was taken into the stream, as one block."""
+        payloads, self._taking = self._taking, []
+        if not payloads:
+            return
+        state = self.sources[source]
+        if not state.places:
+            self.busy += 1
+        lost, state.lost = state.lost, 0
+        first = state.high - len(payloads) + 1
+        for piece in pieces_of(source, first, payloads, self._piece_bytes, lost):
+            if piece.number == 0:
+                state.places.update(
+                    dict.fromkeys(range(piece.first, piece.last + 1), self.last + 1)
+                )
             self._pieces.append(piece)
-            self.bytes += len(part) + PIECE_OVERHEAD
+            self._counts.append(self.count(self.last) + len(piece.payloads))
+            self.bytes += _held_bytes(piece)
+        self._taken(ServiceBlock(self.service, source, first, tuple(payloads)))
 
     # Reading.
 
-    def message(self, source: bytes, sequence: int) -> Publication | None:
-        """A message that is held, or waits for its turn."""
+    def block(self, source: bytes, first: int, last: int, most_bytes: int) -> ServiceBlock | None:
+        """The messages of a source from `first` on, to `last` or the first that is not here, that are held or
+        wait for their turn; at most `most_bytes` unless one alone is larger. None if `first` is not here."""
+        found = next(batches(self._payloads(source, first, last), len, most_bytes), None)
+        return None if found is None else ServiceBlock(self.service, source, first, tuple(found))
+
+    def _payloads(self, source: bytes, first: int, last: int) -> Iterator[bytes]:
+        for number in range(first, last + 1):
+            payload = self._payload(source, number)
+            if payload is None:
+                return
+            yield payload
+
+    def _payload(self, source: bytes, number: int) -> bytes | None:
         state = self.sources.get(source)
-        if state is None:
-            return None
-        place = state.places.get(sequence)
+        place = None if state is None else state.places.get(number)
         if place is None:
-            return self._order.early(source, sequence)
+            return self._order.early(source, number)
         begin = self._start + place - self.first
-        count = self._pieces[begin].count
-        data = b"".join(piece.data for piece in self._pieces[begin : begin + count])
-        return Publication(self.service, source, sequence, data)
+        piece = self._pieces[begin]
+        if piece.count == 1:
+            return piece.payloads[number - piece.first]
+        return b"".join(one.payloads[0] for one in self._pieces[begin : begin + piece.count])
 
     def numbers_before(self, place: int) -> dict[bytes, int]:
         """By source, the highest number whose pieces are all before a place, or gone."""
@@ -168,7 +202,7 @@ class ServiceLog:
         for piece in islice(self._pieces, self._start + max(place - self.first, 0), None):
             if piece.source not in seen:
                 seen[piece.source] = None
-                numbers[piece.source] = piece.sequence - 1
+                numbers[piece.source] = piece.first - 1
         return numbers
 
     def place_after(self, have: Mapping[bytes, int]) -> int:
@@ -188,35 +222,35 @@ class ServiceLog:
     def trim(self, may_go: Callable[[bytes, int], bool], before: int, keep_bytes: int) -> None:
         """Let go of the oldest messages that lie before a place, as far as `may_go(source, number)` says so
         and more than `keep_bytes` are held."""
-        while self.bytes > keep_bytes and self._start < len(self._pieces):
-            piece = self._pieces[self._start]
-            if self.first + piece.count > before or not may_go(piece.source, piece.sequence):
-                break
-            self._let_go(piece)
-        self._tidy()
+        self._trim(may_go, before, lambda: self.bytes > keep_bytes)
 
     def trim_sources(self, may_go: Callable[[bytes, int], bool], before: int, most: int) -> None:
         """Let go of messages as `trim` does, until no more than `most` sources have any."""
-        while self.busy > most and self._start < len(self._pieces):
+        self._trim(may_go, before, lambda: self.busy > most)
+
+    def _trim(
+        self, may_go: Callable[[bytes, int], bool], before: int, is_too_much: Callable[[], bool]
+    ) -> None:
+        while self._start < len(self._pieces) and is_too_much():
             piece = self._pieces[self._start]
-            if self.first + piece.count > before or not may_go(piece.source, piece.sequence):
+            if self.first + piece.count > before or not may_go(piece.source, piece.last):
                 break
             self._let_go(piece)
-        self._tidy()
-
-    def _tidy(self) -> None:
         if self._start > 64 and 2 * self._start > len(self._pieces):
             del self._pieces[: self._start]
+            del self._counts[: self._start]
             self._start = 0
 
     def _let_go(self, piece: StreamPiece) -> None:
         state = self.sources[piece.source]
         for place in range(self._start, self._start + piece.count):
-            self.bytes -= len(self._pieces[place].data) + PIECE_OVERHEAD
+            self.bytes -= _held_bytes(self._pieces[place])
+        self._counts_before = self._counts[self._start + piece.count - 1]
         self._start += piece.count
         self.first += piece.count
-        del state.places[piece.sequence]
-        state.low = max(state.low, piece.sequence + 1)
+        for number in range(piece.first, piece.last + 1):
+            del state.places[number]
+        state.low = max(state.low, piece.last + 1)
         if not state.places:
             self.busy -= 1
 
@@ -242,3 +276,7 @@ class ServiceLog:
         for source in list(islice(self.left_behind, too_many)):
             del self.left_behind[source]
         return gone
+
+
+def _held_bytes(piece: StreamPiece) -> int:
+    return sum(map(len, piece.payloads)) + OVERHEAD * len(piece.payloads)

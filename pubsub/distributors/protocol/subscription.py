@@ -16,7 +16,7 @@ waits; only what the distributor does not find anywhere is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
@@ -62,6 +62,8 @@ class Reception:
         """The place of the next piece."""
         self.ahead: dict[int, StreamPiece] = {}
         """Pieces that have overtaken it."""
+        self.count = 0
+        """Messages, and pieces of large ones, that were taken so far."""
         self._take = take
         self._parts: list[bytes] = []
 
@@ -97,14 +99,18 @@ class Reception:
 
     def _advance(self, piece: StreamPiece) -> None:
         self.expected += 1
-        if piece.count == 1:
-            self._take(piece.source, piece.sequence, piece.data, piece.lost)
-            return
-        self._parts.append(piece.data)
-        if piece.number == piece.count - 1:
-            data = b"".join(self._parts)
+        self.count += len(piece.payloads)
+        payloads: Sequence[bytes] = piece.payloads
+        if piece.count > 1:
+            self._parts += piece.payloads
+            if piece.number < piece.count - 1:
+                return
+            payloads = (b"".join(self._parts),)
             self._parts.clear()
-            self._take(piece.source, piece.sequence, data, piece.lost)
+        lost = piece.lost
+        for number, payload in enumerate(payloads, piece.first):
+            self._take(piece.source, number, payload, lost)
+            lost = 0
 
 
 MOST_TOLD = 1024
@@ -231,18 +237,17 @@ class SourceOrder:
             self._take_part(answer)
         else:
             for piece in answer.pieces:
-                self._found(source, piece.sequence, piece.data)
+                for number, payload in enumerate(piece.payloads, piece.first):
+                    self._found(source, number, payload)
         self._go_on(source)
 
     def _take_part(self, answer: Recalled) -> None:
         piece = answer.pieces[0]
         parts = self._parts.setdefault(answer.source, {})
-        parts[piece.number] = piece.data
+        parts[piece.number] = b"".join(piece.payloads)
         if len(parts) == piece.count:
             del self._parts[answer.source]
-            self._found(
-                answer.source, piece.sequence, b"".join(map(parts.__getitem__, sorted(parts)))
-            )
+            self._found(answer.source, piece.first, b"".join(map(parts.__getitem__, sorted(parts))))
 
     def _found(self, source: bytes, number: int, data: bytes) -> None:
         if number == self._order.last(source) + 1 <= self._last_missing(source):
@@ -311,8 +316,8 @@ class SubscriptionCore:
         self._ack_timer: Timer | None = None
         self._missing_timer: Timer | None = None
         self._unsubscribe_timer: Timer | None = None
-        self._acked_at = 0
-        """The place that was acknowledged last."""
+        self._acked_count = 0
+        """`Reception.count` when something was acknowledged last."""
         self._told_off: dict[PeerId, float] = {}
         """Distributors that were told that this subscriber has moved, and when."""
         self._unsubscribing: Callable[[bool], None] | None = None
@@ -412,7 +417,6 @@ class SubscriptionCore:
         self._request_number += 1
         self.keeper.connected(sender)
         self.stream = answer.stream
-        self._acked_at = answer.position
         self._reception.begin(answer.position + 1)
         if self.was_connected:
             self._order.continue_after(dict(answer.have))
@@ -438,7 +442,7 @@ class SubscriptionCore:
         if room <= 0:
             return
         reception.receive(deliveries, room)
-        if reception.expected - 1 - self._acked_at >= self._config.ack_every:
+        if reception.count - self._acked_count >= self._config.ack_every:
             self._acknowledge()
         elif self._ack_timer is None:
             delay = deliveries.pace * self._context.random.uniform(0.5, 1.0)
@@ -488,7 +492,7 @@ class SubscriptionCore:
             self._ack_timer.cancel()
             self._ack_timer = None
         if self.keeper.primary is not None and self.stream:
-            self._acked_at = self._reception.expected - 1
+            self._acked_count = self._reception.count
             self._send_received(self.keeper.primary)
 
     def _report_missing(self) -> None:

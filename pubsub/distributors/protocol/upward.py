@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from overlay.contact import Contact
 from overlay.context import Context
-from pubsub.distributors.messages import Publication, PublicationAck, Raise
+from pubsub.distributors.messages import PublicationAck, Raise, ServiceBlock
 from pubsub.distributors.protocol.service import Key, Service
 
 RAISED_AT_ONCE = 64
@@ -76,11 +76,11 @@ class RaisingUp:
         self._arrived.pop(key, None)
         self._pending.pop(key, None)
 
-    def brought(self, publications: Sequence[Publication]) -> None:
-        """A publisher has brought new messages."""
+    def brought(self, blocks: Sequence[ServiceBlock]) -> None:
+        """A publisher has brought new blocks."""
         if self.is_refused:
             return
-        for service, source in dict.fromkeys((one.service, one.source) for one in publications):
+        for service, source in dict.fromkeys((one.service, one.source) for one in blocks):
             if self._services[service].is_relayed:
                 self._raise(self._services[service], source)
 
@@ -107,16 +107,10 @@ class RaisingUp:
         if above is None or state is None:
             return
         first = max(self.arrived_to(service.name, source) + 1, state.low)
-        batch: list[Publication] = []
-        size = 0
-        for number in range(first, min(state.high, first + RAISED_AT_ONCE - 1) + 1):
-            publication = service.log.message(source, number)
-            if publication is None or (batch and size + len(publication.data) > RAISED_BYTES):
-                break
-            size += len(publication.data)
-            batch.append(publication)
-        if batch:
-            self._context.send(above, Raise(service.name, source, first - 1, tuple(batch)))
+        last = min(state.high, first + RAISED_AT_ONCE - 1)
+        block = service.log.block(source, first, last, RAISED_BYTES)
+        if block is not None:
+            self._context.send(above, Raise(block))
 
     def receive_published(self, sender: Contact, published: PublicationAck) -> None:
         """The group above has taken something."""

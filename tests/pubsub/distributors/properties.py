@@ -141,8 +141,8 @@ def distributors_keep_each_sources_order(theatre: Theatre) -> None:
                 piece = log.at(place)
                 if piece.number == 0:
                     before = newest.get(piece.source, 0)
-                    _require(piece.sequence > before, one.contact, piece.sequence, "after", before)
-                    newest[piece.source] = piece.sequence
+                    _require(piece.first > before, one.contact, piece.first, "after", before)
+                    newest[piece.source] = piece.last
 
 
 def subscribers_keep_order_and_report_every_gap(theatre: Theatre) -> None:

@@ -17,23 +17,24 @@ from pubsub.distributors import (
     Publisher,
     Subscriber,
 )
-from pubsub.distributors.messages import Publication
+from pubsub.distributors.messages import ServiceBlock
 from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.test_on_the_virtual_network import Playground, play, received
 
 SOURCE = b"s" * 24
 
 
-def publication(number: int) -> Publication:
-    return Publication("ticker", SOURCE, number, b"data %d" % number)
+def publication(number: int) -> ServiceBlock:
+    return ServiceBlock("ticker", SOURCE, number, (b"data %d" % number,))
 
 
 async def read(history: ArchiveHistory, first: int, last: int) -> list[int]:
-    answer: asyncio.Future[Sequence[Publication]] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[Sequence[bytes]] = asyncio.get_running_loop().create_future()
     history.read("ticker", SOURCE, first, last, answer.set_result)
     found = await answer
-    assert all(one == publication(one.sequence) for one in found)
-    return [one.sequence for one in found]
+    numbers = list(range(first, first + len(found)))
+    assert [(data,) for data in found] == [publication(number).payloads for number in numbers]
+    return numbers
 
 
 @pytest.mark.parametrize("address", ["sqlite:///{}", "file:///{}", "memory:"])
@@ -102,8 +103,8 @@ def test_sources_are_told_apart() -> None:
         async with ArchiveHistory(open_store("memory:")) as history:
             other = source_of(SOURCE[:20], b"the run2")  # type: ignore[arg-type]
             history.record(publication(1))
-            history.record(Publication("ticker", other, 1, b"other"))
-            history.record(Publication("else", SOURCE, 1, b"else"))
+            history.record(ServiceBlock("ticker", other, 1, (b"other",)))
+            history.record(ServiceBlock("else", SOURCE, 1, (b"else",)))
             await history._commit.close()
             assert await read(history, 1, 9) == [1]
 

@@ -7,7 +7,7 @@ import pytest
 from overlay.virtual.stage import StageConfig, numbered_contact
 from overlay.wire import encode
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Publication, SpreadPublications
+from pubsub.distributors.messages import ServiceBlock, SpreadBlocks
 from pubsub.distributors.protocol.distributor import MOST_ANSWERED
 from pubsub.distributors.protocol.service_log import LEFT_BEHIND
 from pubsub.distributors.protocol.subscription import SourceMessage
@@ -155,7 +155,7 @@ def play_runs(runs: int, at_once: int = 400) -> tuple[int, int]:
 
     def observe(now: float, sender: object, to: object, message: object) -> None:
         nonlocal largest
-        if not isinstance(message, SpreadPublications):
+        if not isinstance(message, SpreadBlocks):
             largest = max(largest, len(encode(message)))
 
     unsent = [numbered_contact(number) for number in range(100_000, 100_000 + runs)]
@@ -167,9 +167,9 @@ def play_runs(runs: int, at_once: int = 400) -> tuple[int, int]:
 
     while unsent:
         for one in unsent[:at_once]:
-            publication = Publication("news", source_of(one.id, b"the run1"), 1, b"once")
+            publication = ServiceBlock("news", source_of(one.id, b"the run1"), 1, (b"once",))
             to = theatre.random.choice(distributors).contact
-            theatre.stage.context(one).send(to, SpreadPublications((publication,)))
+            theatre.stage.context(one).send(to, SpreadBlocks((publication,)))
         theatre.run(0.5)
         unsent = [one for one in unsent if not is_taken(source_of(one.id, b"the run1"))]
         kept = max(len(actor.core.services["news"].log.sources) for actor in distributors)

@@ -17,9 +17,9 @@ from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
 from pubsub.distributors.messages import (
     Carried,
-    Publication,
+    ServiceBlock,
     ServiceNameError,
-    SpreadPublications,
+    SpreadBlocks,
     check_service,
     event_id_of,
     pack_event,
@@ -54,7 +54,7 @@ def _example(kind: type) -> object:
     examples: dict[str, object] = {
         "contact": contact,
         "members": (ViewMember(contact, 7),),
-        "publications": (Publication("news", b"s" * 24, 1, b"x"),),
+        "blocks": (ServiceBlock("news", b"s" * 24, 1, (b"x",)),),
         "pieces": (piece,),
         "services": (("news", 1, True),),
         "names": ("news",),
@@ -113,8 +113,8 @@ def test_nobody_publishes_under_anothers_name() -> None:
     one = theatre.distributor()
     theatre.run(4.0)
     mallory, victim = numbered_contact(60), numbered_contact(61)
-    forged = Publication("news", source_of(victim.id, b"the run1"), 1, b"lies")
-    one.core.receive_spread(mallory, SpreadPublications((forged,)))
+    forged = ServiceBlock("news", source_of(victim.id, b"the run1"), 1, (b"lies",))
+    one.core.receive_spread(mallory, SpreadBlocks((forged,)))
     assert one.core.dropped.values == {"not_its_source": 1}
     assert one.taken == {}
 
@@ -126,7 +126,7 @@ def test_a_service_holds_so_many_sources_and_no_more() -> None:
     for number in range(100, 120):
         sender = numbered_contact(number)
         source = source_of(sender.id, b"the run1")
-        one.core.receive_spread(sender, SpreadPublications((Publication("news", source, 1, b"x"),)))
+        one.core.receive_spread(sender, SpreadBlocks((ServiceBlock("news", source, 1, (b"x",)),)))
     assert len(one.core.services["news"].log.sources) == 8
     assert one.core.dropped["too_many_sources"] == 12
 

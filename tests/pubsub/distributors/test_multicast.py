@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.contact import Contact, PeerId
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import DistributorConfig
-from pubsub.distributors.messages import Publication, SpreadPublications
+from pubsub.distributors.messages import ServiceBlock, SpreadBlocks, StreamDeliveries
+from pubsub.distributors.protocol.service import Stability
 from pubsub.distributors.protocol.service_log import ServiceLog
+from pubsub.distributors.protocol.subscription import Reception
+from pubsub.distributors.protocol.view import View, ViewMember
 from pubsub.reliable.runs import source_of
 from tests.pubsub.distributors.theatre import DistributorActor, Theatre
 
@@ -30,14 +37,14 @@ def test_figure_6_a_message_is_taken_in_different_views() -> None:
     theatre = four(6)
     one, two, three, four_ = theatre.distributors
     source = source_of(one.contact.id, b"the run1")
-    first = Publication("news", source, 1, b"m1")
-    second = Publication("news", source, 2, b"m2")
+    first = ServiceBlock("news", source, 1, (b"m1",))
+    second = ServiceBlock("news", source, 2, (b"m2",))
     assert one.core.publish(first)
     theatre.run(2.0)
     old = one.core.view
     assert old is not None
     assert all((source, 1) in actor.taken for actor in theatre.distributors)
-    two.core.receive_spread(one.contact, SpreadPublications((second,)))
+    two.core.receive_spread(one.contact, SpreadBlocks((second,)))
     theatre.crash(one.contact)
     theatre.partition([two.contact])  # so that the view changes before 2 can forward m2
     theatre.run(8.0)
@@ -66,10 +73,10 @@ def test_a_new_view_does_not_wait_for_messages_of_the_old_one() -> None:
     one, two, *_ = theatre.distributors
 
     exchange = one.core._exchange
-    exchange.spread = lambda publications: None  # type: ignore[method-assign]
+    exchange.spread = lambda blocks: None  # type: ignore[method-assign]
     exchange.receive_want = lambda sender, want: None  # type: ignore[method-assign]
     source = source_of(one.contact.id, b"the run1")
-    one.core.publish(Publication("news", source, 1, b"m1"))
+    one.core.publish(ServiceBlock("news", source, 1, (b"m1",)))
     before = one.core.view
     theatre.crash(two.contact)
     assert theatre.settled()
@@ -113,21 +120,22 @@ def test_buffers_keep_what_an_unreachable_distributor_lacks() -> None:
 
 def test_a_source_is_taken_in_order_however_it_arrives() -> None:
     taken: list[int] = []
-    log = ServiceLog("news", 1, 1000, lambda publication: taken.append(publication.sequence))
+    log = ServiceLog("news", 1, 1000, lambda block: taken.extend(block.numbers))
     for number in (3, 1, 1, 5, 2, 4, 3):
-        log.add(Publication("news", b"s" * 24, number, b"data"), 0.0)
+        log.add(ServiceBlock("news", b"s" * 24, number, (b"data",)), 0.0)
     assert taken == [1, 2, 3, 4, 5]
-    assert [log.at(place).sequence for place in range(log.first, log.last + 1)] == taken
+    pieces = [log.at(place) for place in range(log.first, log.last + 1)]
+    assert [n for piece in pieces for n in range(piece.first, piece.last + 1)] == taken
 
 
 def test_large_messages_are_cut_into_pieces_and_found_whole() -> None:
     log = ServiceLog("news", 1, 100)
     data = bytes(range(256)) * 2
-    log.add(Publication("news", b"s" * 24, 1, data), 0.0)
+    log.add(ServiceBlock("news", b"s" * 24, 1, (data,)), 0.0)
     assert log.last == 6
-    found = log.message(b"s" * 24, 1)
+    found = log.block(b"s" * 24, 1, 5, 10)
     assert found is not None
-    assert found.data == data
+    assert found.payloads == (data,)
     log.trim(lambda source, number: True, log.last + 1, 0)
     assert (log.bytes, log.first, log.last) == (0, 7, 6)
 
@@ -135,9 +143,9 @@ def test_large_messages_are_cut_into_pieces_and_found_whole() -> None:
 def test_a_hole_is_not_claimed_to_be_held() -> None:
     log = ServiceLog("news", 1, 100)
     for number in (1, 2, 3):
-        log.add(Publication("news", b"s" * 24, number, b""), 0.0)
+        log.add(ServiceBlock("news", b"s" * 24, number, (b"",)), 0.0)
     log.skip(b"s" * 24, 10, 0.0)
-    log.add(Publication("news", b"s" * 24, 11, b""), 0.0)
+    log.add(ServiceBlock("news", b"s" * 24, 11, (b"",)), 0.0)
     state = log.sources[b"s" * 24]
     assert (state.low, state.high) == (11, 11)
     assert log.place_after({b"s" * 24: 1}) == 2
@@ -155,3 +163,66 @@ def test_services_are_publicised_to_all_distributors() -> None:
     assert theatre.settled()
     theatre.run(2.0)
     assert "sports" in newcomer.core.services
+
+
+SOURCE = b"s" * 24
+
+
+def block(first: int, last: int) -> ServiceBlock:
+    return ServiceBlock("news", SOURCE, first, tuple(b"%d" % n for n in range(first, last + 1)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 12)), max_size=25),
+    st.integers(56, 90),
+    st.integers(0, 400),
+)
+def test_blocks_that_overlap_enter_the_stream_once_and_in_order(
+    stretches: list[tuple[int, int]], piece_bytes: int, keep: int
+) -> None:
+    taken: list[bytes] = []
+    log = ServiceLog("news", 1, piece_bytes, lambda one: taken.extend(one.payloads))
+    reception: list[bytes] = []
+    subscriber = Reception(lambda source, number, data, lost: reception.append(data))
+    known: set[int] = set()
+    for first, more in stretches:
+        new = not known.issuperset(range(first, first + more + 1))
+        assert log.add(block(first, first + more), 0.0) is new
+        known.update(range(first, first + more + 1))
+        place = subscriber.expected
+        pieces = tuple(log.at(one) for one in range(place, log.last + 1))
+        assert all(piece.size <= piece_bytes or len(piece.payloads) == 1 for piece in pieces)
+        subscriber.receive(StreamDeliveries(1, place, log.first, 1.0, pieces), 1000)
+        assert subscriber.count == log.count(log.last)
+        log.trim(lambda source, number: True, log.last + 1, keep)
+    high = next(n for n in range(1, 50) if n not in known) - 1
+    assert taken == reception == [b"%d" % n for n in range(1, high + 1)]
+    low = log.source(SOURCE, 0.0).low
+    held = log.block(SOURCE, low, high, 10**6)
+    assert (held.payloads if held else ()) == tuple(b"%d" % n for n in range(low, high + 1))
+
+
+def test_what_is_published_in_one_turn_stays_one_block_to_all_subscribers() -> None:
+    theatre = four(12, DistributorConfig())
+    publisher = theatre.publisher()
+    subscribers = [theatre.subscriber(no_gap=bool(number % 2)) for number in range(6)]
+    theatre.run(3.0)
+    for number in range(20):
+        publisher.core.publish(b"%d" % number)
+    theatre.run(3.0)
+    for actor in theatre.distributors:
+        log = actor.core.services["news"].log
+        assert [len(log.at(place).payloads) for place in range(log.first, log.last + 1)] == [20]
+    assert {len(one.log) for one in subscribers} == {20}
+
+
+def test_what_nobody_holds_is_given_up_though_others_hold_what_is_before_it() -> None:
+    me, behind, ahead = (PeerId(bytes([n]) * 20) for n in (1, 2, 3))
+    members = tuple(ViewMember(Contact(peer, "127.0.0.1", 1), 1) for peer in (me, behind, ahead))
+    stability = Stability(me, 30.0)
+    stability.change_view(View((0, b""), 1, members), 0.0)
+    stability.told(behind, ("news", SOURCE), 1, 31, 31)
+    stability.told(ahead, ("news", SOURCE), 46, 46, 46)
+    assert stability.next_held(("news", SOURCE), 20) == 21
+    assert stability.next_held(("news", SOURCE), 31) == 46
+    assert stability.next_held(("news", SOURCE), 46) == 47

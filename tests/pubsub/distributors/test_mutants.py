@@ -158,14 +158,15 @@ def lets_go_before_all_have_it(patch: pytest.MonkeyPatch) -> None:
 
 @mutant("distributors_keep_each_sources_order")
 def takes_messages_as_they_come(patch: pytest.MonkeyPatch) -> None:
-    def add(self: ServiceLog, publication: Any, now: float) -> bool:
-        state = self.source(publication.source, now)
-        if publication.sequence in state.places:
-            return False
-        high = state.high
-        self._take(publication.source, publication.sequence, publication)
-        state.high = max(high, publication.sequence)
-        state.low = min(state.places)
+    def add(self: ServiceLog, block: Any, now: float) -> bool:
+        state = self.source(block.source, now)
+        for number, payload in enumerate(block.payloads, block.first):
+            if number not in state.places:
+                high = state.high
+                self._take(block.source, number, payload)
+                self._close_block(block.source)
+                state.high = max(high, number)
+                state.low = min(state.places)
         return True
 
     patch.setattr(ServiceLog, "add", add)

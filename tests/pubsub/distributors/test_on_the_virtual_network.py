@@ -24,7 +24,7 @@ from pubsub.distributors import (
     ServiceSubscription,
     Subscriber,
 )
-from pubsub.distributors.messages import Publication, SpreadPublications
+from pubsub.distributors.messages import ServiceBlock, SpreadBlocks
 from pubsub.event import Batch
 from pubsub.reliable.runs import source_of
 from pubsub.reliable.tasks import TaskFailed
@@ -263,10 +263,8 @@ def test_what_a_distributor_drops_is_in_its_metrics_and_its_status(seed: int) ->
         distributor = (await ground.distributors(1, services=["ticker"]))[0]
         publisher = await ground.enter(Publisher)
         source = source_of(publisher.contact.id, b"the run1")
-        strange = Publication("nothing", source, 1, b"")
-        publisher._open().context("channel").send(
-            distributor.contact, SpreadPublications((strange,))
-        )
+        strange = ServiceBlock("nothing", source, 1, (b"",))
+        publisher._open().context("channel").send(distributor.contact, SpreadBlocks((strange,)))
         await asyncio.sleep(1)
         assert distributor.metrics.as_dict()["distributor_dropped"] == {"no_service": 1}
         status = json.loads(json.dumps(distributor.status()))

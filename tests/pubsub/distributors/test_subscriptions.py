@@ -8,7 +8,7 @@ import pytest
 
 from overlay.virtual.stage import StageConfig
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from pubsub.distributors.messages import Publication
+from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.exchange import Found
 from pubsub.distributors.protocol.subscription import SourceMessage
 from tests.pubsub.distributors.theatre import (
@@ -207,20 +207,21 @@ class Archive:
     """Remembers everything."""
 
     def __init__(self) -> None:
-        self.messages: dict[tuple[bytes, int], Publication] = {}
+        self.messages: dict[tuple[bytes, int], bytes] = {}
         self.asked = 0
 
-    def record(self, publication: Publication) -> None:
-        self.messages[publication.source, publication.sequence] = publication
+    def record(self, block: ServiceBlock) -> None:
+        for number, payload in enumerate(block.payloads, block.first):
+            self.messages[block.source, number] = payload
 
     def read(self, service: str, source: bytes, first: int, last: int, found: Found) -> None:
         self.asked += 1
-        result: list[Publication] = []
+        result: list[bytes] = []
         for number in range(first, last + 1):
-            publication = self.messages.get((source, number))
-            if publication is None:
+            payload = self.messages.get((source, number))
+            if payload is None:
                 break
-            result.append(publication)
+            result.append(payload)
         found(result)
 
 

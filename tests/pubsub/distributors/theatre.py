@@ -15,7 +15,7 @@ from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.distributors import messages
 from pubsub.distributors.config import ClientConfig, DistributorConfig
-from pubsub.distributors.messages import Publication
+from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.distributor import DistributorCore
 from pubsub.distributors.protocol.exchange import History
 from pubsub.distributors.protocol.publishing import PublishingCore
@@ -129,12 +129,13 @@ class Theatre:
             actor.views.append((stage.now, view))
             actor.watching.change_view(view)
 
-        def on_taken(publication: Publication) -> None:
-            message = (publication.source, publication.sequence)
-            actor.taken[message] = stage.now
-            actor.taken_in[message] = core.view
-            fanout = core.services[publication.service].fanout
-            actor.taken_for[message] = tuple(fanout.subscribers)
+        def on_taken(block: ServiceBlock) -> None:
+            fanout = core.services[block.service].fanout
+            for number in block.numbers:
+                message = (block.source, number)
+                actor.taken[message] = stage.now
+                actor.taken_in[message] = core.view
+                actor.taken_for[message] = tuple(fanout.subscribers)
 
         context = stage.context(contact, "peers")
         core = self.distributor_core(
@@ -160,7 +161,7 @@ class Theatre:
                 messages.Vote: core.membership.receive_vote,
                 messages.Digest: core.receive_digest,
                 messages.Want: core.receive_want,
-                messages.SpreadPublications: core.receive_spread,
+                messages.SpreadBlocks: core.receive_spread,
                 messages.Request: core.receive_request,
                 messages.StreamAck: core.receive_received,
             },
