@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
+from pubsub.archive.durable_event import DurableEvent
+from pubsub.broadcast.log import SqliteGroupLog
+from pubsub.broadcast.majority import IndulgentSession
+from pubsub.collections.messages import TakerAnswer
+from pubsub.collections.one_of_n.assigning import Assigner
+from pubsub.collections.total_order import TotalOrder
+from pubsub.distributors.protocol.service import Stability
+from pubsub.distributors.protocol.subscription import SourceOrder
+from pubsub.topics.delivering import Delivering
+from pubsub.topics.forwarding import CheckAndForward
 from tests.promises.storm import Outcome
 
 MOST_SEEDS = 12
@@ -21,21 +31,84 @@ class Mutant:
 
     name: str
     service: str
-    broken: Callable[[], AbstractContextManager[Any]]
+    where: type
+    attribute: str
+    broken: Any
+    """What stands in the attribute's place."""
 
 
-MUTANTS: list[Mutant] = []
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _all_early(self: Delivering, source: bytes) -> list[int]:
+    return sorted(self._early.get(source, {}))
+
+
+def _as_it_comes(
+    self: TotalOrder, source: Any, number: int, clock: int, item: Any, complete: int
+) -> None:
+    if self.orders:
+        self._deliver(item)
+    if complete:
+        self._saw(source, complete)
+
+
+_answered = Assigner.answered
+
+
+def _never_taken(self: Assigner, sender: Any, answer: TakerAnswer) -> None:
+    _answered(self, sender, replace(answer, taken=False))
+
+
+def _deliver_at_once(self: IndulgentSession, origin: int, number: int, copy: Any) -> None:
+    if copy.message is not None and self._delivered[origin].add(number):
+        self._deliver(copy.channel, origin, number, copy.message.pop(3)[1])
+
+
+def _not_written(self: SqliteGroupLog, stored: Any, then: Callable[[], None]) -> None:
+    then()
+
+
+_unmarked = property(lambda event: False, _nothing)
+
+MUTANTS = [
+    Mutant("nothing is marked as given again", "durable", DurableEvent, "redelivered", _unmarked),
+    Mutant("nobody sends what another one lacks", "strong", CheckAndForward, "check", _nothing),
+    Mutant("sequences take elements as they come", "strong", Delivering, "_ready", _all_early),
+    Mutant("sorted sets take elements as they come", "sorted", TotalOrder, "_take", _as_it_comes),
+    Mutant("what is taken is given again", "one of n", Assigner, "answered", _never_taken),
+    Mutant(
+        "distributors let go of what others lack",
+        "no gap",
+        Stability,
+        "releasable",
+        lambda self, key, mine: mine,
+    ),
+    Mutant(
+        "subscribers do not ask for what is missing", "no gap", SourceOrder, "_ask_for", _nothing
+    ),
+    Mutant(
+        "members deliver what no majority has",
+        "groups",
+        IndulgentSession,
+        "_settle",
+        _deliver_at_once,
+    ),
+    Mutant("a log writes nothing", "groups", SqliteGroupLog, "held", _not_written),
+]
 
 
 def try_all(run: Callable[[str, int, float], Outcome]) -> list[str]:
     """Run seeds of each mutant until one breaks a promise; the rows of a table."""
     return [
-        f"| {m.name} | {m.service} | {seeds_until_noticed(m, run) or 'missed'} |" for m in MUTANTS
+        f"| {mutant.name} | {mutant.service} | {seeds_until_noticed(mutant, run) or 'missed'} |"
+        for mutant in MUTANTS
     ]
 
 
 def seeds_until_noticed(mutant: Mutant, run: Callable[[str, int, float], Outcome]) -> int | None:
-    with mutant.broken():
+    with patch.object(mutant.where, mutant.attribute, mutant.broken):
         for seed in range(MOST_SEEDS):
             if run(mutant.service, seed, MINUTES).violations:
                 return seed + 1

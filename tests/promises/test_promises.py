@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.promises import sorted_sets
-from tests.promises.__main__ import SERVICES, lines
+from tests.promises.__main__ import SERVICES, lines, run_one
 from tests.promises.durable import check
+from tests.promises.mutants import MUTANTS, Mutant, seeds_until_noticed
 from tests.promises.storm import Outcome
 
 
@@ -24,6 +25,12 @@ def test_a_storm_breaks_no_promise(service: str) -> None:
 def test_longer_storms_break_no_promise(service: str, seed: int) -> None:
     outcome = SERVICES[service].run(seed, minutes=2.0)
     assert outcome.violations == [], f"{service}, seed {seed}"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.sweep
+def test_a_product_that_is_broken_is_noticed(mutant: Mutant) -> None:
+    assert seeds_until_noticed(mutant, run_one) is not None
 
 
 def test_a_history_that_breaks_a_promise_is_noticed() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
+import random
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from overlay.errors import ClosedError, UsageError
 from overlay.virtual import Network, nth_host
-from pubsub.reliable.journal import Journal
+from pubsub.reliable.journal import Change, Journal
+from tests.pubsub.reliable.mutants import assert_noticed
 
 TABLES = "CREATE TABLE IF NOT EXISTS things (number INTEGER PRIMARY KEY);"
 ROOT = Path(__file__).parents[3]
@@ -187,3 +193,111 @@ def test_what_fails_after_a_write_does_not_stop_the_others(tmp_path: Path) -> No
         await journal.close()
 
     asyncio.run(main())
+
+
+TABLE = "CREATE TABLE IF NOT EXISTS halves (number INTEGER, half INTEGER);"
+
+
+def storm(path: Path, chance: random.Random) -> None:
+    """Writes of two rows each, with a disk that fails at times and processes that crash, in virtual time."""
+    written: list[int] = []
+    answered: list[int] = []
+    is_failing = False
+    commit = Journal._commit
+
+    def commit_or_fail(journal: Journal, changes: Sequence[Change]) -> None:
+        if is_failing:  # after all but the last of what belongs to it
+            changes = [*changes, ("INSERT INTO nowhere VALUES (1)", ())]
+        commit(journal, changes)
+
+    async def life(steps: int) -> None:
+        nonlocal is_failing
+        journal = Journal(path, TABLE, "somebody")
+        rows = journal.read("SELECT number, count(*) FROM halves GROUP BY number ORDER BY number")
+        found = [number for number, _ in rows]
+        assert all(count == 2 for _, count in rows), "all of a write, or nothing"
+        assert found == written[: len(found)]
+        assert set(answered) <= set(found), "what was answered outlives a crash"
+        assert answered == found[: len(answered)], "in the order of the writes"
+        del written[len(found) :]
+        answered[:] = found
+        for _ in range(steps):
+            step = chance.random()
+            if step < 0.6:
+                number = len(written) + 1
+                written.append(number)
+                insert = "INSERT INTO halves VALUES (?, ?)"
+                changes = [(insert, (number, 1)), (insert, (number, 2))]
+                journal.write(changes, lambda number=number: answered.append(number))  # type: ignore[misc]
+            elif step < 0.8:
+                is_failing = not is_failing
+            else:
+                await asyncio.sleep(chance.choice([0.0, 0.5, 1.5]))
+        if chance.random() < 0.5:
+            is_failing = False
+            await journal.written()
+            assert answered == written
+            assert journal.failure is None
+        # A crash: the file is let go as the system does it, and nothing else happens.
+        journal._closed = True
+        journal._retry.set()
+        journal._waiting.clear()
+        journal._file.rollback()
+        journal._file.close()
+        journal._lock.release()
+
+    async def lives() -> None:
+        for _ in range(4):
+            await life(chance.randint(1, 12))
+            await asyncio.sleep(5)
+        nonlocal is_failing
+        is_failing = False
+        await life(0)
+
+    with patch.object(Journal, "_commit", commit_or_fail):
+        Network(chance.getrandbits(30)).run(lives())
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_what_is_answered_outlives_failing_disks_and_crashes(seed: int, tmp_path: Path) -> None:
+    storm(tmp_path / "a.db", random.Random(seed))
+
+
+def _answers_at_once(self: Journal, changes: Any, then: Any = None) -> None:
+    write(self, changes)
+    if then is not None:
+        then()
+
+
+async def _forgets_what_failed(self: Journal) -> None:
+    while self._waiting:
+        batch, self._waiting = self._waiting, []
+        with contextlib.suppress(Exception):
+            self._commit([change for changes, _ in batch for change in changes])
+            for _, then in batch:
+                if then is not None:
+                    then()
+    self._writer = None
+
+
+def _keeps_a_part(self: Journal, changes: Sequence[Change]) -> None:
+    for statement, values in changes:
+        self._file.execute(statement, values)
+    self._file.commit()
+
+
+write = Journal.write
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("write", _answers_at_once),
+        ("_write_all", _forgets_what_failed),
+        ("_commit", _keeps_a_part),
+    ],
+)
+def test_mutants_of_journals_are_noticed(name: str, broken: Any, tmp_path: Path) -> None:
+    count = itertools.count()
+    with patch.object(Journal, name, broken):
+        assert_noticed(lambda chance: storm(tmp_path / f"{next(count)}.db", chance), 40)
