@@ -34,7 +34,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from overlay.channel import ChannelState
@@ -57,7 +56,7 @@ from pubsub.broadcast.kernel import LayerChannel, LayerEvent, LayerSession, Stac
 from pubsub.broadcast.log import SqliteGroupLog
 from pubsub.broadcast.probabilistic import Probabilistic
 from pubsub.broadcast.process import GroupHello, GroupProcess, GroupRefusal, Meeting, OnCrash
-from pubsub.reliable.receipts import MessageReceipt, Wait, budget, check_wait
+from pubsub.reliable.receipts import MessageReceipt, News, Wait, budget, check_wait
 
 DetectorStart = Literal["when_met", "by_hand"]
 
@@ -109,7 +108,7 @@ class GroupChannel:
         self._share = share
         self._most_unread = most_unread
         self._inbox: deque[GroupMessage] = deque()
-        self._news = asyncio.Event()
+        self._news = News()
         self._own: dict[int, None] = {}
         """The own broadcasts, by number, that this member has not delivered yet."""
         self._untaken: Finished | None = None
@@ -131,18 +130,13 @@ class GroupChannel:
         if self._group._detector_is_started:
             self._channel.push(StartDetector())
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Close this channel alone; the other members' channels of this name go on."""
         self._closed = True
-        self._news.set()
+        self._news.tell()
         self._group._channels.pop(self, None)
         if self._channel is not None:
             self._channel.close()
@@ -179,7 +173,7 @@ class GroupChannel:
         await runtime.writable(self._group._others())
         while len(self._inbox) >= self._most_unread:
             self._check_open()
-            await self._next_news()
+            await self._news.wait()
         number = self._check_open().sent + 1
         if is_uniform:
             self._own[number] = None
@@ -191,7 +185,7 @@ class GroupChannel:
 
         async def change() -> None:
             self._check_open()
-            await self._next_news()
+            await self._news.wait()
 
         return MessageReceipt(number, reached, change)
 
@@ -217,7 +211,7 @@ class GroupChannel:
             self._inbox.append(GroupMessage(event.source, event.message.data, event.number))
         elif isinstance(event, Crash):
             self._group._has_crashed(event.rank)
-        self._news.set()
+        self._news.tell()
 
     def __aiter__(self) -> Self:
         return self
@@ -230,8 +224,8 @@ class GroupChannel:
             if self._closed:
                 raise StopAsyncIteration
             self._check_open()
-            await self._next_news()
-        self._news.set()
+            await self._news.wait()
+        self._news.tell()
         message = self._inbox.popleft()
         if self._keeps_log:
             self._untaken = Finished(message.source, message.number)
@@ -240,10 +234,6 @@ class GroupChannel:
     @property
     def _keeps_log(self) -> bool:
         return False
-
-    async def _next_news(self) -> None:
-        self._news.clear()
-        await self._news.wait()
 
     def _check_open(self) -> LayerChannel:
         if self._closed or self._channel is None:
@@ -386,7 +376,7 @@ class Group(GroupChannel):
         runtime, self._runtime = self._runtime, None
         for channel in list(self._channels):
             channel._closed = True
-            channel._news.set()
+            channel._news.tell()
         self._closed = True
         if runtime is None:
             return
@@ -437,7 +427,7 @@ class Group(GroupChannel):
         """Wait until every member has been met; `GroupError` when another process has this rank."""
         while self._meeting.missing:
             self._check_open()
-            await self._next_news()
+            await self._news.wait()
         self._check_open()
 
     def start_detector(self) -> None:
@@ -462,7 +452,7 @@ class Group(GroupChannel):
 
     def _wake(self) -> None:
         for channel in self._channels:
-            channel._news.set()
+            channel._news.tell()
 
     def _has_crashed(self, rank: int) -> None:
         if rank not in self.crashed:

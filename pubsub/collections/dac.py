@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args, overload
 
 from overlay.errors import ClosedError, UsageError
@@ -116,12 +115,7 @@ class DAC(abc.ABC):
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, get_args
 from overlay.errors import ClosedError, UsageError
 from pubsub.collections.content import Element
 from pubsub.filters import Filter
+from pubsub.reliable.receipts import News
 from pubsub.reliable.runs import Gap, GapError, Gaps
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ class Interest:
         self._queue: deque[tuple[Element | Gap, Finish | None]] = deque()
         self._finish: Finish | None = None
         self._is_busy = False
-        self._arrival: asyncio.Event = asyncio.Event()
-        self._change: asyncio.Event = asyncio.Event()
+        self._arrival = News()
+        self._change = News()
         self._worker: asyncio.Task[None] | None = None
         self._begun = False
         self._ended = False
@@ -154,8 +155,8 @@ class Interest:
                 self._worker.cancel()
             self._settle(False)
         self._give_back()
-        self._arrival.set()
-        self._change.set()
+        self._arrival.tell()
+        self._change.tell()
 
     def _give_back(self) -> None:
         """What waits goes to other takers; or, where the collection is closed, comes again from its log."""
@@ -209,13 +210,13 @@ class Interest:
             self.dropped += 1
             self._collection._count_drop("queue_full")
         self._queue.append((element, finish))
-        self._arrival.set()
+        self._arrival.tell()
 
     def tell_gap(self, gap: Gap) -> None:
         """Elements will never come, in the place that they would have had; if this interest wants to know."""
         if not self._ended and not self.takes and self.gaps != "skip":
             self._queue.append((gap, None))
-            self._arrival.set()
+            self._arrival.tell()
 
     @property
     def has_room(self) -> bool:
@@ -228,7 +229,6 @@ class Interest:
 
     async def changed(self) -> None:
         """Wait until an element has been taken from the queue, or is done with."""
-        self._change.clear()
         await self._change.wait()
 
     def __len__(self) -> int:
@@ -247,11 +247,10 @@ class Interest:
         while not self._queue:
             if self._ended:
                 raise StopAsyncIteration
-            self._arrival.clear()
             await self._arrival.wait()
         element, self._finish = self._queue.popleft()
         self._is_busy = True
-        self._change.set()
+        self._change.tell()
         if isinstance(element, Gap) and self.gaps == "raise":
             raise GapError(element)
         return element
@@ -262,7 +261,7 @@ class Interest:
         if self._is_busy and not is_done and not self.takes:
             self._collection._gave_back()
         self._is_busy = False
-        self._change.set()
+        self._change.tell()
         if finish is not None:
             finish(is_done)
 
@@ -271,7 +270,6 @@ class Interest:
             if calls % CALLS_A_TURN == 0:
                 await asyncio.sleep(0)
             while not (self._queue or self._ended):
-                self._arrival.clear()
                 await self._arrival.wait()
             if self._ended:
                 return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from overlay.contact import PeerId
 from overlay.entropy import entropy
-from overlay.errors import ClosedError
+from overlay.errors import ClosedError, UsageError
 from overlay.topic_name import TopicNameError, check_topic_name
 from overlay.wire import WireError, encode
 from pubsub.collections.config import CollectionConfig
@@ -36,7 +36,7 @@ from pubsub.collections.strong import StrongCollection
 from pubsub.collections.total_order import TotalOrder
 from pubsub.collections.wanted import Wanted, either, parse_wanted
 from pubsub.event import unpack_data
-from pubsub.reliable.receipts import MessageReceipt
+from pubsub.reliable.receipts import MessageReceipt, News
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics import (
     Delivery,
@@ -139,6 +139,10 @@ class HubOutbox:
                 await self._strong().broadcast(encode(message), to=concerned)
 
 
+async def _never() -> None:
+    raise UsageError('a stubborn or best-effort element is known to be "sent", and no more')
+
+
 INCARNATION_BITS = 32
 """Two starts of one participant are told apart by a number that is drawn."""
 
@@ -161,8 +165,8 @@ class StrongHub:
         self._wanted = Wanted(own=False)
         self._giving = asyncio.Lock()
         self._adding = asyncio.Lock()
-        self._change = asyncio.Event()
-        """Set whenever something may be so that an addition waits for."""
+        self._change = News()
+        """Told whenever something may be so that an addition waits for."""
         self._is_left = False
         self._is_ordering = False
         self._outbox = HubOutbox(lambda: self._strong, self._undelivered, collections.tasks)
@@ -186,7 +190,7 @@ class StrongHub:
             asyncio.get_running_loop().time,
             call_later,
             config.one_of_n,
-            on_room=self._change.set,
+            on_room=self._change.tell,
             count=collections.drops.add,
         )
         self._order = TotalOrder(
@@ -195,7 +199,7 @@ class StrongHub:
             call_later,
             self._ordered,
             config.order,
-            on_settled=self._change.set,
+            on_settled=self._change.tell,
             count=collections.drops.add,
             is_done=lambda *upto: self._strong.is_done(*upto),
         )
@@ -234,7 +238,7 @@ class StrongHub:
     async def leave(self) -> None:
         """Leave the topic; offers and answers have a moment to arrive, additions that wait are refused."""
         self._is_left = True
-        self._change.set()
+        self._change.tell()
         self._order.close()
         self._sharing.close()
         self._presence.close()
@@ -301,7 +305,7 @@ class StrongHub:
 
         payload = encode(Addition(self.topic, 0, self.incarnation, packed))
         number = await self._strong.broadcast(payload, semantics=semantics, to=wants)
-        return MessageReceipt(number, lambda wait: wait == "sent", self._change.wait)
+        return MessageReceipt(number, lambda wait: wait == "sent", _never)
 
     async def _broadcast(self, topic: str, data: Any, packed: bytes) -> int:
         await self._until(lambda: not self._is_ordering or self._order.is_settled)
@@ -327,7 +331,6 @@ class StrongHub:
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         while not self._is_left and not is_so():
-            self._change.clear()
             await self._change.wait()
         if self._is_left:
             raise ClosedError(f"this node has left {self.topic}")

@@ -16,7 +16,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from pubsub.archive.store import (
@@ -59,12 +58,7 @@ class ArchiveHistory:
         self._upkeep = asyncio.get_running_loop().create_task(self._forget_old())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         tasks = [*self._asking, *([self._upkeep] if self._upkeep is not None else [])]
         for task in tasks:
             task.cancel()

@@ -29,18 +29,18 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from overlay.contact import PeerId
 from overlay.entropy import entropy
 from overlay.errors import UsageError
+from overlay.futures import Futures
 from overlay.wire import WireError
 from pubsub.distributors.light_client import LightClient, NoDistributor, NoSuchService
 from pubsub.distributors.messages import check_service, pack_application_data, unpack_content
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.subscription import SourceMessage, SubscriptionCore
-from pubsub.reliable.receipts import MessageReceipt, Wait, budget, check_wait
+from pubsub.reliable.receipts import MessageReceipt, News, Wait, budget, check_wait
 from pubsub.reliable.runs import RUN_BYTES, Gap, GapError, Gaps, publisher_of, run_of, source_of
 from pubsub.validation import REFUSED
 
@@ -65,7 +65,7 @@ class Publisher(LightClient):
                 self.config,
                 service,
                 source_of(runtime.contact.id, entropy().randbytes(RUN_BYTES)),
-                progress=self._tell_news,
+                progress=self._news.tell,
                 want_distributors=self._look_up,
             )
             core.start()
@@ -120,7 +120,7 @@ class Publisher(LightClient):
             await self.create(service)
             core = self._publishing[service]
         while not core.has_room:
-            await self._next_news()
+            await self._news.wait()
             self._open()
         number = core.publish(content)
 
@@ -128,7 +128,7 @@ class Publisher(LightClient):
             return wait == "sent" or (core.stable if wait == "safe" else core.received) >= number
 
         async def change() -> None:
-            await self._next_news()
+            await self._news.wait()
             self._open()
 
         return MessageReceipt(number, reached, change)
@@ -146,7 +146,7 @@ class Publisher(LightClient):
         """Wait until every message so far has been received by a distributor."""
         core = self._publishing.get(service)
         while core is not None and core.received < core.last:
-            await self._next_news()
+            await self._news.wait()
             self._open()
 
 
@@ -238,7 +238,7 @@ class ServiceSubscription:
         self._room = subscriber.config.room
         self._queue: deque[ServiceMessage | Gap] = deque()
         self._events: OrderedDict[bytes, None] = OrderedDict()
-        self._arrival = asyncio.Event()
+        self._arrival = News()
         self._core: SubscriptionCore | None = None
         self._ended = False
         self._is_removed = False
@@ -267,27 +267,15 @@ class ServiceSubscription:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> bool:
         """Unsubscribe; whether a distributor has acknowledged it. More than once is fine."""
         if self._core is None or self._ended:
             return False
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def answered(acknowledged: bool) -> None:
-            if not answer.done():
-                answer.set_result(acknowledged)
-
         try:
-            self._core.unsubscribe(answered)
-            return await answer
+            return await Futures("the client is closed").answer(self._core.unsubscribe)
         finally:
             self.end()
 
@@ -317,7 +305,6 @@ class ServiceSubscription:
                 raise StopAsyncIteration
             if self._core is None:
                 raise UsageError("iterate over a subscription inside `async with`")
-            self._arrival.clear()
             await self._arrival.wait()
         next_one = self._queue.popleft()
         if len(self._queue) == self._room // 2 and self._core is not None and not self._ended:
@@ -336,7 +323,7 @@ class ServiceSubscription:
                 self._subscriber._subscribed.remove(core)
         if self in self._subscriber._subscriptions:
             self._subscriber._subscriptions.remove(self)
-        self._arrival.set()
+        self._arrival.tell()
 
     def _deliver(self, delivery: SourceMessage) -> None:
         try:
@@ -357,7 +344,7 @@ class ServiceSubscription:
             delivery.service, carried.data, publisher, run, number, carried.topic
         )
         self._queue.append(message)
-        self._arrival.set()
+        self._arrival.tell()
 
     def _removed(self) -> None:
         self._is_removed = True
@@ -372,7 +359,7 @@ class ServiceSubscription:
                 _log.exception("on_gap of the service %s failed", self.service)
         if self.gaps != "skip":
             self._queue.append(gap)
-            self._arrival.set()
+            self._arrival.tell()
 
     def _is_known(self, event_id: bytes) -> bool:
         if event_id in self._events:

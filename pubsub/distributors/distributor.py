@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from overlay.contact import Address, Contact, PeerId
@@ -39,6 +38,7 @@ from pubsub.distributors.protocol.exchange import History
 from pubsub.distributors.protocol.view import View
 from pubsub.distributors.rules import group_topic, rules_of_distributor
 from pubsub.node import Node
+from pubsub.reliable.receipts import News
 from pubsub.reliable.tasks import Tasks
 from pubsub.topic import Topic
 
@@ -122,7 +122,7 @@ class Distributor:
         self._watched: dict[PeerId, Contact] = {}
         self._work = asyncio.Event()
         self._ready = asyncio.Event()
-        self._view_changes = asyncio.Event()
+        self._view_changes = News()
 
     # Opening and closing.
 
@@ -137,12 +137,7 @@ class Distributor:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -281,8 +276,7 @@ class Distributor:
             if peer not in self._watched:
                 failure.watch(contact)
         self._watched = now
-        self._view_changes.set()
-        self._view_changes = asyncio.Event()
+        self._view_changes.tell()
 
     def _taken(self, block: messages.ServiceBlock) -> None:
         for feed in self._feeds:
@@ -385,7 +379,7 @@ class Distributor:
     def _wake_all(self) -> None:
         """Have those who wait see that a task has died."""
         self._ready.set()
-        self._view_changes.set()
+        self._view_changes.tell()
 
 
 def _settings_of(settings: NodeSettings, *, has_topics: bool) -> NodeConfig:

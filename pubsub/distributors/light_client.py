@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from weakref import WeakKeyDictionary
 
 from overlay.channel import ChannelConfig
 from overlay.contact import Address, Contact
 from overlay.errors import CamcastError, ClosedError, NetworkError, UsageError
+from overlay.futures import Futures
 from overlay.identity import Identity
 from overlay.membership.interface import TopicDirectory
 from overlay.metrics import Metrics
@@ -31,6 +31,7 @@ from pubsub.event import DATA_LIMIT
 from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 from pubsub.reliable.primary import PrimaryKeeper
+from pubsub.reliable.receipts import News
 from pubsub.reliable.tasks import Tasks
 from pubsub.validation import Validation, Validator
 
@@ -71,17 +72,8 @@ class DirectoryFinder:
 def sample_of(directory: TopicDirectory) -> Sample:
     """The directory of a node, for those who wait for its answers."""
 
-    async def sample(topic: str, count: int) -> Sequence[Contact]:
-        answer: asyncio.Future[Sequence[Contact]] = asyncio.get_running_loop().create_future()
-
-        def found(contacts: tuple[Contact, ...]) -> None:
-            if not answer.done():
-                answer.set_result(contacts)
-
-        directory.sample(topic, count, found)
-        return await answer
-
-    return sample
+    futures = Futures("the node is closed")
+    return lambda topic, count: futures.answer(lambda give: directory.sample(topic, count, give))
 
 
 class AddressFinder:
@@ -90,20 +82,14 @@ class AddressFinder:
     def __init__(self, runtime: Runtime, addresses: Sequence[str | Address]) -> None:
         self._addresses = [Address.of(address) for address in addresses]
         self._introduction = introduce(runtime)
+        self._futures = Futures("the client is closed")
 
     async def find(self) -> list[Contact]:
         found = await asyncio.gather(*map(self._ask, self._addresses))
         return [contact for contact in found if contact is not None]
 
     async def _ask(self, address: Address) -> Contact | None:
-        answer: asyncio.Future[Contact | None] = asyncio.get_running_loop().create_future()
-
-        def answered(contact: Contact | None) -> None:
-            if not answer.done():
-                answer.set_result(contact)
-
-        self._introduction.resolve(address, answered)
-        return await answer
+        return await self._futures.answer(lambda give: self._introduction.resolve(address, give))
 
 
 def introduce(runtime: Runtime) -> Introduction:
@@ -262,10 +248,11 @@ class LightClient:
         self._subscribed: list[SubscriptionCore] = []
         self._streams: dict[int, SubscriptionCore] = {}
         self._tasks = Tasks(
-            type(self).__name__.lower(), self.metrics, lambda failure: self._tell_news()
+            type(self).__name__.lower(), self.metrics, lambda failure: self._news.tell()
         )
         self._looking: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
+        self._news = News()
+        """Something was answered or acknowledged, or the client has ended."""
 
     async def __aenter__(self) -> Self:
         if self._runtime is not None or self._closed:
@@ -300,18 +287,13 @@ class LightClient:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         """Stop everything; more than once is fine."""
         self._closed = True
-        self._tell_news()
+        self._news.tell()
         for publishing in self._publishing.values():
             publishing.stop()
         for subscription in self._subscribed:
@@ -365,7 +347,7 @@ class LightClient:
                     self._open()
                     if core.refusal == "removed":
                         raise TimeoutError
-                    await self._next_news()
+                    await self._news.wait()
         except TimeoutError:
             if core.refusal in ("no_service", "removed"):
                 raise NoSuchService(
@@ -376,15 +358,6 @@ class LightClient:
                 f"{self._connect_timeout:g} s: check that one runs, and the addresses given"
             ) from None
 
-    # Waiting.
-
-    def _tell_news(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
-
-    async def _next_news(self) -> None:
-        await self._news.wait()
-
     # Receiving.
 
     def _receive_answer(self, sender: Contact, answer: messages.ClientAnswer) -> None:
@@ -394,7 +367,7 @@ class LightClient:
             core.receive_answer(sender, answer)
             if core.stream:
                 self._streams[core.stream] = core
-        self._tell_news()
+        self._news.tell()
 
     def _receive_alive(self, sender: Contact, alive: messages.Alive) -> None:
         if alive.stream in self._streams:

@@ -50,6 +50,32 @@ async def budget(deadline: float | None, what: str) -> AsyncIterator[None]:
         raise NotInTime(f"{what} took more than {deadline:g} s") from None
 
 
+class News:
+    """Wakes all who wait for a change. A change that nobody waits for is not remembered: look first, then
+    wait, without an `await` in between."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+
 class MessageReceipt:
     """What became of one message; it goes on to be kept up to date."""
 

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import inspect
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 from overlay.contact import Contact, PeerId
 from overlay.errors import ClosedError, UsageError
 from overlay.runtime import Runtime
-from pubsub.reliable.receipts import MessageReceipt, Wait
+from pubsub.reliable.receipts import MessageReceipt, News, Wait
 from pubsub.reliable.runs import Gap
 from pubsub.reliable.tasks import Tasks
 from pubsub.topics.aside import AsideMessages
@@ -98,7 +97,7 @@ class StrongTopic:
         self._handlers = handlers
         self._config = config
         self._on_left = on_left
-        self._news: deque[asyncio.Future[None]] = deque()
+        self._news = News()
         self._tasks = Tasks(f"strong topic {topic}", runtime.metrics)
         self._inbox = Inbox(
             config.broadcast,
@@ -406,10 +405,7 @@ class StrongTopic:
     def room(self) -> None:
         """Wake all callers that wait for room, for a message to be settled or a filter to be heard, or to
         leave."""
-        waiting, self._news = self._news, deque()
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._news.tell()
 
     def room_if_waited_for(self) -> None:
         if self._news:
@@ -441,9 +437,7 @@ class StrongTopic:
 
     async def _next_news(self) -> None:
         self._check_open()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._news.append(waiter)
-        await waiter
+        await self._news.wait()
         self._check_open()
 
 

@@ -23,6 +23,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Randomness, Timer
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
+from overlay.futures import Futures
 from overlay.membership.gateways import Gateways
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
@@ -65,6 +66,7 @@ class StrongTopics:
         self._directory = directory
         self._topics: dict[str, StrongTopic] = {}
         self._tasks = Tasks("strong topics", runtime.metrics)
+        self._futures = Futures("the node is closed")
         self._closed = False
         self._dropped = runtime.metrics.family(
             "strong_dropped", "reason", "Messages of strong topics that were not taken"
@@ -221,14 +223,11 @@ class StrongTopics:
     async def _find(self, topic: str, count: int) -> list[Contact]:
         if self._directory is None:
             return []
-        answer: asyncio.Future[list[Contact]] = asyncio.get_running_loop().create_future()
-
-        def found(contacts: tuple[Contact, ...]) -> None:
-            if not answer.done():
-                answer.set_result([c for c in contacts if c.id != self._runtime.contact.id])
-
-        self._directory.contacts(self._name(topic), count, found)
-        return await answer
+        directory, name = self._directory, self._name(topic)
+        contacts: tuple[Contact, ...] = await self._futures.answer(
+            lambda give: directory.contacts(name, count, give)
+        )
+        return [contact for contact in contacts if contact.id != self._runtime.contact.id]
 
     def _name(self, topic: str) -> str:
         """Under which name participants are found; gateways are configured by topic."""

@@ -13,7 +13,7 @@ from pubsub.broadcast import Group
 from pubsub.collections import DAStrongBag, DAStrongSequence, DAWeakBag, Gap, GapError, NotInTime
 from pubsub.collections.dac import CollectionError
 from pubsub.distributors import Distributor, Publisher
-from pubsub.reliable.receipts import MessageReceipt, budget, check_wait
+from pubsub.reliable.receipts import MessageReceipt, News, budget, check_wait
 from tests.pubsub.collections.nodes import Company, into, stage
 
 TOPIC = "/EPFL/DSC"
@@ -208,3 +208,38 @@ def test_the_local_content_is_a_collection_of_python(seed: int) -> None:
         assert list(one) == [1, "four"]
 
     stage(seed, main)
+
+
+def test_an_element_outside_reliable_broadcast_is_known_to_be_sent_and_no_more() -> None:
+    async def main(company: Company) -> None:
+        bag = await company.open(DAStrongBag, TOPIC)
+        receipt = await bag.add("one", semantics="stubborn")
+        await receipt.wait("sent")
+        with pytest.raises(UsageError, match='known to be "sent", and no more'):
+            await receipt.wait("acked")
+
+    stage(4, main)
+
+
+def test_news_wake_all_who_wait_and_nobody_later() -> None:
+    async def main() -> None:
+        news, woken = News(), []
+
+        async def wait(name: str) -> None:
+            await news.wait()
+            woken.append(name)
+
+        news.tell()  # nobody waits: it is forgotten
+        waiting = [asyncio.create_task(wait(name)) for name in "abc"]
+        await asyncio.sleep(1)
+        assert (len(news), woken) == (3, [])
+        waiting[1].cancel()
+        news.tell()
+        waiting.append(asyncio.create_task(wait("late")))
+        await asyncio.sleep(1)
+        assert woken == ["a", "c"]
+        assert len(news) == 1
+        waiting[-1].cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    Network(1).run(main())
