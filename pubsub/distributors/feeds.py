@@ -144,6 +144,8 @@ class Relay(LightClient):
         self._core = core
         self._named = services
         self._asked: PeerId | None = None
+        self._gathered: list[SourceMessage] = []
+        """Consecutive messages of one source that came in this turn."""
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -210,9 +212,24 @@ class Relay(LightClient):
             self._core.relay_begin(service, source, number)
 
     def _deliver(self, message: SourceMessage) -> None:
-        self._core.relay(
-            ServiceBlock(message.service, message.source, message.sequence, (message.data,))
-        )
+        """Take a message, together with those that come in the same turn: a block stays a block."""
+        gathered = self._gathered
+        if gathered and (gathered[-1].service, gathered[-1].source, gathered[-1].sequence + 1) != (
+            message.service,
+            message.source,
+            message.sequence,
+        ):
+            self._pass_on()
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._pass_on)
+        self._gathered.append(message)
+
+    def _pass_on(self) -> None:
+        messages, self._gathered = self._gathered, []
+        if messages and messages[0].service in self._core.services:
+            first, payloads = messages[0], tuple(message.data for message in messages)
+            self._core.relay(ServiceBlock(first.service, first.source, first.sequence, payloads))
 
     def _report(self, service: str, gap: Gap) -> None:
+        self._pass_on()
         self._core.relay_gap(service, gap.source, gap.last)

@@ -119,6 +119,32 @@ def test_nobody_publishes_under_anothers_name() -> None:
     assert one.taken == {}
 
 
+def test_hostile_blocks_are_dropped_and_cost_bounded_memory() -> None:
+    theatre = Theatre(4)
+    one = theatre.distributor()
+    theatre.run(4.0)
+    sender = numbered_contact(60)
+    source = source_of(sender.id, b"the run1")
+    for wrong in (
+        ServiceBlock("news", source, 0, (b"x",)),
+        ServiceBlock("news", source, -5, (b"x",) * 9),
+        ServiceBlock("news", source, 1, ()),
+        ServiceBlock("news", source[:-1], 1, (b"x",)),
+    ):
+        one.core.receive_spread(sender, SpreadBlocks((wrong,)))
+    assert one.core.dropped.values == {"malformed": 4}
+    for first in (1 << 62, 20_000, 5_000, 3, 2, 4):  # far ahead, overlapping, backwards
+        block = ServiceBlock("news", source, first, (b"%d" % first,) * 4000)
+        one.core.receive_spread(sender, SpreadBlocks((block,)))
+    log = one.core.services["news"].log
+    assert log.last == 0, "the first message never came"
+    assert log._order.waiting <= 8192
+    one.core.receive_spread(sender, SpreadBlocks((ServiceBlock("news", source, 1, (b"1",)),)))
+    theatre.run(1.0)
+    assert log.sources[source].high == 4003
+    assert [number for _, number in one.taken] == list(range(1, 4004))
+
+
 def test_a_service_holds_so_many_sources_and_no_more() -> None:
     theatre = Theatre(3, config=DistributorConfig(most_sources=4))
     one = theatre.distributor()
