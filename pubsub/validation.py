@@ -14,7 +14,7 @@ quick and not block. What it refuses is neither delivered nor forwarded, nor kep
 It is counted as `refused` under `events_dropped`, for collections under `collection_dropped`, for services
 under `service_messages_dropped`. A validator that raises has refused; its exception is logged. A node does
 not ask about its own events. A message of a service that no topic feeds counts as one of the topic
-`/services/NAME`.
+`/distributors/GROUP/NAME`.
 
 A signature is the publisher's public key (32 bytes) and its Ed25519 signature (64 bytes) of the block's
 bytes, just as they travel. The key proves the publisher's id (see `overlay.identity`), and the bytes hold all

@@ -40,6 +40,7 @@ from pubsub.distributors.light_client import LightClient, NoDistributor, NoSuchS
 from pubsub.distributors.messages import check_service, pack_application_data, unpack_content
 from pubsub.distributors.protocol.publishing import PublishingCore
 from pubsub.distributors.protocol.subscription import SourceMessage, SubscriptionCore
+from pubsub.distributors.rules import service_topic
 from pubsub.reliable.receipts import MessageReceipt, News, Wait, budget, check_wait
 from pubsub.reliable.runs import RUN_BYTES, Gap, GapError, Gaps, publisher_of, run_of, source_of
 from pubsub.validation import REFUSED
@@ -336,7 +337,7 @@ class ServiceSubscription:
             return
         publisher = carried.publisher or publisher_of(delivery.source)
         run, number = run_of(delivery.source), delivery.sequence
-        topic = carried.topic or f"/services/{delivery.service}"
+        topic = carried.topic or service_topic(self._subscriber.group, delivery.service, {})
         if not self._subscriber.validation.accepts(topic, publisher, run, number, carried.data):
             self._drops.add(REFUSED)
             return

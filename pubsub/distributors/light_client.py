@@ -170,7 +170,7 @@ class Desk:
 
     def groups(self) -> set[str]:
         """The groups whose distributors the clients listen to."""
-        return {client._group for client in self.clients}
+        return {client.group for client in self.clients}
 
     def leave(self, client: LightClient) -> None:
         if client in self.clients:
@@ -231,7 +231,7 @@ class LightClient:
         self.metrics = node.metrics if node is not None else Metrics()
         self.validation = Validation(validators or {}, signed=False)
         self._node = node
-        self._group = group
+        self.group = group
         self._bootstrap = list(bootstrap)
         self._addresses = [Address.of(address) for address in distributors]
         self._identity = identity
@@ -261,7 +261,7 @@ class LightClient:
             attachment = self._node.attachment
             self.validation = self._node.validation
             self._runtime = attachment.runtime
-            self._finder = DirectoryFinder(sample_of(attachment.directory), self._group)
+            self._finder = DirectoryFinder(sample_of(attachment.directory), self.group)
             self._desk = Desk.of(attachment.runtime)
             self._desk.clients.append(self)
             if attachment.gate is not None:
@@ -279,7 +279,7 @@ class LightClient:
             if self._bootstrap:
                 self._overlay = Overlay.on(runtime.endpoint, self._bootstrap, serve=False)
                 await self._overlay.__aenter__()
-                self._finder = DirectoryFinder(sample_of(self._overlay.service), self._group)
+                self._finder = DirectoryFinder(sample_of(self._overlay.service), self.group)
             elif self._addresses:
                 self._finder = AddressFinder(runtime, self._addresses)
         except BaseException:
@@ -351,10 +351,10 @@ class LightClient:
         except TimeoutError:
             if core.refusal in ("no_service", "removed"):
                 raise NoSuchService(
-                    f"no distributor of group {self._group!r} has a service {service!r}: create it"
+                    f"no distributor of group {self.group!r} has a service {service!r}: create it"
                 ) from None
             raise NoDistributor(
-                f"no distributor of group {self._group!r} answered within "
+                f"no distributor of group {self.group!r} answered within "
                 f"{self._connect_timeout:g} s: check that one runs, and the addresses given"
             ) from None
 

@@ -89,8 +89,8 @@ class _Rules:
     def want(self, peer: Holder, want: messages.Want) -> bool:
         return self.is_colleague(peer) or self.may(peer, Action.SUBSCRIBE, want.service)
 
-    def spread(self, peer: Holder, spread: messages.SpreadPublications) -> bool:
-        services = {publication.service for publication in spread.publications}
+    def spread(self, peer: Holder, spread: messages.SpreadBlocks) -> bool:
+        services = {block.service for block in spread.blocks}
         return self.is_colleague(peer) or all(
             self.may(peer, Action.PUBLISH, service) for service in services
         )
@@ -111,7 +111,7 @@ def rules_of_distributor(
     return {
         **dict.fromkeys(views, rules.is_colleague),
         messages.Want: rules.want,
-        messages.SpreadPublications: rules.spread,
+        messages.SpreadBlocks: rules.spread,
         messages.Request: rules.request,
         messages.StreamAck: rules.ack,
         messages.ListServices: rules.is_distributor,

@@ -438,7 +438,7 @@ def test_messages_of_services_are_validated(where: str) -> None:
     def is_number(batch: Batch) -> bool:
         return all(type(data) is int for data in batch.data)
 
-    validators = {"/services/ticker": is_number, "/soccer": is_number}
+    validators = {"/distributors/main/ticker": is_number, "/soccer": is_number}
 
     async def main(ground: Playground) -> None:
         (distributor,) = await ground.distributors(1, topics={"football": "/soccer"})
