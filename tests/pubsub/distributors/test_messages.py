@@ -50,11 +50,14 @@ def test_every_message_has_a_code_of_this_part() -> None:
 
 def _example(kind: type) -> object:
     contact = numbered_contact(1)
-    piece = messages.StreamPiece(b"s", 1, 0, 0, 1, b"data")
+    piece = messages.StreamPiece(b"s", 1, 0, 0, 1, (b"data",))
+    block = ServiceBlock("news", b"s" * 24, 1, (b"x", b"y"))
     examples: dict[str, object] = {
         "contact": contact,
         "members": (ViewMember(contact, 7),),
-        "blocks": (ServiceBlock("news", b"s" * 24, 1, (b"x",)),),
+        "block": block,
+        "blocks": (block,),
+        "payloads": block.payloads,
         "pieces": (piece,),
         "services": (("news", 1, True),),
         "names": ("news",),
