@@ -129,7 +129,7 @@ def test_a_source_is_taken_in_order_however_it_arrives() -> None:
 
 
 def test_large_messages_are_cut_into_pieces_and_found_whole() -> None:
-    log = ServiceLog("news", 1, 100)
+    log = ServiceLog("news", 1, 151)  # 100 bytes beside the heads
     data = bytes(range(256)) * 2
     log.add(ServiceBlock("news", b"s" * 24, 1, (data,)), 0.0)
     assert log.last == 6

@@ -39,15 +39,13 @@ class Below:
         assert isinstance(message, Raise)
         self.raised.append((sender, message))
         if self.answers is not None:
-            answer = PublicationAck("news", message.source, self.answers, 0, NO_GROUP, 0)
+            answer = PublicationAck("news", message.block.source, self.answers, 0, NO_GROUP, 0)
             core = next(one.core for one in self.distributors if one.contact == sender)
             core.upward.receive_published(ABOVE, answer)
 
     def held(self) -> list[int]:
-        return [
-            one.core.services["news"].log.last - one.core.services["news"].log.first + 1
-            for one in self.theatre.up(self.distributors)
-        ]
+        logs = [one.core.services["news"].log for one in self.theatre.up(self.distributors)]
+        return [log.count(log.last) - log.count(log.first - 1) for log in logs]
 
 
 def test_others_raise_what_the_publishers_distributor_did_not() -> None:
