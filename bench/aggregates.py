@@ -251,19 +251,25 @@ class Aggregates:
                 self._indexed.setdefault((figure, metric), []).append(row)
 
     @classmethod
-    def of(cls, store: ResultStore) -> Aggregates:
-        """The aggregates of every finished experiment in a store; `StoreError` where there is none."""
+    def of(cls, store: ResultStore, known: Aggregates | None = None) -> Aggregates:
+        """The aggregates of every finished experiment in a store; `StoreError` where there is none.
+
+        With `known`, those of an earlier look, only rows of real nodes are read again.
+        """
         if store.is_empty:
             raise StoreError(f"no results in {store.place}: run a suite first (camcast bench run)")
         frame = aggregate(store)
         with store.telling():
             if store.finished().count() > MOST_EXPERIMENTS:
                 frame = frame.where(frame.figure.isin(sorted(_built_in_figures())))
+            if known is not None:
+                frame = frame.where(frame.tier.isin(*REAL_NODES))
             found: list[dict[str, Any]] = frame.toArrow().to_pylist()
         for row in found:
             row["sizes"] = tuple(int(size) for size in row["sizes"].split(","))
             row["networks"], row["sample"] = tuple(row["networks"]), tuple(row["sample"])
-        return cls(Aggregate(**row) for row in found)
+        kept = [row for row in known._rows if not row.is_of_networks] if known is not None else []
+        return cls([*kept, *(Aggregate(**row) for row in found)])
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -20,6 +20,7 @@ from overlay.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from bench.aggregates import Aggregates
     from bench.store import ResultStore
 
 OUT = "bench-results"
@@ -103,9 +104,9 @@ def run_suite(arguments: argparse.Namespace) -> int:
         master = spark.conf.get("spark.master", "local")
         print(f"{suite.name}: {len(suite):,} experiments on {master}", flush=True)
         record_run(store, arguments.suite)
-        is_complete = _run(spark, suite, store, arguments.processes, arguments.across)
+        is_complete, seen = _run(spark, suite, store, arguments.processes, arguments.across)
         if arguments.report:
-            print(f"the report is {write_report(store)}")
+            print(f"the report is {write_report(store, seen)}")
     return 0 if is_complete else 1
 
 
@@ -120,18 +121,23 @@ def _session(arguments: argparse.Namespace) -> AbstractContextManager[SparkSessi
 
 def _run(
     spark: SparkSession, suite: Suite, store: ResultStore, processes: bool, across: int = 1
-) -> bool:
-    """Run what is left of a suite, in rounds, and trace the events of the report; what failed is printed."""
+) -> tuple[bool, Aggregates | None]:
+    """Run what is left of a suite, in rounds, and trace the events of the report; what failed is printed.
+
+    Whether nothing failed, and the aggregates of the last look.
+    """
     from bench.progress import ProgressLine
-    from bench.rounds import run_rounds
-    from bench.spread import write_spread
+    from bench.report.spread import write_spread
+    from bench.runs import run_rounds
 
     line = ProgressLine(sys.stdout)
     emulated = any(experiment.tier == "emulate" for experiment in suite.experiments)
     with ThreadPoolExecutor(1) as beside:
         traced = beside.submit(write_spread, spark, store) if emulated else None
         try:
-            failures = run_rounds(spark, suite, store, line, processes=processes, across=across)
+            failures, seen = run_rounds(
+                spark, suite, store, line, processes=processes, across=across
+            )
         finally:
             line.close()
     for failure in failures:
@@ -140,8 +146,8 @@ def _run(
     untraced = traced.exception() if traced is not None else None
     if untraced is not None:
         print(f"failed: tracing an event for the report: {untraced}", file=sys.stderr)
-        return False
-    return not failures
+        return False, seen
+    return not failures, seen
 
 
 def aggregate_results(arguments: argparse.Namespace) -> int:

@@ -1,11 +1,19 @@
-"""How a run shows where it is: a bar that is rewritten on a terminal, a line every few seconds elsewhere."""
+"""How far a run has come: what experiments cost, what has ended, and the bar or the lines that tell it."""
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from typing import TextIO
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
 
-from bench.spark.watch import Progress
+from bench.experiment import Experiment
+from bench.spark.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where the output is not a terminal: a log needs no line a second."""
@@ -21,6 +29,7 @@ class ProgressLine:
         self._terminal = stream.isatty()
         self._last = float("-inf")
         self._shown = ""
+        self._progress: Progress | None = None
         self._claims = ""
 
     def decided(self, claims: int, of: int) -> None:
@@ -28,23 +37,27 @@ class ProgressLine:
         self._claims = f", {claims} of {of} claims decided"
 
     def __call__(self, progress: Progress) -> None:
+        self._progress = progress
+        if self._terminal or time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            self._show(progress)
+
+    def _show(self, progress: Progress) -> None:
         text = describe(progress) + self._claims
+        self._last = time.monotonic()
         if self._terminal:
             text = f"{bar(progress)} {text}"
             self._stream.write(f"\r{text:<{len(self._shown)}}")
             self._stream.flush()
-        elif time.monotonic() - self._last >= SECONDS_BETWEEN_LINES:
+            self._shown = text
+        else:
             print(text, file=self._stream, flush=True)
-            self._last = time.monotonic()
-        self._shown = text
 
     def close(self) -> None:
-        """End the line, so that what comes next is below it."""
-        if self._terminal and self._shown:
-            self._stream.write("\n")
-        elif self._shown:
-            print(self._shown, file=self._stream, flush=True)
-        self._shown = ""
+        """Tell where the run has come to, with the claims of the last look, and end the line."""
+        if self._progress is not None:
+            self._show(self._progress)
+            self._stream.write("\n" if self._terminal else "")
+        self._progress, self._shown = None, ""
 
 
 def bar(progress: Progress) -> str:
@@ -68,3 +81,176 @@ def describe(progress: Progress) -> str:
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+# How long an experiment will take, roughly: enough to spread rows evenly over tasks.
+
+SECONDS_PER_SIMULATED_MESSAGE = 2e-8
+SECONDS_PER_SIMULATION = 2e-4
+SCAMP = 3.0
+"""How much longer an event takes whose tables are built as SCAMP builds them."""
+SECONDS_PER_JOIN = {
+    "unstructured": 5e-3,
+    "semi-structured": 2.5e-2,
+    "structured": 2.5e-2,
+    "hyparview": 2.5e-2,
+}
+"""Seconds for one emulated node to join."""
+SECONDS_PER_NODE_SECOND = {
+    "unstructured": 1.5e-4,
+    "semi-structured": 2.5e-4,
+    "structured": 5e-4,
+    "hyparview": 3e-4,
+}
+"""Seconds for one emulated node that is at rest, for each second of virtual time."""
+SECONDS_PER_COPY = {"eager": 1.5e-4, "lazy": 3.5e-4}
+"""Seconds for one emulated node, for each event and each of the others that it tells of the event."""
+BOOT_SECONDS = 30.0
+"""Virtual time before the first event."""
+REPAIR_SECONDS = 60.0
+"""Virtual time for each crash."""
+EVENT_SECONDS = 1.0
+"""Virtual time for each event."""
+SECONDS_PER_REPLAY = 1.2e-5
+"""Seconds for one event, for each hundred processes."""
+SECONDS_PER_LIVE_NETWORK = 8.0
+SECONDS_PER_LIVE_EVENT = 1.0
+
+
+def estimated_seconds(experiment: Experiment) -> float:
+    """Expected seconds of one core for all repetitions together."""
+    events = experiment.repetitions * len(experiment.points())
+    if experiment.tier == "model":
+        return 1e-4
+    if experiment.tier == "simulate":
+        messages = sum(n * (math.log(n) + experiment.c + 1) for n in experiment.sizes)
+        once = SECONDS_PER_SIMULATION + messages * SECONDS_PER_SIMULATED_MESSAGE
+        return once * events * (SCAMP if experiment.mode == "unstructured" else 1.0)
+    if experiment.tier == "emulate":
+        return _emulated(experiment, events)
+    return SECONDS_PER_LIVE_NETWORK + SECONDS_PER_LIVE_EVENT * events
+
+
+def _emulated(experiment: Experiment, events: int) -> float:
+    mode, nodes = experiment.mode, sum(experiment.sizes)
+    crashes = sum(share > 0 for share in experiment.failed_series or (experiment.failed,))
+    seconds = BOOT_SECONDS + REPAIR_SECONDS * crashes + EVENT_SECONDS * events
+    copies = sum(n * (math.log(n) + experiment.c) for n in experiment.sizes) * events
+    replayed = sum(len(point.replayed()) for point in experiment.points()) * experiment.replays
+    return (
+        nodes * SECONDS_PER_JOIN[mode]
+        + nodes * seconds * SECONDS_PER_NODE_SECOND[mode]
+        + copies * SECONDS_PER_COPY[experiment.dissemination]
+        + replayed * SECONDS_PER_REPLAY * nodes / 100
+    )
+
+
+# Asked of Spark once a second.
+
+MEANINGFUL = 0.02
+"""The share of the work from which on the time left is estimated."""
+GOING = 0.5
+"""Of what is under way, the most that is taken for done before a task tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come; failed rows count as done."""
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    share: float
+    """The share of the work, by its estimated cost: a few rows are most of it."""
+    seconds_left: float | None
+
+
+class Watch:
+    """Reports progress once a second from a thread of its own while a grid runs.
+
+    Rows count as done when their task has ended, though the job that commits them is still under way; through
+    Spark Connect, which tells nothing of tasks, when their job has.
+    """
+
+    def __init__(
+        self, spark: SparkSession, total: int, done: int, report: Callable[[Progress], None]
+    ) -> None:
+        self._tracker = None if is_connect(spark) else spark.sparkContext.statusTracker()
+        self._report = report
+        self._total = total
+        self._done = done
+        self._failed = 0
+        self._under_way: dict[str, tuple[int, int, float]] = {}
+        """By Spark's job group, the rows of a job that is not committed yet, its tasks, and what it costs."""
+        self._cost = self._cost_done = self._ended = self._shown = 0.0
+        self._began = self._ended_at = time.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="progress", daemon=True)
+
+    def expect(self, cost: float) -> None:
+        self._cost = cost
+
+    def started(self, group: str, rows: int, tasks: int, cost: float) -> None:
+        """A job of so many rows is under way, in `tasks` tasks."""
+        self._under_way[group] = (rows, tasks, cost)
+
+    def ended(self, group: str) -> None:
+        self._under_way.pop(group, None)
+
+    def finished(self, rows: int, cost: float, failed: int) -> None:
+        self._cost_done += cost
+        self._done += rows
+        self._failed += failed
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._report(self._progress(0, 0, 0.0, 0.0))
+
+    def _poll(self) -> None:
+        while not self._stop.wait(1.0):
+            running, rows, cost, left = 0, 0, 0.0, 0.0
+            for group, (count, tasks, seconds) in list(self._under_way.items()):
+                active, share = self._job(group, tasks)
+                running += active
+                rows += int(share * count)
+                cost += share * seconds
+                left += (1 - share) * seconds
+            self._report(self._progress(running, rows, cost, left))
+
+    def _job(self, group: str, tasks: int) -> tuple[int, float]:
+        """Tasks of a job that run, and the share that has ended of those that run its rows."""
+        running, share = 0, 0.0
+        if self._tracker is None:
+            return tasks, 0.0
+        for job in self._tracker.getJobIdsForGroup(group):
+            info = self._tracker.getJobInfo(job)
+            for number in info.stageIds if info else ():
+                stage = self._tracker.getStageInfo(number)
+                if stage is not None:
+                    running += stage.numActiveTasks
+                    # Rows are dealt in a stage of another number of tasks.
+                    if stage.numTasks == tasks:
+                        share = max(share, stage.numCompletedTasks / tasks)
+        return running, share
+
+    def _progress(self, running: int, rows: int, cost: float, under_way: float) -> Progress:
+        now = time.monotonic()
+        passed = now - self._began
+        done = min(self._total, self._done + rows)
+        ended = min(self._cost, self._cost_done + cost)
+        if ended > self._ended:
+            self._ended, self._ended_at = ended, now
+        # Rows take seconds each: until the next one ends, the work goes on about as fast as before.
+        speed = self._ended / (self._ended_at - self._began) if self._ended else 1.0
+        going = min((now - self._ended_at) * speed, GOING * under_way)
+        share = (self._ended + going) / self._cost if self._cost else 1.0
+        share = self._shown = min(1.0, max(share, self._shown))  # a bar does not go back
+        # The first rows tell how fast this machine is; what runs has been under way for a while, too.
+        left = passed * (1 - share) / share if share > MEANINGFUL else None
+        return Progress(done, running, self._failed, self._total, share, left)

@@ -1,4 +1,4 @@
-"""What a run was made on, kept beside its results when it begins.
+"""A run of a suite: what it was made on, kept beside its results when it begins; and its rounds.
 
 Results outlive the machine, the commit and the versions that made them; a report made later tells these,
 not its own.
@@ -11,11 +11,23 @@ import platform
 import subprocess
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.aggregates import Aggregates
+from bench.claims import CLAIMS, decide
+from bench.claims.claim import Place
+from bench.intervals import FEWEST
+from bench.progress import ProgressLine
+from bench.spark.execute import Failure, execute
+from bench.store import ResultStore
+from bench.suites import Family, Suite
+
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from bench.store import ResultStore
 
 TABLE = "runs"
@@ -123,3 +135,62 @@ def _git(where: Path, *arguments: str) -> str:
         check=True,
     )
     return made.stdout.strip()
+
+
+# Networks in rounds: a suite's first look, then more of those families that undecided claims need. A claim
+# that is undecided names the figures, variants and modes that it needs more networks of; these get as many
+# as the next look needs (bench.intervals), until their budget is spent. The intervals hold over all looks
+# together, so to stop when a claim is decided does not spoil its verdict.
+
+
+def run_rounds(
+    spark: SparkSession,
+    suite: Suite,
+    store: ResultStore,
+    line: ProgressLine,
+    *,
+    processes: bool = False,
+    across: int = 1,
+) -> tuple[list[Failure], Aggregates | None]:
+    """Run a suite to its end, live networks on `across` executors.
+
+    The rows that failed, and the aggregates of the last look, if there was one.
+    """
+    run = partial(execute, spark, store=store, report=line, processes=processes, across=across)
+    experiments = list(suite.experiments)
+    if suite.families:
+        line.decided(0, len(CLAIMS))
+    failures = run(experiments, grids=suite.grids)
+    there: dict[tuple[int, str], int] = {}
+    seen: Aggregates | None = None
+    while suite.families and not store.is_empty:
+        # Rows of formulas and simulations are there from the first round, or failed and are run again.
+        seen = Aggregates.of(store, None if failures else seen)
+        decided = decide(CLAIMS, seen)
+        line.decided(sum(one.verdict.is_decided for one in decided), len(decided))
+        asked = [want for one in decided for want in one.verdict.wants.items()]
+        more = _further(suite.families, there, asked)
+        if not more:
+            break
+        for (index, mode), look in more.items():
+            family, began = suite.families[index], there.get((index, mode), FEWEST)
+            experiments += family.between(began, look, mode)
+            there[index, mode] = look
+        failures += run(experiments)
+    return failures, seen
+
+
+def _further(
+    families: tuple[Family, ...],
+    there: dict[tuple[int, str], int],
+    asked: list[tuple[Place, int]],
+) -> dict[tuple[int, str], int]:
+    """By family and mode, how many networks the next look needs, where an undecided claim needs that."""
+    found = {}
+    for index, family in enumerate(families):
+        for mode, needed in family.wanted(asked).items():
+            known = there.get((index, mode), FEWEST)
+            look = family.next_look(known, needed)
+            if look > known:
+                found[index, mode] = look
+    return found

@@ -24,9 +24,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.processes import schema as process_schema
 from bench.results import SCHEMA_VERSION, schema
-from bench.spark.errors import reason
+from bench.spark.start import reason
+from bench.traces import schema as process_schema
 from overlay.errors import CamcastError
 
 if TYPE_CHECKING:

@@ -185,7 +185,7 @@ class Runtime:
         """Send over the channel to a peer; False, and counted, when it is full or there can be none.
 
         `on_ack` is called exactly once if the result is True, with whether the peer has the message. The
-        message does not leave after `until()`, see `Channel.try_send`. Raises `MessageTooLarge`, or
+        message does not leave after `until.at`, see `Channel.try_send`. Raises `MessageTooLarge`, or
         `UsageError` for what is not a message.
         """
         return self.send_encoded(to, self._encoded(message), on_ack, until)

@@ -33,7 +33,8 @@ class Turn:
         """Seconds on the loop's clock."""
         self._actions: dict[Action, None] = {}
         self._stages: list[Stage] = []
-        self._is_due = False
+        self.is_due = False
+        """Whether something is to leave in this turn."""
 
     def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Call `callback(*args)` in the next turn of the loop."""
@@ -52,7 +53,8 @@ class Turn:
         An exception of an action goes to the loop's exception handler; the others run, and all is sent.
         """
         self._actions[action] = None
-        self.schedule()
+        if not self.is_due:
+            self.schedule()
 
     def then(self, stage: Stage) -> None:
         """Run `stage()` at the end of every turn, after the actions and before the stages added earlier.
@@ -63,8 +65,8 @@ class Turn:
 
     def schedule(self) -> None:
         """Have this turn come to an end, because something is to leave in it."""
-        if not self._is_due:
-            self._is_due = True
+        if not self.is_due:
+            self.is_due = True
             self._loop.call_soon(self._end, context=self._context)
 
     def _end(self) -> None:
@@ -75,7 +77,7 @@ class Turn:
             for stage in self._stages:
                 more = stage() or more
         finally:
-            self._is_due = False
+            self.is_due = False
             if more or self._actions:
                 self.schedule()
 

@@ -120,6 +120,8 @@ class JoinedTopic:
         """The new events of a block, without those whose data cannot be read: these are dropped."""
         block, hops, new = arrival
         whole, all_readable = block.batch(hops, self._signed)
+        if all_readable and len(new[0]) == block.count:
+            return [whole]
         parts = [whole.part(n.start - block.first, n.stop - block.first) for n in new]
         if all_readable:
             return parts

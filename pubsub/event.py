@@ -432,11 +432,17 @@ def origin_of(encoded: bytes) -> tuple[bytes, int, int] | None:
     return encoded[_SOURCE_PLACE], first, count
 
 
-def read_block(encoded: bytes, community: str, signature: bytes = b"") -> Block:
+def read_block(
+    encoded: bytes,
+    community: str,
+    signature: bytes = b"",
+    origin: tuple[bytes, int, int] | None = None,
+) -> Block:
     """The block in these bytes; `WireError` unless it is one that may be in this community.
 
-    The events' data are walked over, so that there are as many as the head says, and not decoded."""
-    origin = origin_of(encoded)
+    The events' data are walked over, so that there are as many as the head says, and not decoded.
+    `origin`: what `origin_of` says of the bytes, if it was asked already."""
+    origin = origin or origin_of(encoded)
     if origin is None:
         raise WireError("malformed_event")
     source, first, count = origin
@@ -451,7 +457,7 @@ def read_block(encoded: bytes, community: str, signature: bytes = b"") -> Block:
         raise WireError("malformed_event")
     packed = encoded[_HEAD_AT:data_at]
     head = (_read_head if len(packed) <= MOST_HEAD_BYTES else _check_head)(packed)
-    if not included(community, head.topic, head.lineage):
+    if community != head.topic and not included(community, head.topic, head.lineage):
         raise WireError("wrong_community")
     return Block(encoded, signature, source, first, count, *head, data_at)
 

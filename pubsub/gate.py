@@ -34,6 +34,9 @@ COMPARE_SECONDS = 30.0
 MOST_SHOWN = 16
 """Rights that one peer may show."""
 
+MOST_BAD = 4
+"""Rights that do not count after which the rest of what a peer shows is not looked at."""
+
 MOST_KNOWN = 4096
 """Peers whose rights are known; the one that was met first goes, and is asked again when it is there."""
 
@@ -199,26 +202,31 @@ class Gate:
         if shown.revocations != self.authority.revocations_digest:
             self._tell_revocations(sender)
         asked = self._asked.pop(sender.id, None)
-        if asked is None and sender.id in self._known:
+        if asked is not None:
+            asked.timer.cancel()
+        elif sender.id in self._known:
             return  # nobody makes this node check signatures again and again
         self._known.pop(sender.id, None)
         self._known[sender.id] = (self._believed(sender.id, shown.rights), self._context.now())
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
-        if asked is not None:
-            asked.timer.cancel()
-            for message, handler in asked.held:
-                self.admit(sender, message, handler)
+        for waiting, handler in () if asked is None else asked.held:
+            self.admit(sender, waiting, handler)
 
     def _believed(self, peer: PeerId, rights: Sequence[bytes]) -> Holder:
         """Those of the rights that are valid, and the peer's own."""
         good: list[bytes] = []
+        bad = 0
         for packed in rights[:MOST_SHOWN]:
             try:
                 if self.authority.check(packed).holder == peer:
                     good.append(packed)
-            except RightError:
-                continue
+            except (
+                RightError
+            ):  # it may have ended; who shows many that do not count wastes our time
+                bad += 1
+                if bad == MOST_BAD:
+                    break
         return Holder(good, self.authority, peer)
 
     # Revocations.

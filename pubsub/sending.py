@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 
 from overlay.channel import Channel, Channels, ChannelState, OnAck, Until
 from overlay.contact import Contact, PeerId
@@ -68,12 +67,6 @@ SMALLEST_BLOCK = 48 * 1024
 
 _LONGER_HEADS = 6
 """What says how long the data and the block are takes this many bytes more for long ones than for none."""
-
-
-def is_told_of(gossip: Gossip) -> bool:
-    """Whether the members of its community are told of the block besides being sent it."""
-    block = gossip.block
-    return not block.eager and not gossip.upward and block.topic == gossip.community
 
 
 class Pace:
@@ -172,15 +165,24 @@ class Ways:
         self._sent_to: dict[PeerId, Contact] = {}
         """Members that were sent something and may not answer; the failure detector is told soon."""
 
-    def send(self, to: Contact, data: bytes, on_ack: OnAck | None, until: Until) -> bool:
+    def send(
+        self, to: Contact, data: bytes, on_ack: OnAck | None, until: Until, is_told: bool
+    ) -> bool | None:
         """Send a copy of a block, encoded; `on_ack` is called once over channels, and never otherwise.
 
-        A channel sends it until the time that `until()` gives, and never after. False for what is larger than
-        a datagram where events travel as datagrams: it never leaves."""
+        A channel sends it until the time `until.at`, and never after. `is_told`: the member is told of the
+        block, too. Then None, and nothing is sent, when the member is *behind*: more waits for it than it
+        should be able to take. False for what is larger than a datagram where events travel as datagrams: it
+        never leaves."""
         if not self.over_channels:
             return self._runtime.send_encoded_datagram(to, data)
         channel = self._channels.live(to)
-        is_taken = channel is not None and channel.try_send(data, on_ack, until)
+        if channel is None:
+            is_taken = False
+        elif is_told and channel.buffered > self._most_buffered:
+            return None
+        else:
+            is_taken = channel.try_send(data, on_ack, until)
         if not is_taken and not self._runtime.send_encoded(to, data, on_ack, until):
             if on_ack is not None:
                 on_ack(False)
@@ -198,15 +200,8 @@ class Ways:
                 self._runtime.failure.expect(contact)
 
     def tell(self, to: Contact, message: object, until: Until) -> None:
-        """Send a message over a channel, and never after the time that `until()` gives."""
+        """Send a message over a channel, and never after the time `until.at`."""
         self._runtime.send(to, message, until=until)
-
-    def keeps_up(self, member: Contact) -> bool:
-        """Whether no more waits for a member than it should be able to take; always with datagrams.
-
-        One that does not is behind: it is told of blocks, and fetches them."""
-        channel = self._channels.live(member)
-        return channel is None or channel.buffered <= self._most_buffered
 
     async def writable(self, contacts: Collection[Contact]) -> None:
         """Give others a turn, and wait for these members as `Pace` says."""
@@ -218,13 +213,18 @@ class Ways:
 
 
 class _Handover:
-    """A copy of an own block that one member was sent."""
+    """A copy of an own block that one member was sent; the channel calls it when the copy is settled."""
 
-    __slots__ = ("block", "id")
+    __slots__ = ("block", "link", "own", "peer")
 
-    def __init__(self, block: OwnBlock, id: bytes) -> None:
+    def __init__(self, link: EventLink, peer: PeerId, own: OwnBlock, block: Block) -> None:
+        self.link = link
+        self.peer = peer
+        self.own = own
         self.block = block
-        self.id = id
+
+    def __call__(self, arrived: bool) -> None:
+        self.link.answered(self, arrived)
 
 
 class EventLink:
@@ -265,8 +265,8 @@ class EventLink:
         elif acknowledged:
             self._block_bytes = max(self._block_bytes, SMALLEST_BLOCK)
         self._filling: dict[Outlet, None] = {}
-        self._open: dict[bytes, OwnBlock] = {}
-        """Own blocks of which a copy is neither acknowledged nor given up, by the id of their first event."""
+        self._open: dict[Block, OwnBlock] = {}
+        """Own blocks of which a copy is neither acknowledged nor given up."""
         self._encoded: tuple[Gossip | None, bytes] = (None, b"")
         self._withheld = metrics.counter(
             "events_withheld", "Copies not sent to members that were behind: they were only told."
@@ -339,7 +339,7 @@ class EventLink:
 
     def opened(self, own: OwnBlock, block: Block) -> None:
         """Count the copies of a block that is about to be spread, for as long as any is open."""
-        self._open[block.id] = own
+        self._open[block] = own
         self._published += block.count
         if self._published >= EVENTS_A_TURN:
             self.is_pace_due = True
@@ -347,92 +347,67 @@ class EventLink:
     def completed(self, own: OwnBlock, block: Block) -> None:
         """All copies of the block have been decided on, unless one fails."""
         own.complete = True
-        self._close_if_done(own, block.id)
+        self._close_if_done(own, block)
         own.wake()
 
     # What the process sends.
 
     def accepted(self, gossip: Gossip, copies: int) -> None:
-        own = self._open.get(gossip.block.id) if self._open else None
+        own = self._open.get(gossip.block)
         if own is not None:
             own.copies += copies
 
     def refused(self, gossip: Gossip) -> None:
-        block_id = gossip.block.id
-        own = self._open.get(block_id)
+        own = self._open.get(gossip.block)
         if own is not None:
             own.refused += 1
             own.copy_settled(False)
-            self._close_if_done(own, block_id)
+            self._close_if_done(own, gossip.block)
 
     def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         last, data = self._encoded
         if gossip is not last:
             data = encode_copy(gossip)
             self._encoded = (gossip, data)
-        own = self._open.get(gossip.block.id) if self._open else None
-        if self._acknowledged and is_told_of(gossip):
-            to = self._those_that_keep_up(to, gossip, own)
-        if own is None:
-            for contact in to:
-                self._send_one(contact, gossip, data, untils[contact.id])
-        else:
-            self._send_own(to, gossip, data, own, untils)
-        return len(to)
-
-    def tell(self, to: Contact, message: object, until: Until) -> None:
-        self._ways.tell(to, message, until)
-
-    def _send_own(
-        self,
-        to: Sequence[Contact],
-        gossip: Gossip,
-        data: bytes,
-        own: OwnBlock,
-        untils: Mapping[PeerId, Until],
-    ) -> None:
-        own.sent += len(to)
+        block = gossip.block
+        # Then a member that is behind need not be sent it, too.
+        is_told = not (block.eager or gossip.upward) and block.topic == gossip.community
+        own = self._open.get(block)
+        on_ack: _Handover | None = None
+        behind = 0
         for contact in to:
-            self._published_to[contact.id] = contact
-            until = untils[contact.id]
-            if self._acknowledged:
-                self._send_awaited(contact, data, _Handover(own, gossip.block.id), until)
-            else:
-                self._send_one(contact, gossip, data, until)
-        self._handed_over += len(to) * len(data)
+            peer = contact.id
+            if own is not None and self._acknowledged:
+                on_ack = _Handover(self, peer, own, block)
+                self._awaited.setdefault(peer, {})[on_ack] = None
+            sent = self._ways.send(contact, data, on_ack, untils[peer], is_told)
+            if sent is None:
+                behind += 1
+                if on_ack is not None:
+                    self._forget(on_ack)
+            elif not sent:
+                self._drops.add("too_large", gossip.community, block.source, (block.numbers,), peer)
+            elif own is not None:
+                self._published_to[peer] = contact
+        copies = len(to) - behind
+        self._withheld.value += behind * block.count
+        if own is not None:
+            self._count_own(own, block, copies, behind, copies * len(data))
+        return copies
+
+    def _count_own(self, own: OwnBlock, block: Block, copies: int, behind: int, size: int) -> None:
+        """Copies of an own block have left, `size` bytes in all; those for members behind have failed."""
+        own.sent += copies
+        own.refused += behind
+        own.failed += behind
+        self._handed_over += size
         if self._handed_over >= BYTES_A_TURN:
             self.is_pace_due = True
         own.wake()
-        self._close_if_done(own, gossip.block.id)
+        self._close_if_done(own, block)
 
-    def _those_that_keep_up(
-        self, to: Sequence[Contact], gossip: Gossip, own: OwnBlock | None
-    ) -> Sequence[Contact]:
-        """The members that are not behind; the others' copies have failed."""
-        keeps_up = self._ways.keeps_up
-        kept_up = [contact for contact in to if keeps_up(contact)]
-        if len(kept_up) == len(to):
-            return to
-        behind = len(to) - len(kept_up)
-        self._withheld.value += behind * gossip.block.count
-        if own is not None:
-            own.refused += behind
-            own.failed += behind
-        return kept_up
-
-    def _send_one(self, contact: Contact, gossip: Gossip, data: bytes, until: Until) -> None:
-        if not self._ways.send(contact, data, None, until):
-            block = gossip.block
-            self._drops.add(
-                "too_large", gossip.community, block.source, (block.numbers,), contact.id
-            )
-
-    def _send_awaited(
-        self, contact: Contact, data: bytes, handover: _Handover, until: Until
-    ) -> None:
-        self._awaited.setdefault(contact.id, {})[handover] = None
-        on_ack = partial(self._answered, contact.id, handover)
-        self._ways.send(contact, data, on_ack, until)
+    def tell(self, to: Contact, message: object, until: Until) -> None:
+        self._ways.tell(to, message, until)
 
     def suspect(self, peer: PeerId) -> None:
         """Give up the copies that are on their way to a member that seems to have crashed.
@@ -459,18 +434,25 @@ class EventLink:
 
     # Own copies.
 
-    def _answered(self, peer: PeerId, handover: _Handover, arrived: bool) -> None:
-        awaited = self._awaited.get(peer)
-        if awaited is not None and handover in awaited:
-            del awaited[handover]
-            if not awaited:
-                del self._awaited[peer]
+    def answered(self, handover: _Handover, arrived: bool) -> None:
+        """A copy of an own block is acknowledged, or given up by its channel."""
+        if self._forget(handover):
             self._settle(handover, arrived)
 
-    def _settle(self, handover: _Handover, arrived: bool) -> None:
-        handover.block.copy_settled(arrived)
-        self._close_if_done(handover.block, handover.id)
+    def _forget(self, handover: _Handover) -> bool:
+        """Whether the copy was waited for; it is no longer."""
+        awaited = self._awaited.get(handover.peer)
+        if awaited is None or handover not in awaited:
+            return False
+        del awaited[handover]
+        if not awaited:
+            del self._awaited[handover.peer]
+        return True
 
-    def _close_if_done(self, own: OwnBlock, block_id: bytes) -> None:
+    def _settle(self, handover: _Handover, arrived: bool) -> None:
+        handover.own.copy_settled(arrived)
+        self._close_if_done(handover.own, handover.block)
+
+    def _close_if_done(self, own: OwnBlock, block: Block) -> None:
         if own.is_settled if self._acknowledged else own.all_sent:
-            self._open.pop(block_id, None)
+            self._open.pop(block, None)

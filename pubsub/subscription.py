@@ -64,7 +64,7 @@ class Deliveries:
 
     def delivered(self, pattern: Pattern, batch: Batch) -> None:
         """These events are in the queue of a subscription to `pattern`."""
-        self._delivered.value += len(batch)
+        self._delivered.value += len(batch.data)
         if self._observer is not None:
             for event in event_ids(batch.source, (batch.numbers,)):
                 self._observer.record(
@@ -317,7 +317,7 @@ class Subscription:
 
     def _begin_next(self) -> None:
         batch = self._queue.popleft()
-        self._queued -= len(batch)
+        self._queued -= len(batch.data)
         self._begin(batch)
 
     def _look_at_space(self) -> None:
@@ -376,13 +376,13 @@ class Subscription:
         self._deliveries.dropped("late", self.pattern, batch)
 
     def _enqueue(self, batch: Batch) -> None:
-        waiting = len(self) + len(batch)
+        waiting = self._queued + length_hint(self._left) + len(batch.data)
         excess = waiting - self._limit
         if excess > 0:
             batch = self._make_room(batch, excess)
-        if batch:
+        if batch.data:
             self._queue.append(batch)
-            self._queued += len(batch)
+            self._queued += len(batch.data)
             self._deliveries.delivered(self.pattern, batch)
         if waiting >= self._room and not self._ended:
             self._is_full = True

@@ -105,6 +105,8 @@ class Validation:
             return "bad_signature"
         if self._signed and not has_right(block, self._authority):
             return "no_right"
+        if not self._validators:
+            return None
         asked = self._asked(block.topic, block.lineage)
         if asked:
             batch, _ = block.batch(0, self._signed)

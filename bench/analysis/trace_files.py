@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
-from bench.spark.errors import reason
+from bench.spark.start import reason
 from bench.store import is_uri
 from bench.traces import KIND_NEEDS, NEEDED, TraceFileError, trace_rows
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from bench.aggregates import Aggregates
     from bench.report.content import Content
     from bench.store import ResultStore
 
 PAGE = "report.html"
 
 
-def write_report(store: ResultStore) -> str:
-    """Write `report.html`, `report.md` and `figures/*.svg` beside the results; return where the page is."""
+def write_report(store: ResultStore, aggregates: Aggregates | None = None) -> str:
+    """Write `report.html`, `report.md` and `figures/*.svg` beside the results; return where the page is.
+
+    `aggregates`: of the store, where they are known.
+    """
     from bench.report.content import content
     from bench.report.material import gather
     from bench.spark.files import write_text
 
-    for name, text in report_files(content(gather(store))).items():
+    for name, text in report_files(content(gather(store, aggregates))).items():
         write_text(store.spark, f"{store.place}/{name}", text)
     return f"{store.place}/{PAGE}"
 

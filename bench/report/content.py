@@ -9,14 +9,13 @@ from bench.claims import CLAIMS, Decided, decide
 from bench.report.figures import figures
 from bench.report.headline import Headline, headline
 from bench.report.material import Material
-from bench.report.plot import Figure
 from bench.report.provenance import Provenance, experiments_table, provenance, seeds_by_setting
-from bench.report.real_nodes import real_node_tables
+from bench.report.real_nodes import cross_check, pareto, real_node_tables, variants_table
 from bench.report.speed import speed_tables
 from bench.report.spread import spread
+from bench.report.svg import Figure
 from bench.report.table import Table
 from bench.report.tables import tables
-from bench.report.variants import cross_check, pareto, variants_table
 
 TIER_WORDS = {
     "model": "by formula",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from bench.aggregates import Aggregate, Aggregates, community_name
 from bench.experiment import CLUSTERS, MODES, TIERS
 from bench.model.printed import PrintedSetting
-from bench.report.plot import Figure, Panel, Point, Series
+from bench.report.svg import Figure, Panel, Point, Series
 from bench.report.table import remade_by
 from bench.results import WHOLE
 from bench.suites.settings import (

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.aggregates import Aggregates
+from bench.report.spread import TABLE as SPREAD
 from bench.runs import Run, read_runs
-from bench.spread import TABLE as SPREAD
 from bench.store import is_uri
 
 if TYPE_CHECKING:
@@ -46,10 +46,10 @@ class Material:
         return None if is_uri(self.place) else Path(self.place)
 
 
-def gather(store: ResultStore) -> Material:
-    """Read a store."""
+def gather(store: ResultStore, aggregates: Aggregates | None = None) -> Material:
+    """Read a store; `aggregates`, where somebody has looked at all of it already."""
     return Material(
-        Aggregates.of(store),
+        aggregates or Aggregates.of(store),
         store.place,
         read_runs(store),
         _asked(store),

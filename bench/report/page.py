@@ -13,8 +13,7 @@ from bench.claims import Decided, Part
 from bench.intervals import Interval
 from bench.report.content import GLOSSARY, Content, counts, outcome
 from bench.report.headline import Cell, Headline
-from bench.report.plot import Figure, Series
-from bench.report.svg import STYLE, draw, marker
+from bench.report.svg import STYLE, Figure, Series, draw, marker
 from bench.report.table import Table, digits, per_cent, remade_by, sizes_words
 
 KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.aggregates import Aggregate
-from bench.report.plot import short
+from bench.report.svg import short
 
 
 @dataclass(frozen=True, slots=True)

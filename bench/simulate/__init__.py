@@ -4,9 +4,15 @@ CAMCAST and the three gossip alternatives of the paper, over uniform or SCAMP-bu
 crashed processes, weakly consistent views and lossy channels (sections 3.5, 4.2 and 6.1).
 """
 
-from bench.simulate.result import CommunityResult, SimulationResult
 from bench.simulate.runs import simulate, simulate_independently
-from bench.simulate.settings import Failure, Protocol, SimulationSettings, Tables
+from bench.simulate.simulation import (
+    CommunityResult,
+    Failure,
+    Protocol,
+    SimulationResult,
+    SimulationSettings,
+    Tables,
+)
 
 __all__ = [
     "CommunityResult",

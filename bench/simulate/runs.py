@@ -19,7 +19,6 @@ from bench.simulate.randomness import (
     derived,
     stream_keys,
 )
-from bench.simulate.result import CommunityResult, SimulationResult, trimmed
 from bench.simulate.rounds import (
     COLUMNS,
     CRASHED,
@@ -34,7 +33,13 @@ from bench.simulate.rounds import (
     gossip,
     gossip_among_all,
 )
-from bench.simulate.settings import Protocol, SimulationSettings
+from bench.simulate.simulation import (
+    CommunityResult,
+    Protocol,
+    SimulationResult,
+    SimulationSettings,
+    trimmed,
+)
 from bench.simulate.tables import LANES, draw_row, further_entries, topic_tables
 from overlay.errors import UsageError
 

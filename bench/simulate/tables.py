@@ -18,7 +18,7 @@ from bench.simulate.randomness import (
     signed,
     stream_keys,
 )
-from bench.simulate.settings import Protocol, SimulationSettings, Tables
+from bench.simulate.simulation import Protocol, SimulationSettings, Tables
 
 # Topic tables as the kernels take them: drawn on the way, or stored views; and how large they are.
 

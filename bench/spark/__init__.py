@@ -22,8 +22,7 @@ def run(
     from contextlib import nullcontext
 
     from bench.progress import ProgressLine
-    from bench.rounds import run_rounds
-    from bench.runs import record_run
+    from bench.runs import record_run, run_rounds
     from bench.spark.session import spark_session
     from bench.store import ResultStore
     from bench.suites import find_suite
@@ -35,6 +34,6 @@ def run(
         store = ResultStore(running, out).open()
         record_run(store, suite)
         try:
-            return run_rounds(running, chosen, store, line)
+            return run_rounds(running, chosen, store, line)[0]
         finally:
             line.close()

@@ -18,13 +18,12 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bench.cost import estimated_seconds
 from bench.experiment import Experiment
+from bench.progress import Progress, Watch, estimated_seconds
 from bench.results import error_table
 from bench.spark.barrier import run_across
 from bench.spark.executor import made_of_grid, result_schema, run_rows
 from bench.spark.session import is_connect
-from bench.spark.watch import Progress, Watch
 from bench.store import ResultStore
 from bench.suites.grid import Grid
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bench.experiment import Experiment
-from bench.processes import process_results, process_rows
-from bench.processes import schema as process_schema
 from bench.results import Result, Rows, error_table, schema, table
+from bench.traces import process_results, process_rows
+from bench.traces import schema as process_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.spark.errors import SparkError, reason
 from bench.spark.session import is_connect
+from bench.spark.start import SparkError, reason
 from bench.store import is_uri
 
 if TYPE_CHECKING:

@@ -23,10 +23,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from bench.spark.code_archive import code_archive
-from bench.spark.errors import SparkError
-from bench.spark.java import java_home
-from bench.spark.master import LOCAL, check_master, is_local, is_on_this_machine
+from bench.spark.start import (
+    LOCAL,
+    SparkError,
+    check_master,
+    code_archive,
+    is_local,
+    is_on_this_machine,
+    java_home,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,8 +152,7 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSessi
     with tempfile.TemporaryDirectory(prefix="camcast-connect-") as directory:
         session.addArtifacts(str(code_archive(Path(directory))), pyfile=True)
     try:
-        with _set({"SPARK_CONNECT_MODE_ENABLED": "1"}):  # functions of columns ask for it
-            yield session
+        yield session
     finally:
         session.stop()
 

@@ -24,6 +24,8 @@ MODULES = (
     "emulator",
     "harness",
     "ledger",
+    "attacks",
+    "floods",
 )
 """In the order in which `camcast bench run speed` runs them."""
 

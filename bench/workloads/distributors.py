@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import Player, Players
-from bench.systems import distributors
-from bench.systems.distributors import SERVICE
 from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay import loops
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact, PeerId
 from overlay.entropy import entropy
@@ -24,6 +26,13 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.runtime import Runtime
 from overlay.transport.endpoint import Endpoint, EndpointConfig
+from pubsub.distributors import (
+    ClientConfig,
+    Distributor,
+    Publisher,
+    ServiceSubscription,
+    Subscriber,
+)
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.light_client import runtime_config
 from pubsub.distributors.messages import Action, Request
@@ -56,13 +65,13 @@ def measure(setting: Setting) -> dict[str, tuple[float, str]]:
         _say(f"{1 + setting.secondaries} distributors run")
         before = first.resident_bytes()
         share = setting.subscribers // setting.crowds
-        crowds = [players.start(distributors.crowd, contacts, share) for _ in range(setting.crowds)]
+        crowds = [players.start(crowd, contacts, share) for _ in range(setting.crowds)]
         for one in crowds:
             one.answer(PATIENCE)
         _say(f"{share * setting.crowds} subscribers are connected")
         subscribed, cpu, datagrams = _status(first)
         bytes_each = (first.resident_bytes() - before) / max(subscribed, 1)
-        source = players.start(distributors.publisher, contacts)
+        source = players.start(publisher, contacts)
         source.answer(PATIENCE)
         for one in crowds:
             one.tell(("receive", setting.events))
@@ -90,11 +99,11 @@ def measure(setting: Setting) -> dict[str, tuple[float, str]]:
 
 
 def _distributors(setting: Setting, players: Players) -> tuple[Player, list[bytes]]:
-    first = players.start(distributors.distributor, None, setting.datagram_size)
+    first = players.start(distributor, None, setting.datagram_size)
     contact, address = first.answer(PATIENCE)
     contacts = [contact]
     for _ in range(setting.secondaries):
-        other = players.start(distributors.distributor, address, setting.datagram_size)
+        other = players.start(distributor, address, setting.datagram_size)
         contacts.append(other.answer(PATIENCE)[0])
     return first, contacts
 
@@ -252,3 +261,118 @@ WORKLOAD = Workload(
     quick_seconds=30,
     is_wrong=lambda rows: any(row.metric == "delivered" and row.value < 1 for row in rows),
 )
+
+
+# Distributors, crowds of their subscribers, and a publisher, each in a process.
+
+SERVICE = "bench"
+LOOK_SECONDS = 0.02
+START_AT_ONCE = 100
+"""Subscribers of one process that connect at the same time."""
+
+PATIENT = ClientConfig(connect_within=10.0)
+"""So that all of them get the first distributor, however slow the machine is while they start."""
+
+
+def distributor(pipe: Connection, bootstrap: str | None, datagram: int) -> None:
+    loops.run(_distribute(pipe, bootstrap, datagram))
+
+
+async def _distribute(pipe: Connection, bootstrap: str | None, datagram: int) -> None:
+    settings: dict[str, Any] = {"bootstrap": [bootstrap]} if bootstrap else {}
+    async with Distributor([SERVICE], datagram_size=datagram, **settings) as one:
+        await one.ready()
+        pipe.send((one.contact.packed(), str(one.address)))
+        while await asyncio.to_thread(pipe.recv) is not None:
+            subscribers = one.status()["services"][SERVICE]["subscribers"]
+            pipe.send((subscribers, time.process_time(), one.metrics.as_dict()))
+
+
+class FirstThenAll:
+    """Names one distributor, so that it has the whole crowd, and all of them from the time of its end on."""
+
+    def __init__(self, contacts: list[Contact]) -> None:
+        self.contacts = contacts
+        self.names_all = False
+
+    async def find(self) -> list[Contact]:
+        return self.contacts if self.names_all else self.contacts[:1]
+
+
+def crowd(pipe: Connection, contacts: list[bytes], count: int) -> None:
+    loops.run(_subscribe(pipe, [Contact.unpack(one) for one in contacts], count))
+
+
+async def _subscribe(pipe: Connection, contacts: list[Contact], count: int) -> None:
+    async with AsyncExitStack() as stack:
+        limit = asyncio.Semaphore(START_AT_ONCE)
+        finder = FirstThenAll(contacts)
+
+        async def one() -> ServiceSubscription:
+            async with limit:
+                subscriber = Subscriber(finder=finder, config=PATIENT, connect_timeout=600.0)
+                await stack.enter_async_context(subscriber)
+                subscription = subscriber.subscribe(SERVICE)
+                await subscription.__aenter__()
+                return subscription
+
+        subscriptions = await asyncio.gather(*(one() for _ in range(count)))
+        pipe.send("ready")
+        while (order := await asyncio.to_thread(pipe.recv)) is not None:
+            kind, value = order
+            if kind == "receive":
+                pipe.send(await _receive(subscriptions, value))
+            else:
+                finder.names_all = True
+                pipe.send(await _move(subscriptions, contacts[0], value))
+
+
+async def _receive(
+    subscriptions: list[ServiceSubscription], events: int
+) -> tuple[int, float, float]:
+    """Wait until each subscription has `events` more messages: messages, when the last came, CPU seconds."""
+    cpu = time.process_time()
+    goal = events * len(subscriptions)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(600):
+            while sum(map(len, subscriptions)) < goal:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_SECONDS)
+    arrived, at = sum(map(len, subscriptions)), time.monotonic()
+    for subscription in subscriptions:
+        while len(subscription):
+            await anext(subscription)
+    return arrived, at, time.process_time() - cpu
+
+
+async def _move(
+    subscriptions: list[ServiceSubscription], victim: Contact, patience: float
+) -> list[float]:
+    """Wait until each has another distributor; when each had it."""
+    moved: dict[ServiceSubscription, float] = {}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(patience):
+            while len(moved) < len(subscriptions):
+                now = time.monotonic()
+                for one in subscriptions:
+                    if one not in moved and one.primary not in (None, victim.id):
+                        moved[one] = now
+                await asyncio.sleep(LOOK_SECONDS)
+    return list(moved.values())
+
+
+def publisher(pipe: Connection, contacts: list[bytes]) -> None:
+    loops.run(_publish(pipe, [Contact.unpack(one) for one in contacts]))
+
+
+async def _publish(pipe: Connection, contacts: list[Contact]) -> None:
+    async with Publisher(finder=FirstThenAll(contacts)) as one:
+        await one.create(SERVICE)
+        pipe.send("ready")
+        while (order := await asyncio.to_thread(pipe.recv)) is not None:
+            events, size = order
+            data = b"x" * size
+            began = time.monotonic()
+            for _ in range(events):
+                await one.publish(SERVICE, data, wait="sent")
+            await one.flush(SERVICE)
+            pipe.send(began)

@@ -11,7 +11,7 @@ from bench.workloads.workload import Option, Row, Table, Workload, column
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
-    from bench.report.plot import Panel, Point
+    from bench.report.svg import Panel, Point
 
 DELIVERIES = 12_000
 FEWEST, MOST = 100, 2000
@@ -73,8 +73,7 @@ def _matrix(participants: int) -> Iterator[Row]:
 
 def pictures(rows: Sequence[Row]) -> Mapping[str, str]:
     """Messages a second, and the share of deliveries that arrived: a panel for each network, as SVG."""
-    from bench.report.plot import Figure
-    from bench.report.svg import draw
+    from bench.report.svg import Figure, draw
 
     if not any(row.metric == "rate" for row in rows):
         return {}
@@ -100,7 +99,7 @@ def pictures(rows: Sequence[Row]) -> Mapping[str, str]:
 
 
 def _panels(rows: Sequence[Row], metric: str) -> tuple[Panel, ...]:
-    from bench.report.plot import Panel, Series
+    from bench.report.svg import Panel, Series
 
     chosen = [row for row in rows if row.metric == metric and "semantics" in row.settings]
     return tuple(
@@ -122,7 +121,7 @@ def _panels(rows: Sequence[Row], metric: str) -> tuple[Panel, ...]:
 
 
 def _points(rows: Sequence[Row], wanted: Mapping[str, str]) -> tuple[Point, ...]:
-    from bench.report.plot import Point
+    from bench.report.svg import Point
 
     values = {
         int(str(row.settings["participants"])): row.value

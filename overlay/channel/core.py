@@ -170,7 +170,8 @@ class ChannelCore:
         self._silent_retries = 0
         if patience.heard(now) and self.voice is Voice.SILENT:
             self._try_again()  # only when a silence ends: two ends could drive each other
-        transmitter.allow(limit)
+        if limit > transmitter.limit:
+            transmitter.limit = limit
         is_ack = kind == PacketType.ACK
         has_bits = kind <= PacketType.PING and len(packet) > PROGRESS.size
         if has_bits or upto > transmitter.flight.oldest:
@@ -232,7 +233,7 @@ class ChannelCore:
                 self._on(Event.PEER_CLOSES)
             else:
                 self.receiver.ack_due = True
-                self.transmitter.allow(limit[0])
+                self.transmitter.limit = max(limit[0], self.transmitter.limit)
                 if is_first and self._asked_at is not None:
                     self.transmitter.rtt.sample(now - self._asked_at)
 
@@ -378,19 +379,19 @@ class ChannelCore:
         if self._resets:
             out += [(PACKET_HEAD.pack(PacketType.RESET, *pair),) for pair in self._resets]
             self._resets.clear()
-        if self.gone:
+        phase, patience = self.phase, self.patience
+        if phase is Phase.GONE:
             return out
-        patience = self.patience
-        if self.phase is Phase.OPENING:
+        if phase is Phase.OPENING:
             asks = self._send_handshake(out, now)
         else:
-            if self._is_urgent_by(now):
+            if phase is Phase.CLOSING and self._is_urgent_by(now):
                 patience.retry_at = None
                 self._ask_due = True
             asks = self._send_progress(out, now)
-        if asks:
-            patience.asked(now)
-        if not self._awaits_answer:
+        if asks and patience.unanswered_since is None:
+            patience.unanswered_since = now
+        if not (self.transmitter.flight.size or self._awaits_answer):
             patience.retry_at = None
         elif patience.retry_at is None:
             patience.retry_at = now + self._retry_after
@@ -412,15 +413,19 @@ class ChannelCore:
 
     def _send_progress(self, out: list[Parts], now: float) -> bool:
         receiver, transmitter = self.receiver, self.transmitter
-        if not self._ask_due and not receiver.ack_due and transmitter.is_idle:
+        is_idle = transmitter.is_idle
+        if is_idle and not self._ask_due and not receiver.ack_due:
             return False
         ends = (self.session, self._peer)
         heard = (receiver.inbox.next, receiver.inbox.limit)
-        only_finish = self.phase is not Phase.ESTABLISHED
         asks = False
-        while not self._only_asks and (run := transmitter.next_run(now, only_finish)) is not None:
-            asks = True
-            out += run.packets(ends, heard)
+        if not is_idle and not self._only_asks:
+            only_finish = self.phase is not Phase.ESTABLISHED
+            while (run := transmitter.next_run(now, only_finish)) is not None:
+                asks = True
+                out += run.packets(ends, heard)
+                if transmitter.is_idle:
+                    break
         if asks:
             self.patience.active_at = now
             if not receiver.inbox.above:  # else it takes an ACK to say what is missing
@@ -444,9 +449,8 @@ class ChannelCore:
             self.receiver.ack_due
             or self._ask_due
             or self._accept_due
-            or bool(self._resets or self.events)
-            or bool(transmitter.buffer.outcomes)
-            or bool(transmitter.flight)
+            or bool(self._resets or self.events or transmitter.buffer.outcomes)
+            or transmitter.flight.size > 0
             or not transmitter.is_idle
         )
 
@@ -474,8 +478,7 @@ class ChannelCore:
         """Whether a CLOSE that was in no hurry has become urgent: a message waits for the next session."""
         retry_at = self.patience.retry_at
         return (
-            self.phase is Phase.CLOSING
-            and retry_at is not None
+            retry_at is not None
             and self.transmitter.buffer.has_unsent
             and retry_at > now + self.transmitter.rtt.timeout
         )

@@ -7,12 +7,13 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TypeVar
 
 from overlay.channel.config import WRITABLE_PART, ChannelConfig
 from overlay.channel.core import ChannelCore
-from overlay.channel.machine import ChannelState, PeerRestarted
-from overlay.channel.packet import Refused
+from overlay.channel.machine import ChannelState, PeerRestarted, Phase
+from overlay.channel.packet import Parts, Refused
 from overlay.channel.sending import OnAck, Until
 from overlay.channel.table import ChannelTable
 from overlay.contact import Address, Contact, PeerId
@@ -26,6 +27,7 @@ MessageHandler = Callable[[Contact, Buffer], None]
 StateHandler = Callable[[Contact, ChannelState], None]
 RestartHandler = Callable[[Contact, PeerRestarted], None]
 WritableHandler = Callable[[Contact], None]
+SendAll = Callable[[Contact, Kind, Sequence[Parts]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +59,8 @@ class Channel:
         self.core: ChannelCore | None = None
         """The state machine, or None while idle; the concern of `Channels` alone, as all below."""
         self.timer: asyncio.TimerHandle | None = None
-        self.timer_at = 0.0
+        self.timer_at = inf
+        """When the timer rings, on the loop's clock; never while there is none."""
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.was_full = False
         """Whether the channel was not writable, and nobody has been told that it is again."""
@@ -90,7 +93,7 @@ class Channel:
     ) -> bool:
         """Buffer a message, or say False when the send buffer is full.
 
-        When the time that `until()` gives has come, on the loop's clock, the message is neither sent nor sent
+        When the time `until.at` has come, on the loop's clock, the message is neither sent nor sent
         again: it is counted (`channel_messages_expired`), and lost unless it has arrived.
 
         `on_ack` is called exactly once if the message is taken, with whether the peer has it (see `OnAck`).
@@ -207,18 +210,18 @@ class Channels:
 
     def heard_at(self, peer: PeerId) -> float | None:
         """When a peer last gave proof of life, on the loop's clock; None if that is not known."""
-        core = self._table.get(peer)
+        core = self._table.cores.get(peer)
         return None if core is None else core.patience.heard_at
 
     def owes(self, peer: PeerId) -> bool:
         """Whether a message that was sent to a peer is not acknowledged."""
-        core = self._table.get(peer)
+        core = self._table.cores.get(peer)
         return core is not None and core.transmitter.buffer.used > 0
 
     @property
     def held(self) -> int:
         """Bytes received and not yet handed up, or of incomplete messages, over all channels."""
-        return sum(core.receiver.inbox.held for core in self._table.cores)
+        return sum(core.receiver.inbox.held for core in self._table.cores.values())
 
     def on_message(self, handler: MessageHandler) -> None:
         """Hand every message to `handler(sender, message)`; there is one handler.
@@ -254,7 +257,7 @@ class Channels:
     def pause(self) -> None:
         """Hand up no message until `resume`; senders are held back once the receive buffers are full."""
         self._table.paused = True
-        for core in self._table.cores:
+        for core in self._table.cores.values():
             core.pause()
 
     def resume(self) -> None:
@@ -279,7 +282,7 @@ class Channels:
         for channel in list(self._live.values()):
             if channel.core is not None:
                 channel.core.abandon()
-                self._flush_one(channel, self.turn.now())
+                self._flush_one(channel, self.turn.now(), self._endpoint.send_all)
         self._touched.clear()
 
     # What the handles need.
@@ -296,7 +299,8 @@ class Channels:
     def touch(self, channel: Channel) -> None:
         """Have whatever a channel has to send leave within this turn of the loop."""
         self._touched[channel] = None
-        self.turn.schedule()
+        if not self.turn.is_due:
+            self.turn.schedule()
 
     # What the network does.
 
@@ -312,22 +316,22 @@ class Channels:
             self._refused.add(refusal.reason)
         if table.dropped:
             self._release_dropped()
-        core = table.get(sender.id)
+        core = table.cores.get(sender.id)
         if core is not None:
             channel = self._live.get(sender.id) or self._adopt(core)
-            if core.gone:
-                self._flush_one(channel, now)
+            if core.phase is Phase.GONE:
+                self._flush_one(channel, now, self._endpoint.send_all)
         if table.replies:
             for to, reply in table.replies:
                 self._endpoint.send(to, Kind.CHANNEL, reply)
             table.replies.clear()
         if messages:
             self._hand_up(sender, messages)
-        if core is not None and not core.gone:
+        if core is not None and core.phase is not Phase.GONE:
             if core.has_news or channel.was_full or channel.waiters:
                 self.touch(channel)
-            else:
-                self._arm(channel, core.next_timer())
+            elif (due := core.next_timer()) < channel.timer_at:
+                self._arm(channel, due)
 
     def _adopt(self, core: ChannelCore) -> Channel:
         """The handle of a channel that a peer has just begun to open."""
@@ -340,7 +344,8 @@ class Channels:
         dropped = list(self._table.dropped)
         self._table.dropped.clear()
         for core in dropped:
-            self._flush_one(self._live[core.contact.id], self.turn.now())
+            channel = self._live[core.contact.id]
+            self._flush_one(channel, self.turn.now(), self._endpoint.send_all)
 
     def _hand_up(self, sender: Contact, messages: list[Buffer]) -> None:
         self._received.value += len(messages)
@@ -356,25 +361,25 @@ class Channels:
             return False
         touched, self._touched = self._touched, {}
         now = self.turn.now()
-        send_waiting = self._endpoint.send_waiting
+        send = self._endpoint.send_at_once
         for channel in touched:
             if channel.core is not None:
-                self._flush_one(channel, now)
-                send_waiting()  # the first peer need not wait until the last one's packets are made
+                # The first peer need not wait until the last one's packets are made.
+                self._flush_one(channel, now, send)
         return bool(self._touched)
 
-    def _flush_one(self, channel: Channel, now: float) -> None:
+    def _flush_one(self, channel: Channel, now: float, send: SendAll) -> None:
         core = channel.core
         assert core is not None
         if core.contact is not channel.contact:
             self._move(channel, core.contact)
         packets = core.packets(now)
         if packets:
-            self._endpoint.send_all(channel.contact, Kind.CHANNEL, packets)
-        if core.gone:
+            send(channel.contact, Kind.CHANNEL, packets)
+        if core.phase is Phase.GONE:
             self._release(channel, core)
-        else:
-            self._arm(channel, core.next_timer())
+        elif (due := core.next_timer()) < channel.timer_at:
+            self._arm(channel, due)
         if channel.was_full and channel.is_writable:
             self._tell_writable(channel)
         if channel.waiters and (channel.is_writable or core.events):
@@ -392,30 +397,29 @@ class Channels:
         channel.core = None
         if channel.timer is not None:
             channel.timer.cancel()
-            channel.timer = None
+            channel.timer, channel.timer_at = None, inf
         del self._live[channel.contact.id]
 
     def _arm(self, channel: Channel, due: float) -> None:
-        """Have the timer ring at `due` or before: one that rings too early is cheaper than to set it anew."""
+        """Have the timer ring at `due`, which is earlier than it would: one that rings too early is cheaper
+        than to set it anew."""
         if channel.timer is not None:
-            if channel.timer_at <= due:
-                return
             channel.timer.cancel()
         channel.timer_at = due
         channel.timer = self.turn.call_at(due, self._ring, channel)
 
     def _ring(self, channel: Channel) -> None:
-        channel.timer = None
+        now = max(self.turn.now(), channel.timer_at)
+        channel.timer, channel.timer_at = None, inf
         core = channel.core
         if core is None:
             return
-        now = max(self.turn.now(), channel.timer_at)
         due = core.next_timer()
         if due > now:
             self._arm(channel, due)
         else:
             core.handle_timer(now)
-            self._flush_one(channel, now)
+            self._flush_one(channel, now, self._endpoint.send_all)
 
     def _wake(self, channel: Channel) -> None:
         waiters = list(channel.waiters)

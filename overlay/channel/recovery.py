@@ -22,8 +22,8 @@ every round trip, and a window of a few small segments carries next to nothing. 
 class RoundTrip:
     """The round trip's estimate and the retransmission time-out drawn from it (RFC 6298).
 
-    Samples come from what was sent once only (Karn's rule); the back-off doubles at each time-out and
-    ends with the next acknowledgement.
+    Karn's rule: samples come only from what was sent once; the back-off doubles at each time-out and ends
+    with the acknowledgement of something that was sent once, or with the end of a silence.
     """
 
     __slots__ = ("_base", "_max", "_min", "backoff", "smoothed", "variation")
@@ -131,10 +131,6 @@ class Patience:
     def restart(self) -> None:
         """Begin a new session: nothing has been asked."""
         self.retry_at = self.unanswered_since = None
-
-    def asked(self, now: float) -> None:
-        if self.unanswered_since is None:
-            self.unanswered_since = now
 
     def heard(self, now: float) -> bool:
         """Whether this proof of life ends a silence."""

@@ -39,9 +39,16 @@ OnAck = Callable[[bool], None]
 """Called exactly once: True when the peer has the message, False when that will never be known."""
 
 
-Until = Callable[[], float]
-"""Says until when a message may be sent, on the clock that the channel is told the time of. It is asked
-whenever the message is about to be sent or sent again."""
+class Until:
+    """Until when messages may be sent, on the clock that the channel is told the time of.
+
+    Many messages share one; whoever gave it may change `at`, which is looked at whenever one of them is
+    about to be sent or sent again."""
+
+    __slots__ = ("at",)
+
+    def __init__(self, at: float) -> None:
+        self.at = at
 
 
 class MessageTooLarge(UsageError):
@@ -164,7 +171,8 @@ class SendBuffer:
         self._until: dict[int, Until] = {}
         self._withdrawn: set[int] = set()
         """Large messages that have had their time, until the receiver knows."""
-        self._cutting: tuple[int, bytes, int] | None = None
+        self.cutting: tuple[int, bytes, int] | None = None
+        """A message that was sent in part: its number, its bytes, and how many of them were sent."""
         self._parts: dict[int, int] = {}
         """Parts of each large message that are not acknowledged, and one more while it is being cut."""
 
@@ -194,35 +202,32 @@ class SendBuffer:
         return self._accepted > 0
 
     @property
-    def is_cutting(self) -> bool:
-        """Whether a message was sent in part."""
-        return self._cutting is not None
-
-    @property
     def has_unsent(self) -> bool:
-        return bool(self.waiting) or self._cutting is not None
+        return bool(self.waiting) or self.cutting is not None
 
     def next_run(self, most: int, now: float) -> Run | None:
         """As many waiting messages as fit one segment, or at most `most` parts of a large message."""
-        if self._cutting is not None:
-            if self._has_expired(self._cutting[0], now):
-                return self._withdraw_rest(*self._cutting)
-            return self._cut(*self._cutting, most)
-        if self._until:
+        if self.cutting is not None:
+            if self._has_expired(self.cutting[0], now):
+                return self._withdraw_rest(*self.cutting)
+            return self._cut(*self.cutting, most)
+        waiting, untils = self.waiting, self._until
+        first = self._accepted - len(waiting)
+        until = untils.get(first)
+        if until is not None and until.at <= now:
             self._drop_expired(now)
-        waiting = self.waiting
+            first = self._accepted - len(waiting)
         if not waiting:
             return None
-        first = self._accepted - len(waiting)
         if len(waiting[0]) > self._whole:
             self._parts[first] = 1
             return self._cut(first, waiting.popleft(), 0, most)
-        room = self._room - BUNDLE_HEAD_BYTES
         take = waiting.popleft
-        bundle: list[bytes] = []
+        bundle = [take()]
+        room = self._whole - len(bundle[0])
         while waiting:
             size = len(waiting[0]) + LENGTH_BYTES
-            if size > room or (self._until and self._has_expired(first + len(bundle), now)):
+            if size > room or (untils and self._has_expired(first + len(bundle), now)):
                 break
             room -= size
             bundle.append(take())
@@ -244,16 +249,16 @@ class SendBuffer:
         self._parts[number] += segments
         if taken == rest:
             self._parts[number] -= 1
-            self._cutting = None
+            self.cutting = None
         else:
-            self._cutting = (number, message, offset + taken)
+            self.cutting = (number, message, offset + taken)
         return run
 
     # Messages that have had their time.
 
     def _has_expired(self, number: int, now: float) -> bool:
         until = self._until.get(number)
-        return number in self._withdrawn if until is None else until() <= now
+        return number in self._withdrawn if until is None else until.at <= now
 
     def _expire(self, number: int) -> None:
         if number not in self._withdrawn:
@@ -271,7 +276,7 @@ class SendBuffer:
 
     def _withdraw_rest(self, number: int, message: bytes, offset: int) -> Run:
         """One segment in place of the parts of a message that were not sent."""
-        self._cutting = None
+        self.cutting = None
         run = Run(encode_bundle(()), number, 0, 0, len(message) - offset + PART_HEAD_BYTES, offset)
         run.withdrawn = True
         self._expire(number)
@@ -328,10 +333,10 @@ class SendBuffer:
             self._settle(number, False)
         self._parts.clear()
         self._withdrawn.clear()
-        if self._cutting is not None:
-            _, message, offset = self._cutting
+        if self.cutting is not None:
+            _, message, offset = self.cutting
             self.used -= len(message) - offset
-            self._cutting = None
+            self.cutting = None
         return lost
 
     def lose_waiting(self) -> int:
@@ -363,22 +368,15 @@ class Flight:
         """Bytes on their way; what counts as lost is not."""
         self._flying: dict[int, Run] = {}
         """The run of each segment by number, in the order of their latest transmission."""
-        self._lost: dict[int, Run] = {}
+        self.lost: dict[int, Run] = {}
+        """The same for those that count as lost and were not sent again."""
         self._selective = 0
         """Bit i: segment `oldest` + i is acknowledged."""
         self._newest_arrived = 0
         """The latest transmission that is known to have arrived."""
 
     def __bool__(self) -> bool:
-        return bool(self._flying) or bool(self._lost)
-
-    @property
-    def has_flying(self) -> bool:
-        return bool(self._flying)
-
-    @property
-    def has_lost(self) -> bool:
-        return bool(self._lost)
+        return self.size > 0 or bool(self.lost)
 
     def launch(self, run: Run, now: float) -> None:
         """Number the segments of a new run and count them as sent."""
@@ -388,7 +386,7 @@ class Flight:
 
     def relaunch(self, most: int, now: float) -> Run:
         """Take the lost segments with the lowest numbers, at most `most`, and count them as sent again."""
-        lost = self._lost
+        lost = self.lost
         first = end = min(lost)
         whole = lost[first]
         while end - first < most and lost.get(end) is whole:
@@ -402,8 +400,12 @@ class Flight:
         run.sent_at = now
         run.transmission = self.next_transmission
         self.next_transmission += run.segments
-        self._flying.update(dict.fromkeys(range(run.first, run.first + run.segments), run))
-        self.size += run.size
+        if run.segments == 1:
+            self._flying[run.first] = run
+            self.size += run.last_size
+        else:
+            self._flying.update(dict.fromkeys(range(run.first, run.first + run.segments), run))
+            self.size += run.size
 
     def acknowledge(self, upto: int, selective: int) -> list[tuple[Run, int, int]]:
         """The runs of which segments are acknowledged for the first time, with their number and bytes.
@@ -435,7 +437,7 @@ class Flight:
 
     def _land(self, start: int, end: int, arrived: list[tuple[Run, int, int]]) -> None:
         """Take the segments from `start` to before `end` out, those of a run together."""
-        flying, lost = self._flying, self._lost
+        flying, lost = self._flying, self.lost
         run: Run | None = None
         segments = size = 0
         for number in range(start, end):
@@ -486,7 +488,7 @@ class Flight:
 
     def _lose(self, number: int) -> None:
         run = self._flying.pop(number)
-        self._lost[number] = run
+        self.lost[number] = run
         is_last = number - run.first == run.segments - 1
         self.size -= run.last_size if is_last else run.full
 
@@ -513,7 +515,8 @@ class Transmitter:
         """When segments that were overtaken had their time to arrive."""
         self._progress_at = 0.0
         """When something was last acknowledged, or sent with nothing before it on its way."""
-        self._limit = 0
+        self.limit = 0
+        """Bytes of segments that the receiver takes over the whole session; it only grows."""
         self._sent = 0
         """Bytes of segments sent in this session, each counted once; the receiver bounds it by its limit."""
 
@@ -526,17 +529,18 @@ class Transmitter:
     @property
     def is_limited(self) -> bool:
         """Whether the receiver's limit, and nothing else, keeps messages back."""
-        return not self.flight and self.buffer.has_unsent and self._sent + self.room > self._limit
+        return not self.flight and self.buffer.has_unsent and self._sent + self.room > self.limit
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to send, whatever were allowed."""
-        return not self.flight.has_lost and not self.buffer.has_unsent
+        buffer = self.buffer
+        return not (buffer.waiting or self.flight.lost or buffer.cutting)
 
     @property
     def is_finished(self) -> bool:
         """Whether every message of which anything was sent is acknowledged."""
-        return not self.flight and not self.buffer.is_cutting
+        return not self.flight and self.buffer.cutting is None
 
     def next_run(self, now: float, only_finish: bool) -> Run | None:
         """The segments to send now, counted as sent; `only_finish`: no message is begun."""
@@ -545,28 +549,24 @@ class Transmitter:
         if free <= 0:
             return None
         most = -(-free // room)
-        if flight.has_lost:
+        if flight.lost:
             again = flight.relaunch(most, now)
             self.buffer.withdraw_expired(again, now)
             return again
-        if only_finish and not self.buffer.is_cutting:
+        if only_finish and self.buffer.cutting is None:
             return None
         ahead = flight.next_number - flight.oldest
-        most = min(most, (self._limit - self._sent) // room, MAX_FLIGHT - ahead)
+        most = min(most, (self.limit - self._sent) // room, MAX_FLIGHT - ahead)
         if most <= 0:
             return None
         run = self.buffer.next_run(most, now)
         if run is not None:
-            if not flight:
+            if not flight.size:
                 self._progress_at = now
-            self._sent += run.size
+            before = flight.size
             flight.launch(run, now)
+            self._sent += flight.size - before
         return run
-
-    def allow(self, limit: int) -> None:
-        """The receiver takes `limit` bytes of segments over the whole session."""
-        if limit > self._limit:
-            self._limit = limit
 
     def acknowledge(self, upto: int, selective: int, now: float) -> bool:
         """Whether anything new was acknowledged; `Refused` when it was never sent."""
@@ -578,19 +578,20 @@ class Transmitter:
         self._progress_at = now
         total = 0
         newest = arrived[0][0]
-        slowest = now
+        slowest: Run | None = None
         for run, segments, size in arrived:
             self.buffer.acknowledged(run, segments, size)
             total += size
             if run.transmission > newest.transmission:
                 newest = run
-            if run.sent_at < slowest and not run.resent:
-                slowest = run.sent_at
-        if slowest < now:
+            if not run.resent and (slowest is None or run.sent_at < slowest.sent_at):
+                slowest = run
+        if slowest is not None:
             # Of those that arrived, the one that took longest: where datagrams overtake each other, the
-            # newest one is the quickest, and the others would be taken for lost too early.
-            self.rtt.sample(now - slowest)
-        self.rtt.answered()
+            # newest one is the quickest, and the others would be taken for lost too early. What was sent
+            # again says nothing: nobody knows which of its copies arrived (Karn).
+            self.rtt.sample(now - slowest.sent_at)
+            self.rtt.answered()
         self.window.acknowledged(total, newest.transmission, was_full)
         self._find_lost(now)
         return True
@@ -613,6 +614,6 @@ class Transmitter:
         """Nothing was heard for the retransmission time-out: take everything for lost."""
         flight = self.flight
         self.look_again_at = None
-        if flight.has_flying:
+        if flight.size:
             self.window.timed_out(flight.size, flight.next_transmission)
             flight.lose_all()

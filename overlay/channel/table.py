@@ -40,7 +40,7 @@ class ChannelTable:
         way, or another process is at the peer's address."""
         self._max_body = max_body
         self._random = random
-        self._cores: dict[PeerId, ChannelCore] = {}
+        self.cores: dict[PeerId, ChannelCore] = {}
         self._by_session: dict[int, ChannelCore] = {}
         self._opened_by_peers: dict[PeerId, float] = {}
         """When peers began to open, oldest first; those that finished are taken out when space is needed."""
@@ -49,18 +49,11 @@ class ChannelTable:
         self._in_block: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._cores)
-
-    def get(self, peer: PeerId) -> ChannelCore | None:
-        return self._cores.get(peer)
-
-    @property
-    def cores(self) -> list[ChannelCore]:
-        return list(self._cores.values())
+        return len(self.cores)
 
     def to(self, contact: Contact, now: float) -> ChannelCore:
         """The channel to a peer, made if there is none; `TooManyChannels` when there is no place for it."""
-        core = self._cores.get(contact.id)
+        core = self.cores.get(contact.id)
         if core is None:
             return self._add(contact, now)
         if core.phase is Phase.OPENING or core.voice is Voice.SILENT:
@@ -71,8 +64,8 @@ class ChannelTable:
         """Let go of a channel, as its owner must as soon as it is gone."""
         peer = core.contact.id
         self._by_session.pop(core.session, None)
-        if self._cores.get(peer) is core:
-            del self._cores[peer]
+        if self.cores.get(peer) is core:
+            del self.cores[peer]
             self._opened_by_peers.pop(peer, None)
             block = self._block_of.pop(peer)
             self._in_block[block] -= 1
@@ -84,7 +77,7 @@ class ChannelTable:
 
         `Refused` when the packet, or the segment in it, is not taken; the channel may have to send even then.
         """
-        core = self._cores.get(sender.id)
+        core = self.cores.get(sender.id)
         if not packet:
             raise Refused("malformed")
         try:
@@ -114,7 +107,7 @@ class ChannelTable:
         try:
             if full and not (self._make_space(now) or self._make_way_for(sender, half_open=True)):
                 raise Refused("too_many_half_open")
-            if len(self._cores) >= self.config.max_channels:
+            if len(self.cores) >= self.config.max_channels:
                 self._make_way_for(sender, half_open=False)
             core = self._add(sender, now)
         except TooManyChannels:
@@ -143,16 +136,16 @@ class ChannelTable:
             self.replies.append((sender, core.challenge()))
 
     def _add(self, contact: Contact, now: float) -> ChannelCore:
-        full = len(self._cores) >= self.config.max_channels
-        if full and not (self._make_space(now) and len(self._cores) < self.config.max_channels):
+        full = len(self.cores) >= self.config.max_channels
+        if full and not (self._make_space(now) and len(self.cores) < self.config.max_channels):
             raise TooManyChannels(
-                f"there are channels to {len(self._cores)} peers already, and max_channels allows no more"
+                f"there are channels to {len(self.cores)} peers already, and max_channels allows no more"
             )
         core = ChannelCore(
             contact, self.config, self._max_body, self.budget, self._new_session, now
         )
         core.receiver.inbox.paused = self.paused
-        self._cores[contact.id] = core
+        self.cores[contact.id] = core
         block = self._block_of[contact.id] = block_of(contact.host)
         self._in_block[block] += 1
         return core
@@ -164,8 +157,8 @@ class ChannelTable:
         block, most = self._in_block.most_common(1)[0]
         if self._in_block[block_of(sender.host)] + 1 >= most:
             return False
-        for peer in self._opened_by_peers if half_open else self._cores:
-            core = self._cores[peer]
+        for peer in self._opened_by_peers if half_open else self.cores:
+            core = self.cores[peer]
             if self._block_of[peer] == block and not core.transmitter.buffer.was_used:
                 core.abandon()
                 self.remove(core)
@@ -181,7 +174,7 @@ class ChannelTable:
         """
         before = len(self._opened_by_peers)
         for peer, began_at in list(self._opened_by_peers.items()):
-            core = self._cores[peer]
+            core = self.cores[peer]
             if not core.is_half_open:
                 del self._opened_by_peers[peer]
             elif now >= began_at + self.config.close_after:

@@ -37,7 +37,8 @@ class DhtConfig:
     """Seconds before the second attempt; doubled for each one after, up to 30, each +-50 % by chance."""
 
     failures_to_evict: int = 2
-    """Requests in a row without an answer, each sent several times, after which a contact is dead."""
+    """Requests in a row without an answer, each sent several times, after which a contact is dead; of those
+    that only ask for a sign of life one is enough."""
 
     dead_for: float = 120.0
     """Seconds for which a dead contact is remembered and not asked."""

@@ -199,12 +199,15 @@ class Contacts:
             self._remove(peer, "light")
 
     def failed(self, call: Call, peer: Peer) -> None:
-        """`peer` did not answer `call`. Upstream (protocol.py:119) evicts at the first time-out."""
+        """`peer` did not answer `call`: dead if that only asked for a sign of life; else it is asked for one.
+
+        Upstream (protocol.py:119) evicts at the first time-out."""
+        was_probe = self._probing.get(peer.contact) is call
         self._is_over(call, peer)
         failures = self.failures.failed(peer.contact, self._clock())
         if not self._knows(peer):
             return
-        if failures < self._config.failures_to_evict:
+        if failures < self._config.failures_to_evict and not was_probe:
             self._probe(peer.contact)
         else:
             self._remove(peer, "dead")

@@ -62,7 +62,7 @@ class FailureConfig:
     Of two that watch each other, the one with the smaller id waits a tenth longer, and so is asked and needs
     not ask."""
 
-    turn: float = 4.0
+    turn: float = 5.0
     """Of the peers that are watched `in_turn`, one is asked every `turn` seconds, however many there are:
     the one that has been silent for longest."""
 

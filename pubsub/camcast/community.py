@@ -397,7 +397,7 @@ class Community:
             self._duplicates.value += count
             self._receive_again(sender, copy, source, range(first, first + count))
             return
-        block = self._read(sender, copy, source, range(first, first + count))
+        block = self._read(sender, copy, origin)
         if block is None:
             return
         self._duplicates.value += count - sum(map(len, new))
@@ -416,18 +416,20 @@ class Community:
         if not copy.upward:
             self._dissemination.heard_again(source, copy.hops, sender)
 
-    def _read(self, sender: Contact, copy: Copy, source: bytes, numbers: range) -> Block | None:
+    def _read(self, sender: Contact, copy: Copy, origin: tuple[bytes, int, int]) -> Block | None:
         """The block in a copy, or None, and counted, when it is not to be taken."""
         try:
-            block = read_block(copy.block, self.name, copy.signature)
+            block = read_block(copy.block, self.name, copy.signature, origin)
             if (reason := self._services.refusal(block)) is not None:
                 raise WireError(reason)
         except WireError as error:
+            source, first, count = origin
+            numbers = range(first, first + count)
             self._drops.add(error.reason, self.name, source, (numbers,), sender.id)
             if error.reason == REFUSED:
                 # It need not be fetched, nor be asked about again. A forged block is another matter: the
                 # true one may still come.
-                self.heard.add(source, numbers.start, len(numbers), self._context.now())
+                self.heard.add(source, first, count, self._context.now())
             return None
         return block
 

@@ -68,11 +68,13 @@ class HeardEvents:
 
     def add(self, source: bytes, first: int, count: int, now: float) -> None:
         """Remember these events."""
-        heard = self._sources.pop(source, None) or _Heard()
+        heard = self._sources.pop(source, None)
+        if heard is None:
+            heard = _Heard()
         self._sources[source] = heard  # last again: the order is that of the latest news
         before = heard.range_count
         heard.add_span(first, first + count - 1)
-        if heard.span_count > MOST_GAPS:
+        if before >= MOST_GAPS:
             heard.give_up_holes(MOST_GAPS)
         heard.until = now + self._lifetime
         self._ranges += heard.range_count - before

@@ -116,7 +116,8 @@ class LazyGossip:
         run = self._runs.pop(block.source, None) or self._new_run()
         self._runs[block.source] = run  # last again: the order is that of the latest news
         if sender is not None:
-            self._came_from(run, gossip, sender)
+            if run.parent != sender.id or self._missing.asked:
+                self._came_from(run, gossip, sender)
             if 0 < run.newest < block.first - 1:
                 # Likely the sender has what is missing before, whether or not it was announced.
                 gap = range(run.newest + 1, block.first)
@@ -134,12 +135,13 @@ class LazyGossip:
         """Remember and keep a block, and have it announced."""
         now = self._context.now()
         block = gossip.block
-        run.heard(block.numbers, now)
+        numbers = block.numbers
+        run.heard(numbers, now)
         self._kept.add(gossip, now)
         if route.told:
             if not route.news:
                 self._news.append((block.source, route))
-            route.news.add(block.numbers)
+            route.news.add(numbers)
 
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
         run = self._runs.get(source)
@@ -191,7 +193,7 @@ class LazyGossip:
         """Settle who is the parent: the publisher itself, else the first to send, or the member that was
         asked."""
         was_asked = False
-        if self._missing.are_asked_for:
+        if self._missing.asked:
             block = gossip.block
             was_asked = self._missing.came(block.source, block.numbers) == sender
         if run.parent is None or was_asked or gossip.hops == 2:
@@ -207,7 +209,7 @@ class LazyGossip:
             route is not None
             and route.known_to == known_to
             and route.fanout == fanout
-            and route.table == table
+            and (route.table is table or route.table == table)
         ):
             return route
         route = run.route = _Route(table, fanout, known_to)

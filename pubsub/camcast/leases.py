@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
+from overlay.channel.sending import Until
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.metrics import Metrics
@@ -43,9 +43,6 @@ MANY_LEASES = 4096
 LONGEST_LEASE = 3600.0
 CLOCK_MARGIN = 1.1
 
-Until = Callable[[], float]
-"""Says until when a process has promised to be a member, on the clock of `Context.now`."""
-
 Confirmed = Callable[[bool], None]
 """Called once: is the process there and in the community?"""
 
@@ -62,12 +59,12 @@ class Carrier(Protocol):
     def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         """Send a copy to each, or to those that keep up; how many copies have left.
 
-        No copy leaves for a process, not even once more, after the time that `untils` gives for it. Never
+        No copy leaves for a process, not even once more, after the time `untils[its id].at`. Never
         blocks, and never raises for reasons of the network."""
         ...
 
     def tell(self, to: Contact, message: object, until: Until) -> None:
-        """Send a message about events so that it should arrive, and never after the time of `until`."""
+        """Send a message about events so that it should arrive, and never after the time `until.at`."""
         ...
 
     def refused(self, gossip: Gossip) -> None:
@@ -122,11 +119,11 @@ class Leases:
         self._until: dict[tuple[PeerId, str], float] = {}
         self._questions: dict[tuple[PeerId, str], _Question] = {}
         self._granted: dict[str, float] = {}
-        self._promised: dict[tuple[PeerId, str], float] = {}
-        """Until when those that were heard last have promised to be members. A process that is suspected gets
-        nothing new; what had left before may be sent again as long as its promise holds."""
         self._promises: dict[str, dict[PeerId, Until]] = {}
-        """By topic, what tells the same of one process."""
+        """By topic, until when those that were heard last have promised to be members. A process that is
+        suspected gets nothing new; what had left before may be sent again as long as its promise holds."""
+        self._promised = 0
+        """How many these are."""
         self._sure: Sequence[Contact] = ()
         """Those that events were sent to last, if none of their leases has to be renewed before the time
         below; mostly the next block goes to the same list of members."""
@@ -216,14 +213,16 @@ class Leases:
         for key in [k for k in self._until if k[0] == peer and topic in (None, k[1])]:
             del self._until[key], self._renew_before[key]
         if topic is not None:
-            self._promised.pop((peer, topic), None)
+            self._end_promise(peer, topic)
         for key in [k for k in self._questions if k[0] == peer and topic in (None, k[1])]:
             self._settle(key, 0.0, "not_a_member" if topic else "suspected")
 
     def check_rights(self) -> None:
         """Send nothing more to those that have no right to receive any more."""
-        for peer, topic in [key for key in self._promised if not self._may_receive(*key)]:
-            self.revoke(peer, topic)
+        for topic, promises in [*self._promises.items()]:
+            for peer, until in [*promises.items()]:
+                if until.at and not self._may_receive(peer, topic):
+                    self.revoke(peer, topic)
 
     def close(self) -> None:
         for question in self._questions.values():
@@ -296,7 +295,7 @@ class Leases:
             self._until.pop(key, None)
             self._renew_before.pop(key, None)
             if otherwise == "not_a_member":
-                self._promised.pop(key, None)
+                self._end_promise(*key)
             self._refuse(question.contact, question.held, otherwise)
             if otherwise == "no_answer":
                 self._carrier.suspect(key[0])
@@ -312,26 +311,32 @@ class Leases:
             self._carrier.refused(gossip)
 
     def _keep(self, key: tuple[PeerId, str], asked: float, lease: float) -> None:
-        if len(self._promised) >= MANY_LEASES:
+        if self._promised >= MANY_LEASES:
             self._forget_old()
-        self._until[key] = self._promised[key] = asked + lease
+        self._until[key] = asked + lease
         self._renew_before[key] = asked + lease / 2
         peer, topic = key
         promises = self._promises.setdefault(topic, {})
-        if peer not in promises:
-            promises[peer] = partial(self._promised_until, key)
+        promise = promises.get(peer)
+        if promise is None:
+            promises[peer] = Until(asked + lease)
+            self._promised += 1
+        else:
+            promise.at = asked + lease
 
-    def _promised_until(self, key: tuple[PeerId, str]) -> float:
-        return self._promised.get(key, 0.0)
+    def _end_promise(self, peer: PeerId, topic: str) -> None:
+        """What was sent to a process is not sent again, unless it promises anew."""
+        promise = self._promises.get(topic, {}).get(peer)
+        if promise is not None:
+            promise.at = 0.0
 
     def _forget_old(self) -> None:
         now = self._control.now()
         for key in [key for key, until in self._until.items() if until <= now]:
             del self._until[key], self._renew_before[key]
-        for key in [key for key, until in self._promised.items() if until <= now]:
-            del self._promised[key]
         for topic, promises in list(self._promises.items()):
-            kept = {peer: until for peer, until in promises.items() if until() > now}
+            kept = {peer: until for peer, until in promises.items() if until.at > now}
+            self._promised -= len(promises) - len(kept)
             if kept:
                 self._promises[topic] = kept
             else:

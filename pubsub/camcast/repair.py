@@ -176,17 +176,13 @@ class MissingEvents:
         self._waiting: list[_Announcement] = []
         """A heap: the one that is due first is first."""
         self._numbered = 0
-        self._asked: dict[_Asked, None] = {}
+        self.asked: dict[_Asked, None] = {}
         """In the order in which they are due, for all wait equally long."""
         self._by_source: dict[bytes, list[_Asked]] = {}
         """The same as above, in the order of their numbers, which do not overlap."""
         self._asked_events = 0
         self._timer: Timer | None = None
         self._rings_at = 0.0
-
-    @property
-    def are_asked_for(self) -> bool:
-        return bool(self._asked)
 
     def announced(self, source: bytes, numbers: range, announcer: Contact) -> None:
         """Wait for these events, which `announcer` has and this process may not have."""
@@ -227,7 +223,7 @@ class MissingEvents:
         if self._timer is not None:
             self._timer.cancel()
         self._waiting.clear()
-        self._asked.clear()
+        self.asked.clear()
         self._by_source.clear()
 
     @property
@@ -236,7 +232,7 @@ class MissingEvents:
 
     def _arm(self) -> None:
         due = [announcement.due for announcement in self._waiting[:1]]
-        due += [asked.due for asked in islice(self._asked, 1)]
+        due += [asked.due for asked in islice(self.asked, 1)]
         if not due or (self._timer is not None and self._rings_at <= min(due)):
             return
         if self._timer is not None:
@@ -262,7 +258,7 @@ class MissingEvents:
 
     def _ask_again(self, now: float, fetches: _Fetches) -> None:
         due = []
-        for asked in self._asked:
+        for asked in self.asked:
             if asked.due > now:
                 break
             due.append(asked)
@@ -285,7 +281,7 @@ class MissingEvents:
         for missing in self._neighbourhood.missing(source, announcement.numbers):
             for numbers in self._not_asked_for(source, missing, announcer):
                 room = MOST_ASKED - self._asked_events
-                is_full = room <= 0 or len(self._asked) >= MOST_QUESTIONS
+                is_full = room <= 0 or len(self.asked) >= MOST_QUESTIONS
                 if is_full or self._is_coming(announcement, numbers.start, now):
                     late.append(numbers)
                     continue
@@ -335,7 +331,7 @@ class MissingEvents:
     def _ask(self, asked: _Asked, now: float, fetches: _Fetches) -> None:
         asked.tries += 1
         asked.due = now + ANSWER_DELAYS * self._delay
-        self._asked[asked] = None
+        self.asked[asked] = None
         self._asked_events += len(asked.numbers)
         asked_for = self._by_source.setdefault(asked.source, [])
         asked_for.insert(
@@ -344,7 +340,7 @@ class MissingEvents:
         fetches.setdefault((asked.latest, asked.source), []).append(asked.numbers)
 
     def _remove(self, asked: _Asked) -> None:
-        del self._asked[asked]
+        del self.asked[asked]
         self._asked_events -= len(asked.numbers)
         asked_for = self._by_source[asked.source]
         asked_for.remove(asked)

@@ -12,13 +12,20 @@ from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.strong import StrongCollection
 from pubsub.collections.strong_hub import StrongHub
 from pubsub.reliable.tasks import Tasks
+from pubsub.rights import Action, Holder
 from pubsub.topic import Topic
 from pubsub.topics import StrongTopics
+from pubsub.topics.strong_topics import MESSAGES
 
 if TYPE_CHECKING:
     from pubsub.node import Node
 
 C = TypeVar("C", bound=DAC)
+
+
+def _may_take_part(peer: Holder, message: Any) -> bool:
+    """The rule of strong topics where there is an authority: all participants are sent everything."""
+    return peer.may(Action.SUBSCRIBE, message.topic)
 
 
 class NodeCollections:
@@ -47,6 +54,8 @@ class NodeCollections:
         """Begin when the node does: those who knew it before it restarted may talk to it at once."""
         attachment = self.node.attachment
         self.strong_topics = StrongTopics(attachment.runtime, attachment.directory)
+        if attachment.gate is not None:
+            attachment.gate.require(dict.fromkeys(MESSAGES, _may_take_part))
 
     def make(self, kind: type[C], topic: str | type | Topic, **options: Any) -> C:
         """A collection of the class, to be entered; `CollectionError` when it cannot be."""
@@ -56,6 +65,7 @@ class NodeCollections:
             )
         if not self.node.is_running:
             raise ClosedError("the node is not running: use it inside `async with`")
+        self.node.check_right(Action.SUBSCRIBE, Topic.of(topic).name)
         try:
             return kind(self, Topic.of(topic), **options)
         except TypeError as error:

@@ -65,7 +65,7 @@ def test_a_master_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFix
 def test_a_master_that_accepts_and_stays_silent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bench.spark.master.MASTER_SECONDS", 0.2)
+    monkeypatch.setattr("bench.spark.start.MASTER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
         said = sentence(capsys, "run", "quick", "--master", master, "--out", str(tmp_path / "out"))

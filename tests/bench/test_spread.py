@@ -12,7 +12,7 @@ import pytest
 
 from bench import commands
 from bench.experiment import Experiment
-from bench.spread import experiment, write_spread
+from bench.report.spread import experiment, write_spread
 from bench.suites import Suite, expand
 
 
@@ -53,11 +53,12 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
             raise TimeoutError("nobody joined")
         return {"mode": mode}
 
-    monkeypatch.setattr("bench.spread.trace", trace)
-    monkeypatch.setattr("bench.rounds.execute", lambda *_, **__: [])
+    monkeypatch.setattr("bench.report.spread.trace", trace)
+    monkeypatch.setattr("bench.runs.execute", lambda *_, **__: [])
     suite = Suite("s", "", tuple(expand("s", "f", tier="emulate", mode="structured")))
     store = Here()
-    assert not commands._run(Here(), suite, store, False)  # type: ignore[arg-type]
+    is_complete, _ = commands._run(Here(), suite, store, False)  # type: ignore[arg-type]
+    assert not is_complete
     said, replay = capsys.readouterr().err.splitlines()
     assert said == "failed: tracing an event for the report: TimeoutError: nobody joined"
     replayed = Experiment.from_json(replay.removeprefix("  replay: "))
@@ -66,7 +67,7 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_seed(
 
 
 def test_what_was_traced_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.spread.trace", lambda mode: {"mode": mode})
+    monkeypatch.setattr("bench.report.spread.trace", lambda mode: {"mode": mode})
     store = Here()
     write_spread(Here(), store)  # type: ignore[arg-type]
     assert [event["mode"] for event in store.rows] == [

@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from bench.processes import ProcessResult, process_results
 from bench.traces import (
     CommunityMembers,
+    ProcessResult,
     TraceFileError,
     community_results,
     histories,
+    process_results,
     read_trace,
     results_of,
 )

@@ -109,7 +109,7 @@ def test_a_node_whose_output_nobody_reads_any_more_ends_without_a_word() -> None
 def test_118_nodes_in_four_processes_receive_what_is_published(mode: str, tmp_path: Path) -> None:
     script = Path(__file__).parent / "many_nodes.py"
     result = subprocess.run(
-        [sys.executable, str(script), mode],
+        [sys.executable, "-P", str(script), mode],  # beside it, a package is called collections
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         capture_output=True,

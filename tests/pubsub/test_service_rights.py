@@ -13,6 +13,7 @@ from pubsub.archive.archive import Archive
 from pubsub.archive.errors import ArchiveError, NoArchiveFound
 from pubsub.archive.reader import ArchiveReader
 from pubsub.archive.replay_policy import RECENT_SECONDS
+from pubsub.collections import DAStrongSet
 from pubsub.distributors import Distributor, NoDistributor, Publisher, Subscriber
 from pubsub.rights import Action, RightError, revoke
 from tests.pubsub.test_subscribing_rights import (
@@ -117,6 +118,28 @@ def test_who_reads_an_archive_needs_the_right_to_replay(tmp_path: Path) -> None:
         assert await read(OTHER, Action.REPLAY) == 1
         with pytest.raises(ArchiveError):
             await read(MALLORY, Action.SUBSCRIBE)
+
+    play(main)
+
+
+def test_who_takes_part_in_a_strong_collection_needs_the_right_to_subscribe() -> None:
+    async def main(party: Party) -> None:
+        both = Action.PUBLISH | Action.SUBSCRIBE
+        one = await party.node(WRITER, right_of(WRITER, both, "/soccer").packed)
+        two = await party.node(READER, TO_READ.packed)
+        mallory = await party.node(MALLORY, TO_READ.packed, lies=True)
+        with pytest.raises(RightError, match="no right to subscribe"):
+            (await party.node(OTHER)).collection(DAStrongSet, "/soccer")
+        async with (
+            one.collection(DAStrongSet, "/soccer") as first,
+            two.collection(DAStrongSet, "/soccer") as second,
+            mallory.collection(DAStrongSet, "/soccer") as hers,
+        ):
+            await asyncio.sleep(5)
+            await first.add("goal")
+            await asyncio.sleep(5)
+            assert "goal" in second
+            assert "goal" not in hers
 
     play(main)
 

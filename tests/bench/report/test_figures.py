@@ -8,8 +8,7 @@ import pytest
 
 from bench.aggregates import Aggregate, Aggregates
 from bench.report.figures import RECIPES, figures
-from bench.report.plot import Figure, Series
-from bench.report.svg import draw
+from bench.report.svg import Figure, Series, draw
 from tests.bench.claims.made_up import replayed, row
 from tests.bench.report.synthetic import aggregates
 

@@ -8,7 +8,7 @@ import pytest
 
 from bench.aggregates import Aggregate, Aggregates
 from bench.report.headline import headline
-from bench.report.variants import cross_check, pareto, variants_table
+from bench.report.real_nodes import cross_check, pareto, variants_table
 from bench.results import WHOLE
 from bench.suites.settings import DEFAULT, DEFAULTS, MODES, variant
 from tests.bench.claims.made_up import row

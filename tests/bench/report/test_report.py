@@ -15,6 +15,7 @@ from bench.claims import CLAIMS
 from bench.report import report_files
 from bench.report.content import content
 from bench.report.figures import RECIPES, figures
+from bench.report.headline import QUESTIONS
 from bench.report.material import Material
 from bench.report.page import as_html, as_markdown
 from bench.report.spread import draw_spread, in_words, spread
@@ -88,7 +89,7 @@ def test_the_page_is_well_formed_and_has_everything(whole: str) -> None:
 def test_every_number_can_be_traced_to_the_command_that_remakes_it(whole: str) -> None:
     assert "camcast bench run quick --only figures-19-28 --report --out again" in whole
     # Of each claim, and of each row of the first screen.
-    assert whole.count('class="behind"') == len(CLAIMS) + whole.count("<th scope=row>")
+    assert whole.count('class="behind"') == len(CLAIMS) + len(QUESTIONS)
     assert 'class="bar ' in whole
     assert re.search(r"after \d+", whole)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bench.spark.java import java_home
+from bench.spark.start import java_home
 from bench.suites import find_suite
 from tests.bench.spark.grids import by_a_plain_loop, stored
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.spark.java import java_home
+from bench.spark.start import java_home
 from bench.suites import find_suite
 from pubsub.cli import main
 from tests.bench.spark.grids import by_a_plain_loop, stored

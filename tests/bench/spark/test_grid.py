@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.progress import Progress
 from bench.results import CommunityResult
 from bench.spark import execute as execute_module
 from bench.spark.execute import deal, execute
 from bench.spark.executor import run_one, run_rows
-from bench.spark.watch import Progress
 from bench.store import ResultStore
 from bench.suites import expand
 from bench.suites.grid import distinct, read_suite

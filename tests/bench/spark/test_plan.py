@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from bench.cost import estimated_seconds
+import io
+from unittest.mock import MagicMock
+
+import pytest
+
 from bench.experiment import Experiment
+from bench.progress import GOING, Progress, ProgressLine, Watch, estimated_seconds
 from bench.spark.execute import JOB_SECONDS_PER_CORE, LONG_ROW_SECONDS, plan
 from bench.suites import find_suite
 
@@ -50,3 +55,26 @@ def test_a_kill_loses_little() -> None:
     each = estimated_seconds(rows[0])
     for job in plan(rows, cores=2):
         assert len(job.experiments) * each <= JOB_SECONDS_PER_CORE * 2 + each
+
+
+def test_progress_moves_between_two_rows_that_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("bench.progress.time.monotonic", lambda: clock[0])
+    watch = Watch(MagicMock(), total=10, done=0, report=lambda _: None)
+    watch.expect(100.0)
+    shares = []
+    for clock[0], ended in ((5.0, 0.0), (9.0, 0.0), (10.0, 20.0), (14.0, 20.0), (99.0, 20.0)):
+        shares.append(watch._progress(2, 0, ended, under_way=40.0 - ended).share)
+    assert shares == sorted(set(shares))  # it always moves, and never back
+    assert shares[2:4] == pytest.approx([0.2, 0.28])  # twice as fast as was thought at first
+    assert shares[-1] == pytest.approx(0.2 + GOING * 0.2)  # what runs is not taken for done
+
+
+def test_the_last_line_tells_the_claims_of_the_last_look() -> None:
+    stream = io.StringIO()
+    line = ProgressLine(stream)
+    line.decided(0, 28)
+    line(Progress(done=4, running=0, failed=0, total=4, share=1.0, seconds_left=None))
+    line.decided(26, 28)
+    line.close()
+    assert stream.getvalue().splitlines()[-1].endswith("26 of 28 claims decided")

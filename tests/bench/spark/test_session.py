@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bench.spark
-from bench.spark.errors import SparkError
 from bench.spark.session import java_environment, parse_conf, spark_session, user_settings
+from bench.spark.start import SparkError
 from bench.store import ResultStore
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.spark.errors import reason
 from bench.spark.execute import execute
+from bench.spark.start import reason
 from bench.store import ResultStore, StoreError
 from pubsub.cli import main
 from tests.bench.spark.grids import by_a_plain_loop, grid, in_order

@@ -66,12 +66,12 @@ class Node:
 
     def pause(self) -> None:
         self.table.paused = True
-        for core in self.table.cores:
+        for core in list(self.table.cores.values()):
             core.pause()
 
     def resume(self) -> None:
         self.table.paused = False
-        for core in self.table.cores:
+        for core in list(self.table.cores.values()):
             self.delivered += core.resume()
             self.flush(core)
 
@@ -86,7 +86,7 @@ class Node:
         for core in self.table.dropped:
             self.flush(core)
         self.table.dropped.clear()
-        core = self.table.get(sender.id)
+        core = self.table.cores.get(sender.id)
         if core is not None:
             self.touch(core)
 
@@ -176,7 +176,7 @@ class Wire:
 
     def _fire(self, node: Node, core: ChannelCore) -> None:
         self._wakes.pop(id(core), None)
-        if node.table.get(core.contact.id) is core:
+        if node.table.cores.get(core.contact.id) is core:
             if core.next_timer() <= self.now:
                 core.handle_timer(self.now)
             node.flush(core)

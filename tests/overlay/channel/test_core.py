@@ -195,7 +195,7 @@ def test_a_large_message_is_finished_before_the_channel_is_dissolved() -> None:
     wire.run(1)
     large = bytes(SMALL.max_message)
     a.write(b, large)
-    assert a.table.to(b.contact, 1).transmitter.buffer.is_cutting
+    assert a.table.to(b.contact, 1).transmitter.buffer.cutting
     core = b.table.to(a.contact, 1)
     core.patience.active_at = core.patience._idle_at = -SMALL.idle_after
     core.handle_timer(1)
@@ -260,11 +260,11 @@ def test_peers_that_only_begin_to_open_make_way_for_those_of_other_hosts() -> No
     others = [contact(200 + number)._replace(host=f"127.0.1.{number + 1}") for number in range(3)]
     for number, other in enumerate(others):
         b.receive(other, opening(1000 + number))
-        assert b.table.get(other.id)
+        assert b.table.cores.get(other.id)
     assert len(b.table) == SMALL.max_half_open
     b.receive(contact(150), opening(2000))
-    assert not b.table.get(contact(150).id)
-    assert all(b.table.get(other.id) for other in others)
+    assert not b.table.cores.get(contact(150).id)
+    assert all(b.table.cores.get(other.id) for other in others)
 
 
 def test_a_host_with_most_channels_loses_one_that_was_not_used_to_a_peer_of_another_host() -> None:
@@ -278,9 +278,9 @@ def test_a_host_with_most_channels_loses_one_that_was_not_used_to_a_peer_of_anot
         table._opened_by_peers.clear()  # as if each had finished opening
     other = contact(99)._replace(host="127.0.1.1")
     table.receive(other, opening(99), 0.0)
-    assert table.get(other.id)
+    assert table.cores.get(other.id)
     assert [core.contact for core in table.dropped] == [contact(2)]
-    assert all(table.get(peer.id) for peer in used)
+    assert all(table.cores.get(peer.id) for peer in used)
 
 
 def test_a_peer_that_never_finished_opening_makes_way_after_a_while() -> None:
@@ -290,8 +290,8 @@ def test_a_peer_that_never_finished_opening_makes_way_after_a_while() -> None:
     wire.run(SMALL.close_after)
     b.receive(contact(99), opening(99))
     assert len(b.table) == SMALL.max_half_open
-    assert b.table.get(contact(99).id)
-    assert not b.table.get(contact(0).id)
+    assert b.table.cores.get(contact(99).id)
+    assert not b.table.cores.get(contact(0).id)
 
 
 def test_one_channel_too_many_is_refused_with_the_limit() -> None:
@@ -394,7 +394,7 @@ def test_a_process_that_took_a_crashed_peers_address_is_not_sent_what_was_meant_
     segments = [p for p in carried if p[0] in (PacketType.BUNDLE, PacketType.FRAGMENT)]
     assert segments == []
     assert any(isinstance(event, PeerRestarted) for event in a.events)
-    assert a.table.get(peer.id) is None
+    assert a.table.cores.get(peer.id) is None
     if flying:
         assert [a.outcomes[b"%d" % number * 100] for number in range(20)] == [False] * 20
         assert wire.now == 700
@@ -408,9 +408,9 @@ def test_a_stranger_elsewhere_who_names_a_session_ends_no_channel() -> None:
     core = a.table.to(b.contact, wire.now)
     reset = PACKET_HEAD.pack(PacketType.RESET, core._peer, core.session)
     a.receive(contact(3), reset)
-    assert a.table.get(b.contact.id) is core
+    assert a.table.cores.get(b.contact.id) is core
     a.receive(Contact(contact(3).id, *b.contact.address), reset)
-    assert a.table.get(b.contact.id) is None
+    assert a.table.cores.get(b.contact.id) is None
 
 
 def test_a_silent_peer_is_only_asked_until_it_answers() -> None:
@@ -448,7 +448,7 @@ def test_a_crashed_peer_is_asked_to_dissolve_an_unused_channel_ever_more_rarely(
 
     wire.carry = count  # type: ignore[method-assign]
     wire.run(SMALL.idle_after + SMALL.forget_after + 10)
-    assert a.table.get(b.contact.id) is None
+    assert a.table.cores.get(b.contact.id) is None
     assert 5 <= len(closes) <= 15
     gaps = [after - before for before, after in itertools.pairwise(closes)]
     assert gaps == sorted(gaps)

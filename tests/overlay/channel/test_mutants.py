@@ -48,7 +48,7 @@ def lost_messages_sent_to_the_next_session(patch: pytest.MonkeyPatch) -> None:
     restart = Transmitter.restart
 
     def resend(self: Transmitter) -> int:
-        runs = [*self.flight._flying.values(), *self.flight._lost.values()]
+        runs = [*self.flight._flying.values(), *self.flight.lost.values()]
         bundles = [b"".join(run.parts) for run in runs if run.messages]
         lost = restart(self)
         for message in chain.from_iterable(map(decode_bundle, bundles)):

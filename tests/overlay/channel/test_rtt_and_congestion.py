@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlay.channel.config import ChannelConfig
 from overlay.channel.recovery import (
     INITIAL_BYTES,
     LEAST_BYTES,
@@ -13,6 +14,7 @@ from overlay.channel.recovery import (
     CongestionWindow,
     RoundTrip,
 )
+from overlay.channel.sending import Transmitter
 
 
 def test_the_first_sample_sets_the_estimate_as_in_rfc_6298_2_2() -> None:
@@ -39,6 +41,27 @@ def test_the_timeout_doubles_until_its_limit_and_recovers_with_an_answer() -> No
     assert timeouts == [0.5, 1.0, 2.0, 3.0, 3.0]
     rtt.answered()
     assert rtt.timeout == 0.5
+
+
+def test_the_back_off_ends_with_an_acknowledgement_of_what_was_sent_once() -> None:
+    transmitter = Transmitter(ChannelConfig(), max_body=1_000)
+    transmitter.limit = 100_000
+
+    def send(now: float, message: bytes | None = None) -> None:
+        if message is not None:
+            transmitter.buffer.add(message, None)
+        assert transmitter.next_run(now, only_finish=False) is not None
+
+    send(0.0, b"lost once")
+    transmitter.rtt.timed_out()
+    transmitter.time_out()
+    send(1.0)
+    before = transmitter.rtt.timeout
+    assert transmitter.acknowledge(1, 0, 1.0001)  # of which of the two copies?
+    assert transmitter.rtt.timeout == before
+    send(2.0, b"sent once")
+    assert transmitter.acknowledge(2, 0, 2.01)
+    assert transmitter.rtt.backoff == 1
 
 
 @given(st.lists(st.floats(0.0001, 10), min_size=1))

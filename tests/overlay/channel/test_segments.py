@@ -90,7 +90,7 @@ def test_every_charged_byte_is_given_back_and_every_callback_called_once(
     if data.draw(st.booleans()):
         flight.lose_all()
         for _ in range(data.draw(st.integers(0, 5))):
-            if flight.has_lost:
+            if flight.lost:
                 flight.relaunch(data.draw(st.integers(1, 9)), 1.0)
     sent = flight.next_number
     for _ in range(data.draw(st.integers(0, 5))):
@@ -120,7 +120,7 @@ def test_what_is_sent_again_is_what_was_sent(size: int, most: int, data: st.Data
     flight.lose_all()
     assert flight.size == 0
     again: dict[int, bytes] = {}
-    while flight.has_lost:
+    while flight.lost:
         run = flight.relaunch(data.draw(st.integers(1, 9)), 1.0)
         assert run.resent
         again |= dict(enumerate(packets_of([run]), run.first))

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from overlay.channel.packet import REST, PacketType
-from overlay.channel.sending import SendBuffer
+from overlay.channel.sending import SendBuffer, Until
 from tests.overlay.channel.faulty_wire import Faults, Node, Wire
 
 LONGEST_DELAY = 0.2
@@ -53,7 +53,7 @@ class Letters:
         now, sender = self.wire.now, self.sender
         until = None if lifetime is None else now + lifetime
         core = sender.table.to(self.receiver.contact, now)
-        ask = None if until is None else lambda: until
+        ask = None if until is None else Until(until)
 
         def settle(arrived: bool) -> None:
             assert message not in sender.outcomes, "the callback was called twice"
@@ -131,7 +131,7 @@ def test_the_rest_of_a_segment_goes_on_without_the_message_that_had_its_time() -
     wire.run(1)
     wire.partition(0, 1)
     core = a.table.to(b.contact, wire.now)
-    core.write(b"short of time" * 4, None, lambda: 1.05)
+    core.write(b"short of time" * 4, None, Until(1.05))
     core.write(b"in no hurry", None, None)
     a.flush(core)
     wire.run(1.2)

@@ -42,6 +42,23 @@ def test_idle_nodes_notice_the_dead(seed: int) -> None:
     net.run(main())
 
 
+def test_a_dead_contact_is_asked_for_one_sign_of_life_and_not_for_two(seed: int) -> None:
+    net = Network(seed, latency=Latency.constant(0.02))
+
+    async def main() -> None:
+        swarm = Swarm(net)
+        await swarm.grow(3)
+        watcher, crashed = swarm.members[0], swarm.members[2]
+        swarm.crash(crashed)
+        for _ in range(1800):
+            if crashed.contact not in watcher.dht.known_contacts():
+                break
+            await asyncio.sleep(0.1)
+        assert watcher.metrics.as_dict()["dht_requests_given_up"] == 1
+
+    net.run(main())
+
+
 def test_an_idle_light_member_is_silent_and_still_finds_its_way_after_deaths(seed: int) -> None:
     net = Network(seed, latency=Latency.constant(0.02))
 

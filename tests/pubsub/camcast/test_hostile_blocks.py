@@ -111,7 +111,7 @@ def test_announcements_of_what_there_is_not_cost_bounded_memory() -> None:
     missing = strategy._missing
     assert len(missing._waiting) <= MOST_ANNOUNCEMENTS
     actor.troupe.stage.run_for(20)
-    assert len(missing._asked) <= MOST_QUESTIONS
+    assert len(missing.asked) <= MOST_QUESTIONS
     assert missing._asked_events <= MOST_ASKED
     assert actor.drops("too_many_missing") > 0
 

@@ -58,7 +58,7 @@ class StageCarrier:
 
     def send(self, to: Sequence[Contact], gossip: Gossip, untils: Mapping[PeerId, Until]) -> int:
         for contact in to:
-            assert untils[contact.id]() > self._context.now()
+            assert untils[contact.id].at > self._context.now()
             if self._context.random.random() >= self._loss:
                 self._context.send(contact, decode(encode_copy(gossip)))
         return len(to)

@@ -1,0 +1,262 @@
+"""Floods of hostile datagrams at one node: what each costs, and what is left of honest traffic.
+
+The first table is of one node that is handed datagrams directly, as fast as it takes them: random bytes,
+genuine datagrams that were recorded and come again from elsewhere, the same with some bytes changed, and, in
+a network with a key, openings of sessions by members. The second one is of a publisher and a subscriber in
+one process over UDP, while another process floods the subscriber's address from one socket with all of these:
+the rate of honest events beside the rate without a flood, in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import random
+import resource
+import socket
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from multiprocessing.connection import Connection
+from typing import Any
+
+from bench.workloads.workload import Option, Row, Table, Workload, column
+from overlay.contact import Address
+from overlay.identity import Identity
+from overlay.session.network_key import NetworkKey
+from overlay.session.opening import Opening
+from pubsub.node import Node
+
+TOPIC = "/t"
+KEY = bytes(range(32))
+POOL = 4000
+"""Datagrams of a kind that are made before the flood; they come again and again."""
+MEMBERS = 400
+"""Openings of members, each by an identity of its own."""
+A_TURN = 200
+"""Datagrams that are handed over before the node has a turn."""
+HOSTILE_HOST = "127.0.0.66"
+KINDS = ("random bytes", "recorded", "altered", "openings of members")
+PART_SECONDS = 2.0
+"""Of honest traffic with a flood, and without one, in turns."""
+ROUNDS = 3
+FLOOD_STEP = 0.002
+"""Seconds between two bursts of the flood."""
+
+
+class Victim:
+    """Two nodes, one of which publishes, and what came to the other."""
+
+    def __init__(self, is_sealed: bool) -> None:
+        self._keys = [KEY] if is_sealed else []
+        self._stack = AsyncExitStack()
+        self.taken: list[bytes] = []
+        """Genuine datagrams that have come."""
+        self.delivered = 0
+
+    async def __aenter__(self) -> Victim:
+        enter = self._stack.enter_async_context
+        self.node = await enter(Node(keys=self._keys))
+        self.endpoint: Any = self.node.attachment.runtime.endpoint
+        real = self.endpoint._take
+
+        def take(datagram: bytes, source: Any) -> None:
+            if len(self.taken) < POOL:
+                self.taken.append(bytes(datagram))
+            real(datagram, source)
+
+        self.endpoint.__dict__["_take"] = take
+        self.friend = await enter(Node(keys=self._keys, bootstrap=[str(self.node.address)]))
+        events = await enter(self.node.subscribe(TOPIC))
+
+        async def count() -> None:
+            async for _ in events:
+                self.delivered += 1
+
+        task = asyncio.ensure_future(count())
+        self._stack.callback(task.cancel)
+        for _ in range(300):
+            await self.friend.publish(TOPIC, b"x" * 50)
+            await asyncio.sleep(0.002)
+        del self.endpoint.__dict__["_take"]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def rate(self, seconds: float) -> float:
+        """Events a second that are published and delivered, as fast as that goes."""
+        end = time.perf_counter() + seconds
+        began, before = time.perf_counter(), self.delivered
+        while time.perf_counter() < end:
+            await self.friend.publish(TOPIC, b"x" * 50)
+            await asyncio.sleep(0)
+        return (self.delivered - before) / (time.perf_counter() - began)
+
+
+def hostile(kind: str, recorded: list[bytes], chance: random.Random) -> list[bytes]:
+    """Datagrams of a kind."""
+    if kind == "random bytes":
+        return [chance.randbytes(chance.randrange(1, 300)) for _ in range(POOL)]
+    if kind == "recorded":
+        return recorded
+    if kind == "altered":
+        return [_altered(datagram, chance) for datagram in recorded]
+    openings = []
+    for number in range(MEMBERS):
+        opening = Opening(Address(HOSTILE_HOST, 1), 0.0, 1.0)
+        opening.write(number, NetworkKey(KEY), Identity(chance.randbytes(32)), chance.randbytes(32))
+        openings.append(opening.datagram)
+    return openings
+
+
+def _altered(datagram: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(datagram)
+    for _ in range(chance.randrange(1, 4)):
+        changed[chance.randrange(len(changed))] ^= chance.randrange(1, 256)
+    return bytes(changed)
+
+
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    """About ten seconds for each million datagrams of a kind; a minute for the rates."""
+    for is_sealed in (True, False):
+        for kind in KINDS if is_sealed else KINDS[:-1]:
+            yield from hand_over(is_sealed, kind, options)
+    for is_sealed in (True, False):
+        yield from _rates(is_sealed, options)
+
+
+def hand_over(is_sealed: bool, kind: str, options: argparse.Namespace) -> list[Row]:
+    """What datagrams of a kind cost a node, and leave behind."""
+    return asyncio.run(_hand_over(is_sealed, kind, options))
+
+
+async def _hand_over(is_sealed: bool, kind: str, options: argparse.Namespace) -> list[Row]:
+    chance = random.Random(options.seed)
+    async with Victim(is_sealed) as victim:
+        pool = hostile(kind, victim.taken, chance)
+        receive = victim.endpoint.receive
+        counters = victim.node.metrics.as_dict
+        sent = sum(map(len, pool)) / len(pool) * options.datagrams
+        before: Any = counters()
+        memory, began = _memory(), time.process_time()
+        for start in range(0, options.datagrams, A_TURN):
+            for number in range(start, start + A_TURN):
+                receive(pool[number % len(pool)], (HOSTILE_HOST, 1024 + number % 60_000))
+            await asyncio.sleep(0)
+        spent, grown = time.process_time() - began, _memory() - memory
+        after: Any = counters()
+        alive = victim.delivered
+        await victim.friend.publish(TOPIC, b"still here", wait="acked")
+        await asyncio.sleep(0.2)
+    settings = {"network": _named(is_sealed), "datagrams": options.datagrams, "kind": kind}
+    figures = {
+        "cpu": 1e6 * spent / options.datagrams,
+        "grown": grown,
+        "back": (after["bytes_sent"] - before["bytes_sent"]) / sent,
+        "works": float(victim.delivered > alive),
+    }
+    return [Row("floods", settings, name, value) for name, value in figures.items()]
+
+
+def _rates(is_sealed: bool, options: argparse.Namespace) -> Iterator[Row]:
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_serve, args=(there, is_sealed), daemon=True
+    )
+    process.start()
+    address, recorded = here.recv()
+    chance = random.Random(options.seed)
+    kinds = KINDS if is_sealed else KINDS[:-1]
+    pool = [datagram for kind in kinds for datagram in hostile(kind, recorded, chance)]
+    chance.shuffle(pool)
+    shares: list[float] = []
+    flooded: list[float] = []
+    for _ in range(ROUNDS):
+        here.send("measure")
+        alone = here.recv()
+        here.send("measure")
+        flooded.append(_flood(pool, address, options.rate))
+        shares.append(here.recv() / alone)
+    here.send("end")
+    process.join(10)
+    settings = {"network": _named(is_sealed), "rate": options.rate}
+    yield Row("floods", settings, "flooded", statistics.median(flooded))
+    yield Row("floods", settings, "share", statistics.median(shares))
+    yield Row("floods", settings, "least share", min(shares))
+
+
+def _flood(pool: list[bytes], address: tuple[str, int], rate: int) -> float:
+    """Send at this rate for one part; the rate that was reached."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        began = time.perf_counter()
+        sent = 0
+        while (now := time.perf_counter() - began) < PART_SECONDS:
+            while sent < rate * now:
+                out.sendto(pool[sent % len(pool)], address)
+                sent += 1
+            time.sleep(FLOOD_STEP)
+        return sent / (time.perf_counter() - began)
+
+
+def _serve(pipe: Connection, is_sealed: bool) -> None:
+    """The process with the honest nodes."""
+
+    async def live() -> None:
+        loop = asyncio.get_running_loop()
+        async with Victim(is_sealed) as victim:
+            address = victim.node.address
+            pipe.send(((address.host, address.port), victim.taken))
+            await victim.rate(PART_SECONDS)
+            while await loop.run_in_executor(None, pipe.recv) == "measure":
+                pipe.send(await victim.rate(PART_SECONDS))
+
+    asyncio.run(live())
+
+
+def _memory() -> float:
+    """MB that this process has had at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _named(is_sealed: bool) -> str:
+    return "sealed" if is_sealed else "open"
+
+
+WORKLOAD = Workload(
+    "floods",
+    "Floods",
+    "What hostile datagrams cost a node, what they leave behind, and what is left of honest traffic.",
+    (
+        Option("datagrams", 1_000_000, "hostile datagrams of each kind", quick=50_000),
+        Option("rate", 20_000, "hostile datagrams a second beside honest traffic"),
+        Option("seed", 1, "of the datagrams"),
+    ),
+    run,
+    (
+        Table(
+            "cost",
+            "Hostile datagrams, handed to one node",
+            {"network": "network", "kind": "kind", "datagrams": "datagrams"},
+            (
+                column("CPU us each", "{:.1f}", "cpu"),
+                column("MB more", "{:.1f}", "grown"),
+                column("bytes back a byte", "{:.3f}", "back"),
+                column("works afterwards", "{:.0f}", "works"),
+            ),
+        ),
+        Table(
+            "rate",
+            "Honest events beside a flood from one address",
+            {"network": "network", "rate": "datagrams/s asked for"},
+            (
+                column("datagrams/s sent", "{:,.0f}", "flooded"),
+                column("of the rate without", "{:.2f}", "share"),
+                column("in the worst of three", "{:.2f}", "least share"),
+            ),
+        ),
+    ),
+    quick_seconds=60,
+)

@@ -1,0 +1,49 @@
+"""The measurement of attacks measures what it says, in networks that are as small as can be."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from bench.workloads import attacks, floods
+from bench.workloads.attacks import ATTACKS, CASES, Arena, Case
+
+
+def figures(case: Case, attackers: int = 3) -> dict[str, float]:
+    arena = Arena(case, argparse.Namespace(nodes=6, seed=1), attackers)
+    arena.run()
+    return arena.figures
+
+
+def test_every_attack_has_a_case_with_a_defence_and_one_without_or_weaker() -> None:
+    for attack in ATTACKS:
+        assert len({case.defence for case in CASES if case.attack == attack}) > 1, attack
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"BEFORE": 2, "DURING": 6, "NEWCOMERS": 2, "DRAWS": 50}.items():
+        monkeypatch.setattr(attacks, name, value)
+
+
+def test_an_attack_of_nobody_takes_nothing(short: None) -> None:
+    assert figures(Case("censor", ""), attackers=0) == {"lost": 0.0, "recovered": 0.0}
+
+
+def test_sybils_with_no_right_take_nothing(short: None) -> None:
+    assert figures(Case("sybils", "rights", has_rights=True))["lost"] == 0.0
+
+
+def test_strangers_get_back_less_than_they_send_where_there_is_a_key(short: None) -> None:
+    assert figures(Case("amplification", "sessions"), 1)["most"] <= 1.0
+
+
+@pytest.mark.sweep
+def test_hostile_datagrams_are_bounded_in_what_they_cost_and_leave() -> None:
+    options = argparse.Namespace(datagrams=2000, seed=1)
+    for kind in floods.KINDS:
+        rows = floods.hand_over(True, kind, options)
+        found = {row.metric: row.value for row in rows}
+        assert found["works"] == 1.0, kind
+        assert found["back"] <= 1.0, kind
