@@ -14,7 +14,7 @@ import pytest
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.intervals import wilson
-from bench.results import WHOLE, CommunityResult, table
+from bench.results import BATCHES, WHOLE, CommunityResult, table
 from bench.store import ResultStore, StoreError
 from bench.tiers import run
 from pubsub.cli import main
@@ -147,7 +147,7 @@ def test_simulated_events_are_kept_in_batches(spark: SparkSession, tmp_path: Pat
     own = [result(number, 0, 10 if number % 4 else 5, 10) for number in range(200)]
     store = keep(spark, tmp_path, [table(asked, [(asked, own)], 0.0)])
     [found] = [row for row in all_of(store) if (row.community, row.metric) == (0, "reliability")]
-    assert len(found.sample) == 50
+    assert len(found.sample) == BATCHES
     assert (found.count, found.value) == (200, 0.75)
     assert found.interval == wilson(150, 200)
 
