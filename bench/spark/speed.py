@@ -28,7 +28,7 @@ from bench.spark.session import spark_session
 from overlay.identity import Identity
 from pubsub.archive.protocol.archived_event import pack_event, read_event
 from pubsub.archive.protocol.frontier import new_stream
-from pubsub.archive.store.changes import Append, StoredEvent
+from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.sqlite import SqliteStore
 from pubsub.event import Head, make_block, pack_data
 
@@ -55,9 +55,7 @@ def fill(path: Path, rows: int) -> None:
                 block = make_block(publisher + b"speedrun", number, Head(TOPIC), [data])
                 body = pack_event(block.encoded)
                 changes.append(
-                    Append(
-                        StoredEvent(TOPIC, sequence, block.id, stream, number, time.time(), body)
-                    )
+                    StoredEvent(TOPIC, sequence, block.id, stream, number, time.time(), body)
                 )
             store.write(changes)
             store.sync()

@@ -34,7 +34,7 @@ from bench.servers import (
 )
 from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column
 from overlay import loops
-from pubsub.archive.store import Append, GroupCommit, Store, StoredEvent, open_store
+from pubsub.archive.store import GroupCommit, Store, StoredEvent, open_store
 
 BODY = bytes(256)
 _RUN = b"stores!!"
@@ -91,12 +91,11 @@ class StoreContender:
             processor = 1e6 * (time.process_time() - used) / max(count, 1)
         return Round(count / elapsed, processor, writer.syncs / elapsed)
 
-    def _next(self) -> Append:
+    def _next(self) -> StoredEvent:
         self._count += 1
         number = self._count
         id = _RUN + number.to_bytes(8, "big")
-        event = StoredEvent("/stores", number, id, _PUBLISHER, number, time.time(), BODY, ("all",))
-        return Append(event)
+        return StoredEvent("/stores", number, id, _PUBLISHER, number, time.time(), BODY, ("all",))
 
 
 class PeerContender:

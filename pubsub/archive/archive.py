@@ -28,7 +28,6 @@ from overlay.errors import CamcastError, ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.topic_name import check_topic_name
 from pubsub.archive import rules
-from pubsub.archive.commits import Commits, Reads
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.hand_over import (
     REFUSED,
@@ -66,6 +65,7 @@ from pubsub.archive.store import (
     Store,
     StoreError,
 )
+from pubsub.archive.store.group_commit import Commits, Reads
 from pubsub.archive.store.opening import open_store
 from pubsub.config import NodeSettings
 from pubsub.node import Node

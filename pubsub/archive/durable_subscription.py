@@ -42,8 +42,8 @@ from pubsub.archive.protocol.delivery import (
     OrderedSubscriber,
     SharingSubscriber,
 )
+from pubsub.archive.protocol.dissemination import MOST_NAME_BYTES, Interest, is_entity_name
 from pubsub.archive.protocol.finder import Found
-from pubsub.archive.protocol.interest import MOST_NAME_BYTES, Interest, is_entity_name
 from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 from pubsub.event import Batch, Event

@@ -19,15 +19,14 @@ from collections.abc import Sequence
 from typing import Self
 
 from pubsub.archive.store import (
-    Append,
     Change,
     GroupCommit,
     Retention,
     Scan,
     Store,
+    StoredEvent,
     StoreError,
 )
-from pubsub.archive.store.changes import StoredEvent
 from pubsub.distributors.messages import ServiceBlock
 from pubsub.distributors.protocol.exchange import Found
 from pubsub.reliable.numbers import Span
@@ -77,7 +76,7 @@ class ArchiveHistory:
             sequence += 1
             event_id = source + number.to_bytes(8, "big")
             event = StoredEvent(topic, sequence, event_id, source, number, now, payload)
-            changes.append(Append(event))
+            changes.append(event)
         self._sequences[topic] = sequence
         self._submit(changes)
 

@@ -15,12 +15,14 @@ from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import (
     Dissemination,
+    Interest,
     Session,
     gaps_of_lost,
     gaps_of_unread,
+    is_entity_name,
 )
+from pubsub.archive.protocol.forgetting import AFTERWARDS, Tombstones, pack_times, unpack_time
 from pubsub.archive.protocol.frontier import Frontier, Marks
-from pubsub.archive.protocol.interest import Interest, is_entity_name
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     BUSY,
@@ -31,7 +33,6 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
 from pubsub.archive.protocol.sharing import Sharing
-from pubsub.archive.protocol.tombstones import AFTERWARDS, Tombstones, pack_times, unpack_time
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
     AdvanceSync,

@@ -6,7 +6,7 @@ on, others are told what it got done with since. All of it is told as the differ
 which is told once for all entities: most are done with nearly all of that. Updates are numbered, so that a
 replica notices when it has missed one, and asks for everything. A long update is cut into pages by bytes, and
 counts when all of its pages have come. A name that was removed is told as such for a while
-(`pubsub.archive.protocol.tombstones`).
+(`pubsub.archive.protocol.forgetting`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
-from pubsub.archive.protocol.dissemination import Dissemination
+from pubsub.archive.protocol.dissemination import Dissemination, Interest, is_entity_name
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, Marks
-from pubsub.archive.protocol.interest import Interest, is_entity_name
 from pubsub.archive.protocol.messages import EntityUpdates, ReplicaInfo
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld

@@ -24,7 +24,7 @@ import msgpack
 from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.frontier import begin_of
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import Append, Change, Note, StoredEvent
+from pubsub.archive.store.changes import Change, Note, StoredEvent
 from pubsub.archive.store.interface import Store
 from pubsub.reliable.numbers import Numbers, Span
 
@@ -135,8 +135,7 @@ class Inventory:
             )
             for new in events
         ]
-        changes: list[Change] = [Append(event) for event in stored]
-        changes += [*also, *self.resent.changes()]
+        changes: list[Change] = [*stored, *also, *self.resent.changes()]
         self._world.commit(changes, lambda: self._safe(stored, then))
 
     def _safe(self, stored: list[StoredEvent], then: Callable[[list[StoredEvent]], None]) -> None:

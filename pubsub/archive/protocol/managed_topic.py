@@ -12,6 +12,7 @@ from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, read_event
+from pubsub.archive.protocol.dissemination import Matching
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.entity_exchange import EntityExchange
 from pubsub.archive.protocol.forgetting import Forgetting
@@ -23,7 +24,6 @@ from pubsub.archive.protocol.frontier import (
     is_fork,
     publisher_of,
 )
-from pubsub.archive.protocol.interest import Matching
 from pubsub.archive.protocol.inventory import Inventory, NewEvent
 from pubsub.archive.protocol.messages import Companion, Discover, Negotiation, Offer
 from pubsub.archive.protocol.reading import Reading

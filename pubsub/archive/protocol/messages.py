@@ -131,7 +131,7 @@ class Register:
     session: bytes
     """Names this life of the subscriber with this archive."""
     interest: bytes
-    """See `pubsub.archive.protocol.interest`; empty to keep the one that is registered."""
+    """See `pubsub.archive.protocol.dissemination`; empty to keep the one that is registered."""
     since: str
     """Where a new entity begins: `now`, `beginning`, `sequence` or `time`."""
     value: float

@@ -23,7 +23,7 @@ from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
 from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
-from pubsub.archive.store.changes import Append, StoredEvent
+from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.interface import Store
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers, Span
@@ -190,17 +190,15 @@ class Repair:
     def _write(self, damaged: Numbers, rows: Iterable[Row]) -> None:
         topic = self._world.topic
         repairs = [
-            Append(
-                StoredEvent(
-                    topic,
-                    number,
-                    id_of(event),
-                    stream,
-                    catenation,
-                    time,
-                    event,
-                    self._destinations(event),
-                )
+            StoredEvent(
+                topic,
+                number,
+                id_of(event),
+                stream,
+                catenation,
+                time,
+                event,
+                self._destinations(event),
             )
             for stream, _, catenation, time, event, number, _ in rows
             if number in damaged

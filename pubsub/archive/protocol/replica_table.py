@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
+from pubsub.archive.protocol.forgetting import pack_times, unpack_time
 from pubsub.archive.protocol.frontier import Awaited, Frontier
 from pubsub.archive.protocol.messages import EntityUpdates
-from pubsub.archive.protocol.tombstones import pack_times, unpack_time
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import ForgetReplica, Note
 from pubsub.event import ID_BYTES

@@ -2,13 +2,12 @@
 
 store = open_store("sqlite:///events.db")
 async with GroupCommit(store) as writer:
-    await writer.commit([Append(event), ...])     # returns when a sync to the disk has covered them
+    await writer.commit([event, ...])     # returns when a sync to the disk has covered them
 store.events("/soccer", after=0, limit=100)
 """
 
 from pubsub.archive.store.changes import (
     AdvanceSync,
-    Append,
     Catenate,
     Change,
     Deregister,
@@ -32,7 +31,6 @@ from pubsub.archive.store.retention import Retention, Scan
 
 __all__ = [
     "AdvanceSync",
-    "Append",
     "Catenate",
     "Change",
     "Damage",

@@ -20,8 +20,7 @@ from pubsub.archive.store.changes import Change, Reserve, StoredEvent
 from pubsub.archive.store.event_index import Place
 from pubsub.archive.store.filesystem import FileSystem
 from pubsub.archive.store.interface import Damage, Holding, StoreError
-from pubsub.archive.store.log_recovery import recover
-from pubsub.archive.store.log_state import survivors
+from pubsub.archive.store.log_state import recover, survivors
 from pubsub.archive.store.registry import RegistryReads
 from pubsub.archive.store.segment import SUFFIX, Segment, SyncMark
 from pubsub.reliable.numbers import Span
@@ -85,7 +84,7 @@ class AppendFileStore(RegistryReads):
             [
                 change
                 for change in recovery.salvaged
-                if indexes[change.event.topic].row_of(change.event.sequence) is not None
+                if indexes[change.topic].row_of(change.sequence) is not None
             ]
         )
 

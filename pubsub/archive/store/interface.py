@@ -64,7 +64,7 @@ class Holding:
 class Damage:
     """Events that were stored and cannot be read any more, to be fetched from a replica.
 
-    Repaired by an `Append` of the same sequence number, or given up by a `Drop`."""
+    Repaired by an event written under the same sequence number, or given up by a `Drop`."""
 
     topic: str
     """Empty when it is not known."""

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from overlay.errors import UsageError
 from pubsub.archive.store.interface import StoreError
-from pubsub.archive.store.sql_schema import ADD_CHECKSUM, CHECKED, EVENT_COLUMNS, SCHEMA
 from pubsub.archive.store.sql_store import SqlStore
+from pubsub.archive.store.sql_tables import ADD_CHECKSUM, CHECKED, EVENT_COLUMNS, SCHEMA
 
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('camcast archive ' || current_schema()))"
 _COPY = f"COPY events ({', '.join(EVENT_COLUMNS)}) FROM STDIN (FORMAT BINARY)"

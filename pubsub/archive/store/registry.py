@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from pubsub.archive.store.changes import (
     AdvanceSync,
-    Append,
     Catenate,
     Change,
     Deregister,
@@ -108,8 +107,8 @@ class Pending:
 
     def apply(self, change: Change) -> None:
         """Take a change into account; those of the inventory and of replicas leave no trace here."""
-        if type(change) is Append:  # first of all, for nearly all of them are
-            self._append(change.event)
+        if type(change) is StoredEvent:  # first of all, for nearly all of them are
+            self._append(change)
             return
         match change:
             case Reserve(topic, last):

@@ -23,14 +23,15 @@ from functools import lru_cache
 from zlib import crc32
 
 from overlay.entropy import entropy
-from pubsub.archive.store.change_codec import (
+from pubsub.archive.store.changes import (
+    Change,
     Held,
+    StoredEvent,
     pack_change,
     pack_event,
     unpack_change,
     unpack_event,
 )
-from pubsub.archive.store.changes import Append, Change, StoredEvent
 from pubsub.archive.store.event_index import Place
 from pubsub.archive.store.filesystem import File, FileSystem
 
@@ -292,20 +293,14 @@ class Segment:
         placed: list[tuple[Change | Held, Place | None]] = []
         offset = self.size
         for index, change in enumerate(changes):
-            if type(change) is Append:
-                event = change.event
+            if type(change) is StoredEvent:
+                body = pack_event(change)
                 record = self._packer.record(
-                    EVENT,
-                    batch,
-                    index,
-                    event.sequence,
-                    event.topic,
-                    pack_event(event),
-                    event.id,
+                    EVENT, batch, index, change.sequence, change.topic, body, change.id
                 )
                 placed.append((change, Place(self.number, offset, len(record))))
             else:
-                assert not isinstance(change, Append)
+                assert not isinstance(change, StoredEvent)
                 kind = SNAPSHOT if snapshot else CHANGE
                 body = pack_change(change)
                 record = self._packer.record(kind, batch, index, 0, "", body)
@@ -345,5 +340,5 @@ def change_in(found: Found) -> Change | Held:
     assert found.header is not None
     assert found.body is not None
     if found.header.kind == EVENT:
-        return Append(unpack_event(found.header.sequence, found.body))
+        return unpack_event(found.header.sequence, found.body)
     return unpack_change(found.body)

@@ -10,11 +10,11 @@ from typing import Any
 from pubsub.archive.store.changes import Change, StoredEvent
 from pubsub.archive.store.interface import Damage, Holding, StoreError
 from pubsub.archive.store.registry import RegistryReads
-from pubsub.archive.store.sql_batch import SqlBatch
-from pubsub.archive.store.sql_schema import (
+from pubsub.archive.store.sql_tables import (
     MAX_SEQUENCE,
     SEQUENCE_BITS,
     Connection,
+    SqlBatch,
     event_checksum,
     load,
 )

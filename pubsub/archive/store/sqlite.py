@@ -23,7 +23,8 @@ from typing import Any
 
 from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.interface import Damage, StoreError
-from pubsub.archive.store.sql_schema import (
+from pubsub.archive.store.sql_store import SqlStore
+from pubsub.archive.store.sql_tables import (
     ADD_CHECKSUM,
     CHECKED,
     CREATE_EVENTS,
@@ -32,7 +33,6 @@ from pubsub.archive.store.sql_schema import (
     SCHEMA,
     Connection,
 )
-from pubsub.archive.store.sql_store import SqlStore
 from pubsub.reliable.numbers import Span
 
 _LOST = (

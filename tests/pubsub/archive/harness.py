@@ -14,9 +14,9 @@ from overlay.virtual.stage import Stage, StageConfig, StageContext, numbered_con
 from pubsub.archive.protocol.archived_event import id_of, pack_event
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.delivery import OptimisticSubscriber, OrderedSubscriber
+from pubsub.archive.protocol.dissemination import Interest
 from pubsub.archive.protocol.finder import Finder, Found
 from pubsub.archive.protocol.frontier import RUN_BYTES
-from pubsub.archive.protocol.interest import Interest
 from pubsub.archive.protocol.managed_topic import ManagedTopic
 from pubsub.archive.protocol.messages import (
     AckResponse,

@@ -10,7 +10,7 @@ from overlay.errors import UsageError
 from overlay.virtual.stage import numbered_contact
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.delivery import OrderedSubscriber
-from pubsub.archive.protocol.interest import Interest
+from pubsub.archive.protocol.dissemination import Interest
 from pubsub.archive.protocol.subscriber import Subscribing
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (

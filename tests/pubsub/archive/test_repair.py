@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from pubsub.archive.store.changes import Append, Change
+from pubsub.archive.store.changes import Change, StoredEvent
 from pubsub.archive.store.retention import Retention
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
@@ -196,8 +196,8 @@ class NotingCommit(StageCommit):
     def __call__(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
         numbers = self.stored.setdefault(self._context.contact.id, {})
         for change in changes:
-            if isinstance(change, Append):
-                numbers[change.event.sequence] = change.event.id
+            if isinstance(change, StoredEvent):
+                numbers[change.sequence] = change.id
         super().__call__(changes, then)
 
 

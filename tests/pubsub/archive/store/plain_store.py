@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pubsub.archive.store import (
-    Append,
     Change,
     Drop,
     ForgetReplica,
@@ -32,7 +31,7 @@ class PlainStore:
             pending.apply(change)
             self.registry.settle(pending)
             match change:
-                case Append(event):
+                case StoredEvent() as event:
                     self.all.setdefault(event.topic, {})[event.sequence] = event
                 case Drop(topic, spans, _):
                     self._drop(topic, spans)

@@ -6,7 +6,6 @@ import random
 
 from pubsub.archive.store import (
     AdvanceSync,
-    Append,
     Catenate,
     Change,
     Deregister,
@@ -62,7 +61,7 @@ class Schedule:
         chance, topic = self.chance, self.chance.choice(TOPICS)
         entity, replica = chance.choice(ENTITIES), chance.choice(REPLICAS)
         if chance.random() < 0.6:
-            return Append(self.event(topic))
+            return self.event(topic)
         last = self._last[topic]
         kind = chance.randrange(15)
         if kind == 0:

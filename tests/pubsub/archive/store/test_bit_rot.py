@@ -9,7 +9,6 @@ import pytest
 from overlay.virtual.disk import VirtualDisk
 from pubsub.archive.store import (
     AdvanceSync,
-    Append,
     Damage,
     Drop,
     Note,
@@ -32,7 +31,7 @@ def filled_disk() -> VirtualDisk:
     store.write([Register("/soccer", "anna", 0), Note("/soccer", "key", b"value")])
     store.sync()
     for number in range(1, 25, 2):
-        store.write([Append(EVENTS[number]), Append(EVENTS[number + 1])])
+        store.write([EVENTS[number], EVENTS[number + 1]])
         store.sync()
     store.write([AdvanceSync("/soccer", "anna", 2)])
     store.sync()
@@ -90,7 +89,7 @@ def test_damage_is_repaired_by_writing_the_event_again() -> None:
     store = flip_and_open(image, path, 8 * place)
     assert assert_nothing_wrong_or_silently_gone(store) == {4}
     assert store.damage() == (Damage("/soccer", Span(4, 4), "corrupt"),)
-    store.write([Append(EVENTS[4])])
+    store.write([EVENTS[4]])
     store.sync()
     assert store.damage() == ()
     assert store.events("/soccer", 0, 100) == list(EVENTS.values())
@@ -132,7 +131,7 @@ def test_content_that_looks_like_a_record_is_none() -> None:
     foreign = b"".join(contents for path, contents in other.items() if path.endswith(".log"))
     disk = VirtualDisk()
     store = AppendFileStore(disk, "/archive")
-    store.write([Append(event(1)), Append(event(2, body=foreign)), Append(event(3))])
+    store.write([event(1), event(2, body=foreign), event(3)])
     store.sync()
     store.close()
     image = disk.image()
@@ -148,7 +147,7 @@ def test_a_changed_row_of_sqlite_is_found_and_repaired(tmp_path: object, column:
 
     address = f"sqlite:///{tmp_path}/events.db"
     store = open_store(address)
-    store.write([Register("/soccer", "anna", 0), *(Append(one) for one in EVENTS.values())])
+    store.write([Register("/soccer", "anna", 0), *(one for one in EVENTS.values())])
     store.sync()
     store.close()
     with sqlite3.connect(f"{tmp_path}/events.db") as file:
@@ -158,7 +157,7 @@ def test_a_changed_row_of_sqlite_is_found_and_repaired(tmp_path: object, column:
     store = open_store(address)
     assert store.verify() == (Damage("/soccer", Span(4, 4), "corrupt"),)
     assert 4 not in [one.sequence for one in store.events("/soccer", 0, 100)]
-    store.write([Append(EVENTS[4])])
+    store.write([EVENTS[4]])
     store.sync()
     assert store.verify() == ()
     assert store.events("/soccer", 0, 100) == list(EVENTS.values())
@@ -210,13 +209,13 @@ def test_the_number_of_a_damaged_event_is_not_given_again_and_its_id_is_known() 
     disk = VirtualDisk(seed=1)
     store = AppendFileStore(disk, "/archive")
     for number in (1, 2, 3):
-        store.write([Append(EVENTS[number])])
+        store.write([EVENTS[number]])
         store.sync()
     image = disk.image()
     (path,) = [path for path in image if path.endswith(".log")]
     store = flip_and_open(image, path, 8 * image[path].index(EVENTS[3].id + b"/soccer"))
     assert store.last_sequence("/soccer") == 3
     assert store.damaged_ids("/soccer") == {3: (EVENTS[3].id,)}
-    store.write([Append(EVENTS[3])])
+    store.write([EVENTS[3]])
     store.sync()
     assert not store.damaged_ids("/soccer")

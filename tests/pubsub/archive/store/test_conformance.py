@@ -6,7 +6,6 @@ import pytest
 
 from pubsub.archive.store import (
     AdvanceSync,
-    Append,
     Drop,
     ForgetStreams,
     Note,
@@ -76,14 +75,14 @@ def assert_same(store: Store, plain: PlainStore) -> None:
 
 def test_streams_are_forgotten_and_begin_anew(opener: Opener) -> None:
     store = opener()
-    commit(store, *(Append(event(n, publisher=PUBLISHERS[n % 2])) for n in range(1, 7)))
+    commit(store, *(event(n, publisher=PUBLISHERS[n % 2]) for n in range(1, 7)))
     commit(store, Drop("/soccer", (Span(1, 6),)), ForgetStreams("/soccer", PUBLISHERS))
     for _ in range(2):
         assert store.catenations("/soccer") == {}
         assert store.firsts_above("/soccer", 0) == {}
         store.close()
         store = opener()
-    commit(store, Append(event(9, publisher=PUBLISHERS[0], catenation=1)))
+    commit(store, event(9, publisher=PUBLISHERS[0], catenation=1))
     store.close()
     store = opener()
     assert store.catenations("/soccer") == {PUBLISHERS[0]: 1}
@@ -124,7 +123,7 @@ def test_many_schedules_read_back_as_from_a_plain_store(opener: Opener, seed: in
 
 def test_readers_see_nothing_before_the_sync(opener: Opener) -> None:
     store = opener()
-    store.write([Register("/soccer", "anna", 0), Append(event(1)), Note("/soccer", "key", b"1")])
+    store.write([Register("/soccer", "anna", 0), event(1), Note("/soccer", "key", b"1")])
     assert store.topics() == ()
     assert store.last_sequence("/soccer") == 0
     assert store.events("/soccer", 0, 10) == []
@@ -136,8 +135,8 @@ def test_readers_see_nothing_before_the_sync(opener: Opener) -> None:
 
 def test_a_batch_that_was_not_synced_is_whole_or_gone_after_closing(opener: Opener) -> None:
     store = opener()
-    commit(store, Append(event(1)))
-    store.write([Append(event(2)), Append(event(3))])
+    commit(store, event(1))
+    store.write([event(2), event(3)])
     store.close()
     kept = [one.sequence for one in opener().events("/soccer", 0, 10)]
     assert kept in ([1], [1, 2, 3])
@@ -145,7 +144,7 @@ def test_a_batch_that_was_not_synced_is_whole_or_gone_after_closing(opener: Open
 
 def test_numbers_are_never_free_again(opener: Opener) -> None:
     store = opener()
-    commit(store, Append(event(1)), Append(event(2)), Reserve("/soccer", 7))
+    commit(store, event(1), event(2), Reserve("/soccer", 7))
     commit(store, Drop("/soccer", (Span(1, 7),)))
     store.close()
     store = opener()
@@ -156,18 +155,16 @@ def test_numbers_are_never_free_again(opener: Opener) -> None:
 
 def test_reserved_numbers_are_filled_later(opener: Opener) -> None:
     store = opener()
-    commit(store, Reserve("/soccer", 3), Append(event(4)))
-    commit(store, Append(event(2)), Append(event(1)))
+    commit(store, Reserve("/soccer", 3), event(4))
+    commit(store, event(2), event(1))
     assert [one.sequence for one in store.events("/soccer", 0, 10)] == [1, 2, 4]
     assert store.last_sequence("/soccer") == 4
 
 
 def test_sync_points_and_catenation_numbers_never_go_back(opener: Opener) -> None:
     store = opener()
-    commit(
-        store, Register("/soccer", "anna", 0), Append(event(5)), AdvanceSync("/soccer", "anna", 5)
-    )
-    commit(store, Append(event(6, catenation=2)), AdvanceSync("/soccer", "anna", 3))
+    commit(store, Register("/soccer", "anna", 0), event(5), AdvanceSync("/soccer", "anna", 5))
+    commit(store, event(6, catenation=2), AdvanceSync("/soccer", "anna", 3))
     entity = store.entity("/soccer", "anna")
     assert entity is not None
     assert entity.sync == 5
@@ -185,14 +182,14 @@ def test_registering_again_changes_nothing(opener: Opener) -> None:
 
 def test_sync_points_strike_from_the_dissemination_table(opener: Opener) -> None:
     store = opener()
-    commit(store, Register("/soccer", "anna", 0), *(Append(event(n)) for n in range(1, 8)))
+    commit(store, Register("/soccer", "anna", 0), *(event(n) for n in range(1, 8)))
     commit(store, AdvanceSync("/soccer", "anna", 4))
     assert [one.waiting for one in store.holdings("/soccer", 3, 2)] == [(), ("anna",)]
 
 
 def test_pages_end_at_the_limits_of_count_and_bytes(opener: Opener) -> None:
     store = opener()
-    commit(store, *(Append(event(n, body=b"x" * 100)) for n in range(1, 6)))
+    commit(store, *(event(n, body=b"x" * 100) for n in range(1, 6)))
 
     def page(after: int, limit: int, max_bytes: int | None) -> list[int]:
         return [one.sequence for one in store.events("/soccer", after, limit, max_bytes)]
@@ -205,8 +202,8 @@ def test_pages_end_at_the_limits_of_count_and_bytes(opener: Opener) -> None:
 
 def test_an_event_can_be_written_anew_under_its_number(opener: Opener) -> None:
     store = opener()
-    commit(store, Append(event(1)), Append(event(2, body=b"offside")))
-    commit(store, Append(event(2, body=b"no goal after all")))
+    commit(store, event(1), event(2, body=b"offside"))
+    commit(store, event(2, body=b"no goal after all"))
     assert [one.body for one in store.events("/soccer", 0, 10)] == [b"goal", b"no goal after all"]
     assert (store.count("/soccer"), store.size("/soccer")) == (2, 21)
 
@@ -214,7 +211,7 @@ def test_an_event_can_be_written_anew_under_its_number(opener: Opener) -> None:
 def test_tables_of_replicas_are_read_by_their_numbers(opener: Opener) -> None:
     store = opener()
     first, second = event(1), event(2)
-    commit(store, Append(first), Append(second))
+    commit(store, first, second)
     commit(store, ReplicaStored("/soccer", REPLICAS[0], ((second.id, 40),)))
     assert store.replica_ids("/soccer", REPLICAS[0], Span(40, 41)) == {40: second.id}
     assert not store.replica_ids("/soccer", REPLICAS[1], Span(40, 41))
@@ -232,16 +229,16 @@ def test_a_closed_store_says_so(opener: Opener) -> None:
     store = opener()
     store.close()
     with pytest.raises(StoreError, match="closed"):
-        store.write([Append(event(1))])
+        store.write([event(1)])
     with pytest.raises(StoreError, match="closed"):
         store.events("/soccer", 0, 1)
 
 
 def test_batches_wait_for_one_another(opener: Opener) -> None:
     store = opener()
-    store.write([Append(event(1))])
+    store.write([event(1)])
     with pytest.raises(StoreError, match="synced"):
-        store.write([Append(event(2))])
+        store.write([event(2)])
     store.sync()
     store.write([])
     store.sync()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.virtual.disk import VirtualDisk, VirtualFile
-from pubsub.archive.store import Append, Change, Register, Reserve, StoreError
+from pubsub.archive.store import Change, Register, Reserve, StoreError
 from pubsub.archive.store.append_files import AppendFileStore
 from tests.pubsub.archive.store.plain_store import PlainStore
 from tests.pubsub.archive.store.schedules import TOPICS, Schedule, event
@@ -133,10 +133,10 @@ def test_many_seeds_lose_nothing_that_was_synced(seed: int) -> None:
 def test_a_last_write_cut_at_any_byte_is_dropped_whole() -> None:
     disk = VirtualDisk()
     store = AppendFileStore(disk, "/archive")
-    store.write([Register("/soccer", "anna", 0), Append(event(1)), Append(event(2))])
+    store.write([Register("/soccer", "anna", 0), event(1), event(2)])
     store.sync()
     before = disk.image()
-    store.write([Append(event(3)), Append(event(4, body=b"x" * 100))])
+    store.write([event(3), event(4, body=b"x" * 100)])
     (log,) = (path for path in before if path.endswith(".log"))
     written = disk.image()[log]
     for length in range(len(before[log]) + 1, len(written)):
@@ -153,9 +153,9 @@ def shown_after_a_kill_and_kept_after_a_loss_of_power(seed: int) -> tuple[list[i
     """A process is killed between writing and syncing, the next one reads, and then the power goes."""
     disk = VirtualDisk(seed)
     store = AppendFileStore(disk, "/archive")
-    store.write([Append(event(1))])
+    store.write([event(1)])
     store.sync()
-    store.write([Append(event(2))])
+    store.write([event(2)])
     disk.kill()
     reading = AppendFileStore(disk, "/archive")
     shown = [one.sequence for one in reading.events("/soccer", 0, 10)]
@@ -175,7 +175,7 @@ def test_every_batch_is_synced_once() -> None:
     store = AppendFileStore(disk, "/archive")
     syncs = disk.syncs
     for number in range(1, 11):
-        store.write([Append(event(10 * number + more)) for more in range(10)])
+        store.write([event(10 * number + more) for more in range(10)])
         store.sync()
     assert disk.syncs == syncs + 10
 
@@ -189,7 +189,7 @@ def test_a_store_that_acknowledges_before_the_sync_is_caught(
 
 
 def test_a_store_that_keeps_half_a_batch_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pubsub.archive.store.log_recovery._is_whole", lambda records: True)
+    monkeypatch.setattr("pubsub.archive.store.log_state._is_whole", lambda records: True)
     with pytest.raises(AssertionError, match="power cut at operation"):
         crash_many(20)
 

@@ -11,7 +11,7 @@ import pytest
 from overlay.errors import ClosedError
 from overlay.virtual import Network
 from overlay.virtual.disk import VirtualDisk
-from pubsub.archive.store import Append, Change, GroupCommit, StoreError, open_store
+from pubsub.archive.store import Change, GroupCommit, StoreError, open_store
 from pubsub.archive.store.append_files import AppendFileStore
 from tests.pubsub.archive.store.schedules import event
 
@@ -32,7 +32,7 @@ def test_what_comes_during_a_sync_shares_the_next_one() -> None:
         async with GroupCommit(store_on(disk)) as writer:
 
             async def one(number: int) -> None:
-                await writer.commit([Append(event(number))])
+                await writer.commit([event(number)])
                 done.append(round(loop.time() - start, 6))
 
             start = loop.time()
@@ -54,7 +54,7 @@ def crash_while_writing(seed: int) -> tuple[list[int], list[int]]:
     async def archive() -> None:
         async with GroupCommit(store_on(disk)) as writer:
             for number in range(1, 100):
-                await writer.commit([Append(event(number))])
+                await writer.commit([event(number)])
                 answered.append(number)
 
     async def main() -> None:
@@ -82,15 +82,15 @@ def test_after_a_failure_nobody_is_answered() -> None:
 
     async def main() -> None:
         writer = GroupCommit(store_on(disk))
-        await writer.commit([Append(event(1))])
+        await writer.commit([event(1)])
         disk.cut_power_at(disk.operations + 2)
         results = await asyncio.gather(
-            *(writer.commit([Append(event(number))]) for number in range(2, 9)),
+            *(writer.commit([event(number)]) for number in range(2, 9)),
             return_exceptions=True,
         )
         assert all(isinstance(result, StoreError) for result in results)
         with pytest.raises(StoreError):
-            writer.submit([Append(event(9))])
+            writer.submit([event(9)])
 
     net.run(main())
 
@@ -101,10 +101,8 @@ def test_batches_are_cut_between_submissions() -> None:
 
     async def main() -> int:
         async with GroupCommit(store_on(disk), max_batch=5) as writer:
-            futures = [
-                writer.submit([Append(event(3 * n + k)) for k in range(3)]) for n in range(4)
-            ]
-            futures.append(writer.submit([Append(event(100 + k)) for k in range(9)]))
+            futures = [writer.submit([event(3 * n + k) for k in range(3)]) for n in range(4)]
+            futures.append(writer.submit([event(100 + k) for k in range(9)]))
             await asyncio.gather(*futures)
             return writer.syncs
 
@@ -117,11 +115,11 @@ def test_closing_writes_what_was_handed_over() -> None:
 
     async def main() -> None:
         writer = GroupCommit(store_on(disk))
-        future = writer.submit([Append(event(1))])
+        future = writer.submit([event(1)])
         await writer.close()
         assert future.done()
         with pytest.raises(ClosedError):
-            writer.submit([Append(event(2))])
+            writer.submit([event(2)])
 
     net.run(main())
     disk.crash()
@@ -132,7 +130,7 @@ def test_on_a_real_disk_many_callers_share_few_syncs(tmp_path: Path) -> None:
     async def main() -> tuple[int, int]:
         store = open_store(f"sqlite:///{tmp_path}/events.db")
         async with GroupCommit(store) as writer:
-            commits = (writer.commit([Append(event(number))]) for number in range(1, 501))
+            commits = (writer.commit([event(number)]) for number in range(1, 501))
             await asyncio.gather(*commits)
         count = store.count("/soccer")
         store.close()
@@ -153,11 +151,11 @@ class RaisingStore(AppendFileStore):
 def test_whatever_a_store_raises_is_a_failure_that_everybody_hears_of() -> None:
     async def main() -> None:
         async with GroupCommit(RaisingStore(VirtualDisk(), "/archive")) as writer:
-            both = [writer.submit([Append(event(number))]) for number in (1, 2)]
+            both = [writer.submit([event(number)]) for number in (1, 2)]
             for one in both:
                 with pytest.raises(StoreError, match="too large"):
                     await one
             with pytest.raises(StoreError, match="too large"):
-                writer.submit([Append(event(3))])
+                writer.submit([event(3)])
 
     Network(seed=1).run(main())

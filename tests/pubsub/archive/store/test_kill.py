@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pubsub.archive.store import Append, StoreError, open_store
+from pubsub.archive.store import StoreError, open_store
 from tests.pubsub.archive.store.postgresql_server import PostgresqlServer
 from tests.pubsub.archive.store.schedules import event
 
@@ -56,9 +56,9 @@ def test_processes_killed_again_and_again_lose_nothing_that_was_safe(
 def test_a_crash_of_the_server_loses_nothing_that_was_safe(postgresql: PostgresqlServer) -> None:
     address = postgresql.new_address()
     store = open_store(address)
-    store.write([Append(event(number)) for number in range(1, 50)])
+    store.write([event(number) for number in range(1, 50)])
     store.sync()
-    store.write([Append(event(50))])
+    store.write([event(50)])
     postgresql.crash()
     with pytest.raises(StoreError):
         store.sync()

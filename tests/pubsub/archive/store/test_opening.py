@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from overlay.errors import UsageError
-from pubsub.archive.store import Append, StoreError, open_store
+from pubsub.archive.store import StoreError, open_store
 from tests.pubsub.archive.store.schedules import event
 
 
@@ -35,7 +35,7 @@ def test_an_address_that_cannot_be_read_is_refused(address: str) -> None:
 
 def test_a_store_in_memory_keeps_events_as_long_as_it_is_open() -> None:
     store = open_store("memory:")
-    store.write([Append(event(1))])
+    store.write([event(1)])
     store.sync()
     assert store.events("/soccer", 0, 1) == [event(1)]
 

@@ -11,7 +11,6 @@ import pytest
 from overlay.errors import UsageError
 from pubsub.archive.store import (
     AdvanceSync,
-    Append,
     Deregister,
     Gap,
     GapsTold,
@@ -32,7 +31,7 @@ def filled(opener: Opener) -> Store:
     """Ten events of 100 bytes, one a second; anna waits for the even ones, and nobody for the others."""
     store = opener()
     changes = [
-        Append(event(n, time=float(n), body=b"x" * 100, destinations=() if n % 2 else ("anna",)))
+        event(n, time=float(n), body=b"x" * 100, destinations=() if n % 2 else ("anna",))
         for n in range(1, 11)
     ]
     store.write([Register("/soccer", "anna", 0), *changes])
@@ -106,7 +105,7 @@ def test_without_limits_nothing_goes(opener: Opener) -> None:
 
 def test_an_inventory_of_many_pages_is_walked_to_the_end(opener: Opener) -> None:
     store = opener()
-    store.write([Append(event(n, destinations=())) for n in range(1, 2502)])
+    store.write([event(n, destinations=()) for n in range(1, 2502)])
     store.sync()
     assert forget(store, Retention(max_count=1)) == [2501]
 

@@ -10,7 +10,6 @@ import pytest
 
 from pubsub.archive.store import (
     AdvanceSync,
-    Append,
     Note,
     PutProfile,
     Register,
@@ -33,7 +32,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     store.write([Register("/soccer", "anna", 0), PutProfile("/soccer", "anna", "x", 1, b"profile")])
     store.sync()
     lines = tuple((one.id, number) for number, one in EVENTS.items())
-    store.write([Append(one) for one in EVENTS.values()])
+    store.write(list(EVENTS.values()))
     store.sync()
     store.write(
         [
@@ -91,7 +90,7 @@ def flip_every(step: int, image: bytes, tmp_path: Path) -> tuple[int, int, int]:
             continue
         damaged = check(store, whole)
         assert len(damaged) <= 2, f"byte {place}: {damaged} for one bit"
-        store.write([Append(EVENTS[number]) for number in sorted(damaged & set(EVENTS))])
+        store.write([EVENTS[number] for number in sorted(damaged & set(EVENTS))])
         store.sync()
         assert not check(store, whole)
         store.close()
@@ -159,7 +158,7 @@ def test_a_file_of_an_earlier_release_gets_its_checksums_as_it_is_written(
     file.close()
     store = open_store(f"sqlite:///{path}")
     assert not check(store, state(store))
-    store.write([Note("/soccer", "key", b"other"), Append(event(91))])
+    store.write([Note("/soccer", "key", b"other"), event(91)])
     store.sync()
     store.close()
     with sqlite3.connect(path) as file:

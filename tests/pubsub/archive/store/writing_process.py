@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from pubsub.archive.store import Append, GroupCommit, open_store
+from pubsub.archive.store import GroupCommit, open_store
 from tests.pubsub.archive.store.schedules import event
 
 
@@ -17,7 +17,7 @@ async def main(address: str) -> None:
         waiting: list[tuple[int, asyncio.Future[None]]] = []
         while True:
             number += 1
-            waiting.append((number, writer.submit([Append(event(number, body=b"x" * 200))])))
+            waiting.append((number, writer.submit([event(number, body=b"x" * 200)])))
             if len(waiting) == 20:
                 for written, future in waiting:
                     await future

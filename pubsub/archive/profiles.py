@@ -1,12 +1,22 @@
-"""XPath on XML payloads; needs the extra `xpath`.
+"""Profiles: constraints that an event's data must satisfy, all of them (section 3.1).
 
-What an expression may cost is estimated from its text before it is run. A step visits each element at most
-as often as the document is deep, or, when it looks at what precedes or follows, once for each other. Within
-a predicate this is done for each node that the predicate is asked about: one that searches the document
-makes the cost quadratic, and one within it cubic. Two sets of nodes are compared each with each. Text costs
-by the character: an element's text is that of all elements within it, and a predicate that looks outside
-its node may take the whole document's text for each node. libxml2 cannot be interrupted; so what would take
-too long is not begun.
+An entity may have several profiles on a topic; an event is for it when it satisfies one. On the wire and in
+a store a profile is its canonical bytes: equal profiles have equal bytes, in whatever order their
+constraints were written.
+
+    Profile.of(Tag("league", "serie-a"), Selector("minute > 80 AND score LIKE '%:0'"))
+    Profile.of(XPath("//goal[@team='Roma']"))
+
+The simple constraints: the data, or one of its fields, is a given string or integer (`Equals`, `Tag`), or an
+SQL-like condition in the language of `pubsub.filters` holds for it (`Selector`).
+
+XPath is for XML payloads, and needs the extra `xpath`. What an expression may cost is estimated from its text
+before it is run. A step visits each element at most as often as the document is deep, or, when it looks at
+what precedes or follows, once for each other. Within a predicate this is done for each node that the
+predicate is asked about: one that searches the document makes the cost quadratic, and one within it cubic.
+Two sets of nodes are compared each with each. Text costs by the character: an element's text is that of all
+elements within it, and a predicate that looks outside its node may take the whole document's text for each
+node. libxml2 cannot be interrupted; so what would take too long is not begun.
 
 The data, or one of its fields, is an XML document as text or bytes. Documents come from strangers, and so
 do expressions: entities are not resolved, a document type makes a document none, nothing is fetched, and
@@ -17,10 +27,88 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pubsub.archive.profiles.constraints import ProfileError
+import msgpack
+
+from overlay.errors import UsageError
+from overlay.wire import WireError
+from pubsub.filters import Filter
+
+
+class ProfileError(UsageError):
+    """The constraint or profile is none; the text says what is wrong with it."""
+
+
+VALUE_LIMIT = 1024
+"""Characters of a string that is compared with, or of a tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """The data is this string or this integer, and nothing else."""
+
+    value: str | int
+
+    def __post_init__(self) -> None:
+        check_value(self.value)
+
+    def matches(self, data: Any) -> bool:
+        return is_same(data, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """The data is a map in which this tag has this value."""
+
+    tag: str
+    value: str | int
+
+    def __post_init__(self) -> None:
+        if type(self.tag) is not str or len(self.tag) > VALUE_LIMIT:
+            raise ProfileError(
+                f"{self.tag!r:.40} is not a valid tag: a tag is a string of at most {VALUE_LIMIT} characters"
+            )
+        check_value(self.value)
+
+    def matches(self, data: Any) -> bool:
+        return isinstance(data, dict) and is_same(data.get(self.tag), self.value)
+
+
+def is_same(one: Any, value: str | int) -> bool:
+    """Whether two values are equal and of the same type: 1 is neither True nor 1.0."""
+    return type(one) is type(value) and one == value
+
+
+def check_value(value: Any) -> None:
+    if type(value) is str and len(value) <= VALUE_LIMIT:
+        return
+    if type(value) is int and -(2**63) <= value < 2**64:
+        return
+    raise ProfileError(
+        f"{value!r:.40} cannot be compared with: it must be an integer of 64 bits or a string"
+        f" of {VALUE_LIMIT} characters at most"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """The condition is known to be true of the data. Its text is kept in the canonical form."""
+
+    text: str
+    _filter: Filter = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str:
+            raise ProfileError("a selector must be a string")
+        condition = Filter.parse(self.text)
+        object.__setattr__(self, "text", condition.text)
+        object.__setattr__(self, "_filter", condition)
+
+    def matches(self, data: Any) -> bool:
+        return self._filter.matches(data)
+
 
 STEP_BUDGET = 3_000_000
 """Visits of elements in one evaluation: some tenths of a second."""
@@ -225,3 +313,81 @@ def _parsed(document: Any) -> Any:
     except (etree.XMLSyntaxError, ValueError):
         return None
     return None if root is None or root.getroottree().docinfo.internalDTD is not None else root
+
+
+CONSTRAINT_LIMIT = 16
+"""Constraints of a profile."""
+PACKED_LIMIT = 16 * 1024
+"""Bytes of a profile on the wire."""
+
+Constraint = Equals | Tag | Selector | XPath
+
+_EQUALS, _TAG, _SELECTOR, _XPATH = 1, 2, 3, 4
+"""Kinds on the wire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Satisfied by everything when it has no constraints."""
+
+    constraints: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        for constraint in self.constraints:
+            if not isinstance(constraint, Constraint):
+                raise ProfileError(f"{constraint!r:.60} is not a constraint of a profile")
+        ordered = {_packed(constraint): constraint for constraint in self.constraints}
+        if len(ordered) > CONSTRAINT_LIMIT:
+            raise ProfileError(
+                f"a profile has {len(ordered)} constraints, and {CONSTRAINT_LIMIT} is the limit"
+            )
+        object.__setattr__(self, "constraints", tuple(ordered[key] for key in sorted(ordered)))
+        if len(self.packed()) > PACKED_LIMIT:
+            raise ProfileError(f"a profile has more than {PACKED_LIMIT} bytes")
+
+    @classmethod
+    def of(cls, *constraints: Constraint | str) -> Profile:
+        """A profile of these constraints; a string is a selector."""
+        return cls(tuple(Selector(one) if isinstance(one, str) else one for one in constraints))
+
+    def matches(self, data: Any) -> bool:
+        """Whether the data satisfies every constraint; nothing that it is given makes it raise."""
+        return all(constraint.matches(data) for constraint in self.constraints)
+
+    def packed(self) -> bytes:
+        packed: bytes = msgpack.packb([_flat(constraint) for constraint in self.constraints])
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: bytes) -> Profile:
+        """The profile that `packed` gave; `WireError` for any other bytes."""
+        if len(packed) > PACKED_LIMIT:
+            raise WireError("malformed_profile")
+        try:
+            return cls(tuple(_constraint(raw) for raw in msgpack.unpackb(packed, use_list=False)))
+        except (UsageError, ValueError, TypeError, KeyError, msgpack.UnpackException):
+            raise WireError("malformed_profile") from None
+
+
+def _flat(constraint: Constraint) -> list[Any]:
+    match constraint:
+        case Equals(value):
+            return [_EQUALS, value]
+        case Tag(tag, value):
+            return [_TAG, tag, value]
+        case Selector(text):
+            return [_SELECTOR, text]
+        case XPath(path, field, namespaces):
+            return [_XPATH, path, field, namespaces]
+
+
+def _packed(constraint: Constraint) -> bytes:
+    packed: bytes = msgpack.packb(_flat(constraint))
+    return packed
+
+
+def _constraint(raw: Any) -> Constraint:
+    kind, *fields = raw
+    classes: dict[int, Any] = {_EQUALS: Equals, _TAG: Tag, _SELECTOR: Selector, _XPATH: XPath}
+    constraint: Constraint = classes[kind](*fields)
+    return constraint
