@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 
 Delivery = Literal["ordered", "optimistic"]
+Where = str | Profile | Sequence[str | Profile] | None
 Begin = Literal["now", "beginning"] | int | float | datetime
 
 GOODBYE_SECONDS = 1.0
@@ -70,8 +71,9 @@ class DurableOptions(TypedDict, total=False):
     """Where a name begins that the archive does not know: "now", "beginning", a sequence number (int), or a
     time (datetime, or float seconds since 1970). One that it knows goes on where it was."""
     delivery: Delivery
-    where: str | Profile | None
-    """A condition on the events' data (see `pubsub.filters`), or a profile, which the archive evaluates."""
+    where: Where
+    """A condition on the events' data (see `pubsub.filters`), or a profile, which the archive evaluates; or
+    several of them, of which an event has to satisfy one."""
     share: bool
     """Several subscribers of this name, on as many nodes, share its events: each is given to one of them."""
     resume: bytes | None
@@ -92,7 +94,7 @@ class DurableSubscription:
         *,
         since: Begin = "now",
         delivery: Delivery = "ordered",
-        where: str | Profile | None = None,
+        where: Where = None,
         share: bool = False,
         resume: bytes | None = None,
         within: float = 30.0,
@@ -117,7 +119,7 @@ class DurableSubscription:
         self._client = client
         self._since = _since(since)
         self._delivery = delivery
-        self._interest = Interest(pattern.text, _profile(where))
+        self._interest = Interest(pattern.text, _profiles(where))
         self._resume = _unpack_position(resume)
         self._within = within
         self._signed = node.config.signatures
@@ -162,8 +164,7 @@ class DurableSubscription:
         self._client.add_subscriber(self._core)
         try:
             if self._delivery == "optimistic" and self._feed is None:
-                profile = self._interest.profile
-                self._feed = LiveFeed(self._node, self.pattern, profile, self._heard)
+                self._feed = LiveFeed(self._node, self.pattern, self._selects, self._heard)
                 await self._feed.__aenter__()
             self._client.use_for_subscriber(self._core, found)
             await self._until_registered(end - asyncio.get_running_loop().time())
@@ -256,6 +257,44 @@ class DurableSubscription:
         self._drop_all()
         self._since, self._resume = since, ()
         await self._register()
+
+    @property
+    def profiles(self) -> tuple[Profile, ...]:
+        """An event has to satisfy one of them."""
+        return self._interest.profiles
+
+    async def add_profile(self, where: str | Profile) -> None:
+        """Events that satisfy this one are for the name too, from when this returns on."""
+        await self._ask_for((*self.profiles, *_profiles(where)))
+
+    async def remove_profile(self, where: str | Profile | None) -> None:
+        """Events that satisfy no other profile are not for the name any more, from when this returns on; None
+        stands for the profile of a name without conditions. What was archived for the name before comes all
+        the same. `DurableUsageError` when the name has not got this profile, or has no other one."""
+        (gone,) = _profiles(where)
+        rest = tuple(one for one in self.profiles if one != gone)
+        if len(rest) == len(self.profiles) or not rest:
+            why = "it is the only one, so use leave()" if not rest else "the name has not got it"
+            raise DurableUsageError(f"{where!r} cannot be removed from {self.name!r}: {why}")
+        await self._ask_for(rest)
+
+    async def _ask_for(self, profiles: tuple[Profile, ...]) -> None:
+        core = self._running()
+        if self._share:
+            raise DurableUsageError(
+                "the profiles of a shared name are those of its first subscriber"
+            )
+        self._interest = Interest(self.pattern.text, profiles)
+        self._registered = asyncio.get_running_loop().create_future()
+        core.ask_for(self._interest.packed())
+        try:
+            await self._until_registered(self._within)
+        except BaseException:
+            await self._close()
+            raise
+
+    def _selects(self, data: Any) -> bool:
+        return self._interest.selects_data(data)
 
     def _drop_all(self) -> None:
         """Forget every event that is here."""
@@ -473,10 +512,14 @@ class DurableSubscription:
             self._arrival.set_result(None)
 
 
-def _profile(where: str | Profile | None) -> Profile:
-    if where is None:
-        return Profile()
-    return where if isinstance(where, Profile) else Profile.of(where)
+def _profiles(where: Where) -> tuple[Profile, ...]:
+    several = [where] if where is None or isinstance(where, str | Profile) else where
+    if not several:
+        raise DurableUsageError("where is a condition, a profile, or several of them, not none")
+    return tuple(
+        one if isinstance(one, Profile) else Profile() if one is None else Profile.of(one)
+        for one in several
+    )
 
 
 def _since(begin: Begin) -> tuple[Since, float]:
@@ -508,16 +551,20 @@ class LiveFeed(Subscription):
     """Hands on at once each event that the archive would select too, and keeps none."""
 
     def __init__(
-        self, node: Node, pattern: Pattern, profile: Profile, heard: Callable[[Event], None]
+        self,
+        node: Node,
+        pattern: Pattern,
+        selects: Callable[[Any], bool],
+        heard: Callable[[Event], None],
     ) -> None:
         super().__init__(node, pattern, node._deliveries, "none", "drop_oldest", 1)
-        self._profile = profile
+        self._selects = selects
         self._heard = heard
 
     def offer(self, batch: Batch) -> None:
         if not self.pattern.matches(batch.topic):
             return
         for place, event in enumerate(batch.events()):
-            if self._profile.matches(event.data):
+            if self._selects(event.data):
                 self._deliveries.delivered(self.pattern, batch.part(place, place + 1))
                 self._heard(event)

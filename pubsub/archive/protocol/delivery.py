@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import takewhile
+from itertools import islice, takewhile
+from math import inf
 from typing import Any
 
 from pubsub.archive.protocol.frontier import Given, Marks, begin_of
@@ -108,6 +109,9 @@ class OrderedSubscriber(Subscriber):
         return granted[0].sequence - 1 if granted else self.sync
 
 
+MOST_ASKED = 256
+"""Ids of events whose numbers are asked for at a time."""
+
 REMEMBERED = 100_000
 """Ids of events that the application was given; the oldest are forgotten, when they are long acknowledged."""
 
@@ -123,13 +127,14 @@ class OptimisticSubscriber(Subscriber):
         """Events given to the application, and whether it is done with them."""
         self._numbers: dict[int, bytes] = {}
         """Ids of the events above the sync point."""
-        self._unnumbered: dict[bytes, None] = {}
-        """Ids of events that came live, and that the archive has not told the number of."""
+        self._unnumbered: dict[bytes, float] = {}
+        """Ids of events that came live, and that the archive has not told the number of, and when they came;
+        those that were asked for are behind the others."""
 
     def heard(self, id: bytes) -> None:
         """An event came live."""
         if id not in self._ids:
-            self._unnumbered[id] = None
+            self._unnumbered[id] = self._context.now()
             self._give(Numbered(0, b"", 0, id, None, False, b""))
 
     @property
@@ -146,6 +151,15 @@ class OptimisticSubscriber(Subscriber):
             del self._ids[oldest]
             self._unnumbered.pop(oldest, None)
         self._deliver(numbered)
+
+    def _unnumbered_ids(self) -> tuple[bytes, ...]:
+        """Each is asked for once: an event that was not published durably never gets a number."""
+        before = self._context.now() - self._config.retry
+        late = [id for id, at in islice(self._unnumbered.items(), MOST_ASKED) if at <= before]
+        for id in late:
+            del self._unnumbered[id]
+            self._unnumbered[id] = inf
+        return tuple(late)
 
     def position_with(self, done: Iterable[Numbered]) -> Marks:
         return ()

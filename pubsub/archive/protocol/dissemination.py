@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.wire import WireError
-from pubsub.archive.profiles import Profile
+from pubsub.archive.profiles import Profile, ProfileError
 from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.frontier import Frontier
 from pubsub.archive.store.changes import Gap, StoredEvent
@@ -49,18 +49,36 @@ def is_entity_name(name: str) -> bool:
 
 EVERYTHING = Profile()
 
+MOST_PROFILES = 64
+MOST_INTEREST_BYTES = 48 * 1024
+"""Bytes of an interest on the wire."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """A subscriber's constraint, as it is registered and kept."""
+    """What a subscriber asks for, as it is registered and kept: events of a pattern that satisfy one of its
+    profiles (section 3.1)."""
 
     pattern: str
     """A topic or a pattern, as in `Node.subscribe`."""
-    profile: Profile = EVERYTHING
+    profiles: tuple[Profile, ...] = (EVERYTHING,)
     _pattern: Pattern = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_pattern", Pattern.of(self.pattern))
+        ordered = {profile.packed(): profile for profile in self.profiles}
+        object.__setattr__(self, "profiles", tuple(ordered[key] for key in sorted(ordered)))
+        size = sum(map(len, ordered))
+        if not 0 < len(ordered) <= MOST_PROFILES or size > MOST_INTEREST_BYTES:
+            raise ProfileError(
+                f"a durable name has 1 to {MOST_PROFILES} profiles, of {MOST_INTEREST_BYTES} bytes at most "
+                f"together, and not {len(ordered)} of {size} bytes"
+            )
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether one of the profiles has no constraints."""
+        return EVERYTHING in self.profiles
 
     def matches(self, event: ReadEvent) -> bool:
         """Whether the event is for this subscriber; never raises."""
@@ -72,26 +90,30 @@ class Interest:
         return included(pattern.topic.name, topic, lineage) and pattern.matches(topic)
 
     def selects(self, event: ReadEvent) -> bool:
-        """Whether an event of a topic that is asked for satisfies the profile; never raises."""
-        if not self.profile.constraints:
+        """Whether an event of a topic that is asked for satisfies a profile; never raises."""
+        if self.is_everything:
             return True
         try:
-            return self.profile.matches(event.data())
+            return self.selects_data(event.data())
         except WireError:
             return False
 
+    def selects_data(self, data: Any) -> bool:
+        """The same of an event's data."""
+        return any(profile.matches(data) for profile in self.profiles)
+
     def packed(self) -> bytes:
-        packed: bytes = msgpack.packb([self.pattern, self.profile.packed()])
+        packed: bytes = msgpack.packb([self.pattern, [one.packed() for one in self.profiles]])
         return packed
 
     @classmethod
     def unpack(cls, packed: bytes) -> Interest:
         """The interest that `packed` gave; `WireError` for other bytes."""
         try:
-            pattern, profile = msgpack.unpackb(packed)
-            if not isinstance(pattern, str) or not isinstance(profile, bytes):
+            pattern, profiles = msgpack.unpackb(packed)
+            if not isinstance(pattern, str) or not all(type(one) is bytes for one in profiles):
                 raise WireError("malformed_profile")
-            return cls(pattern, Profile.unpack(profile))
+            return cls(pattern, tuple(map(Profile.unpack, profiles[: MOST_PROFILES + 1])))
         except (ValueError, TypeError, UsageError, msgpack.UnpackException):
             raise WireError("malformed_profile") from None
 
@@ -120,7 +142,7 @@ class Matching:
     def _look_up(self, topic: tuple[str, tuple[str, ...]]) -> list[tuple[str, Interest]]:
         interests = ((name, entity.interest) for name, entity in self._entities.items())
         asking = self._by_topic[topic] = [one for one in interests if one[1].includes(*topic)]
-        if not any(interest.profile.constraints for _, interest in asking):
+        if all(interest.is_everything for _, interest in asking):
             self._for_all[topic] = tuple(name for name, _ in asking)
         return asking
 

@@ -216,6 +216,8 @@ class Invoice:
     """Those that the last response told of: the archive need not tell them again."""
     leaving: bool
     """The session ends with this."""
+    unnumbered: tuple[bytes, ...] = ()
+    """Ids of events that the subscriber has, and whose numbers it was not told: a NAK by id."""
 
     def __post_init__(self) -> None:
         _check((self.done,))

@@ -23,6 +23,7 @@ from pubsub.archive.protocol.messages import (
 )
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import AdvanceSync, Change, GapsTold, Note, StoredEvent
+from pubsub.event import ID_BYTES
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers
 
@@ -203,6 +204,8 @@ class Notifier:
         session.acknowledge(invoice.received)
         if invoice.missing:
             self._send_again(entity, session, invoice.missing)
+        if invoice.unnumbered:
+            self._tell_numbers(entity, session, invoice.unnumbered[: self._world.config.batch])
         advanced = entity.advance()
         done = entity.finish(invoice.done if session.ordered else session.sync)
         if done:
@@ -228,6 +231,21 @@ class Notifier:
 
         if numbers:
             self._inventory.read(numbers, config.window_bytes, send)
+
+    def _tell_numbers(self, entity: Dissemination, session: Session, ids: Sequence[bytes]) -> None:
+        """Tell the numbers of events that a subscriber names by their ids, as far as it was to be told."""
+        topic, ids = self._world.topic, [id for id in ids if len(id) == ID_BYTES]
+
+        def tell(numbers: dict[bytes, int]) -> None:
+            told = sorted(number for number in numbers.values() if number in session.outstanding)
+            if told and entity.session is session:
+                self._inventory.read(told, self._world.config.window_bytes, send)
+
+        def send(events: list[StoredEvent]) -> None:
+            if entity.session is session:
+                self._send(entity, session, [(event, 0, event.id) for event in events])
+
+        self._world.read(lambda store: store.sequences(topic, ids), tell)
 
     def _persist_progress(self, entity: Dissemination) -> None:
         """Make the sync point safe; then, and not before, tell the subscriber."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from overlay.contact import Contact
@@ -145,6 +145,13 @@ class Subscriber(ABC):
         self.archive = archive
         self._answered_at = self._context.now()
         self._begin_session()
+
+    def ask_for(self, interest: bytes) -> None:
+        """Ask for something else from here on; `on_registered` is called when an archive has noted it."""
+        self.subscribing = replace(self.subscribing, interest=interest)
+        if self.archive is not None and not self._closed:
+            self._answered_at = self._context.now()
+            self._begin_session()
 
     def leave(self) -> None:
         """Have the archive forget the entity; `on_registered` is called when it has."""
@@ -353,11 +360,16 @@ class Subscriber(ABC):
                 self._done_to(),
                 self._heard_gaps,
                 leaving,
+                self._unnumbered_ids(),
             ),
         )
 
     def _forget_streams(self) -> None:
         self.done.forget(self.floor)
+
+    def _unnumbered_ids(self) -> tuple[bytes, ...]:
+        """Ids of events that came live long enough ago for the archive to have told their numbers."""
+        return ()
 
     # What the kinds of delivery do.
 
