@@ -36,7 +36,7 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.event import LAST_NUMBER, RUN_BYTES, pack_data
+from pubsub.event import LAST_NUMBER, RUN_BYTES, Head, pack_data
 from pubsub.gate import Gate
 from pubsub.publishing import Outlet, OwnRuns, Receipt
 from pubsub.rights import REVOCATIONS, Action, RightError
@@ -396,14 +396,26 @@ class Node:
         topic: str | type | Topic,
         data: Iterable[Any],
         *,
-        wait: Literal["sent", "acked"] | None = None,
+        wait: Wait | None = None,
+        durable: bool = False,
+        copies: int | None = None,
+        deadline: float | None = None,
         upward: float | None = None,
         dissemination: DisseminationKind | None = None,
     ) -> list[Receipt]:
         """Publish an event for each of the data, in their order; the options are those of `publish`.
 
         The events leave in as few blocks as they fit, and publishing is paced like anything else. With
-        `wait="acked"` it returns when this is so of all events."""
+        `wait="acked"` or "safe" it returns when this is so of all events; "safe" is what `durable` ones wait
+        for unless told otherwise. `deadline`: seconds for all of them together."""
+        if durable:
+            return await self._publish_many_durable(
+                topic, data, wait or "safe", copies, deadline, upward, dissemination
+            )
+        if copies is not None or deadline is not None:
+            raise UsageError(
+                "copies and deadline go with durable=True: no archive is sent these events"
+            )
         receipts: list[Receipt] = []
         for one in data:
             receipt = await self.publish(topic, one, upward=upward, dissemination=dissemination)
@@ -413,6 +425,63 @@ class Node:
         for receipt in receipts if wait == "acked" else ():
             await receipt.wait_settled()
         return receipts
+
+    async def _publish_many_durable(
+        self,
+        topic: AnyTopic,
+        data: Iterable[Any],
+        wait: Wait,
+        copies: int | None,
+        deadline: float | None,
+        upward: float | None,
+        dissemination: DisseminationKind | None,
+    ) -> list[Receipt]:
+        from pubsub.archive.publishing import wait_until_safe
+
+        self._check_options(wait, True, upward, dissemination)
+        copies = 1 if copies is None else copies
+        deadline = DEADLINE if deadline is None else deadline
+        now = asyncio.get_running_loop().time
+        end = now() + deadline
+        eager = None if dissemination is None else dissemination == "eager"
+        known = self._check_topic(topic, b"")
+        publishers = self._durable().publishers
+        receipts: list[Receipt] = []
+        publishing: DurablePublishing | None = None
+        for one in data:
+            packed = pack_data(one)
+            self._link.check_fits(known, packed)
+            if publishing is None or not publishing.core.has_room:
+                publishing = await publishers.open(known, copies, max(end - now(), 1e-3))
+                outlet, joined = await self._ready_outlet(known)
+                head = outlet.head(None if upward is None else float(upward), eager)
+            receipt = outlet.add(packed, head, joined)
+            receipts.append(receipt)
+            self._archive(receipt, publishing, outlet, head, packed, copies)
+            if self._topics.has_blocking:
+                outlet.close()
+            if self._link.is_pace_due:
+                await self._link.pace()
+                publishing = None  # anything may have happened meanwhile
+        for receipt in receipts:
+            if wait == "safe":
+                await wait_until_safe(receipt, deadline, end - now())
+            elif wait == "acked":
+                await receipt.wait_settled()
+        return receipts
+
+    def _archive(
+        self,
+        receipt: Receipt,
+        publishing: DurablePublishing,
+        outlet: Outlet,
+        head: Head,
+        packed: bytes,
+        copies: int,
+    ) -> None:
+        """Send an event that is being published to its archive too, as a block of one, signed alone."""
+        alone = self._link.make(outlet.source, receipt.sequence, head, (packed,))
+        receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
 
     async def begin_run(self, topic: str | type | Topic, run: bytes, first: int = 1) -> None:
         """Publish further events of the topic in the run of this name (8 bytes), numbered from `first` on.
@@ -461,8 +530,7 @@ class Node:
         head = outlet.head(None if upward is None else float(upward), eager)
         receipt = outlet.add(packed, head, joined)
         if publishing is not None:
-            alone = self._link.make(outlet.source, receipt.sequence, head, (packed,))
-            receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
+            self._archive(receipt, publishing, outlet, head, packed, copies)
         if self._topics.has_blocking:
             outlet.close()  # the next publisher sees what this event takes of the room
         if self._link.is_pace_due:

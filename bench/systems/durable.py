@@ -25,6 +25,8 @@ TOPIC = "/bench/durable"
 Kind = Literal["best effort", "optimistic", "ordered"]
 IN_FLIGHT = 2_000
 """Durable events that a publisher has on their way at full speed."""
+BATCH = 256
+"""Events that a publisher hands over, or a subscriber asks for, at a time."""
 SETTLING_SECONDS = 3.0
 
 
@@ -103,9 +105,13 @@ async def _publish(node: Node, kind: Kind, work: Work) -> None:
         await publish_all(work, lambda event: node.publish(TOPIC, event))
         return
     waiting: deque[Receipt] = deque()
+    block: list[bytes] = []
 
     async def publish(event: bytes) -> None:
-        waiting.append(await node.publish(TOPIC, event, durable=True, wait="sent"))
+        block.append(event)
+        if len(block) == BATCH:
+            waiting.extend(await node.publish_many(TOPIC, block, durable=True, wait="sent"))
+            block.clear()
         while len(waiting) > IN_FLIGHT:
             await _safe(waiting.popleft())
 
@@ -113,6 +119,7 @@ async def _publish(node: Node, kind: Kind, work: Work) -> None:
         await publish_all(work, lambda event: node.publish(TOPIC, event, durable=True))
         return
     await publish_all(work, publish)
+    waiting.extend(await node.publish_many(TOPIC, block, durable=True, wait="sent"))
     for receipt in waiting:
         await _safe(receipt)
 
@@ -131,8 +138,6 @@ async def _safe(receipt: Receipt) -> None:
 
 
 STREAM = "bench"
-BATCH = 256
-"""Events that a subscriber asks for at a time."""
 MESSAGE = "event"
 
 Role = Callable[[Connection, int, str], Awaitable[None]]

@@ -1,8 +1,9 @@
 """Events as archives keep and send them: a block, its publisher's signature, the signature's length.
 
 An archive keeps each event as a block of one, so that it can give away each alone. On the way to an archive,
-and from there to a subscriber, consecutive events of one run travel as one block: one head, one check. Where
-the network signs, each event travels alone, with its own signature, which its readers check.
+and from there to a subscriber or another replica, consecutive events of one run travel as one block: one
+head, one check. Where the network signs, each event travels alone, with its own signature, which its readers
+check.
 
 The publisher makes the block of one for its archive, and signs it, beside the block in which the event
 spreads. `Row` is an event on its way from one replica to another.
@@ -150,7 +151,7 @@ class Received:
 
 
 Row = tuple[bytes, int, int, float, bytes, int, bool]
-"""One event, as a row of `pubsub.archive.protocol.messages.StoredEvents`."""
+"""An event, or several in one block, as a row of `pubsub.archive.protocol.messages.StoredEvents`."""
 
 
 def row_of(event: StoredEvent, base: int, resent: bool, number: int | None = None) -> Row:
@@ -164,4 +165,27 @@ def row_of(event: StoredEvent, base: int, resent: bool, number: int | None = Non
         event.body,
         event.sequence if number is None else number,
         resent,
+    )
+
+
+def join_rows(rows: Sequence[Row]) -> Iterator[Row]:
+    """The same events in as few rows as possible: one for those whose numbers all follow each other, and that
+    can be one block."""
+    at = 0
+    while at < len(rows):
+        first, stop = rows[at], at + 1
+        while stop < len(rows) and _is_next(rows[stop], first, stop - at):
+            stop += 1
+        for count, block in join([row[4] for row in rows[at:stop]]):
+            stream, base, catenation, time, _, number, resent = rows[at]
+            yield stream, base, catenation, time, block, number, resent
+            at += count
+
+
+def _is_next(row: Row, first: Row, after: int) -> bool:
+    stream, base, catenation, time, _, number, resent = first
+    return (
+        row[0] == stream
+        and row[1:4] == (base, catenation + after, time)
+        and row[5:] == (number + after, resent)
     )

@@ -6,7 +6,8 @@ They come in the order of the archive's sequence numbers, hence in each publishe
 twice: not by repeated messages, not when the archive is restarted or another replica takes its place, nor
 when that has it in another stream of its publisher. After a crash of the subscriber itself, the events that
 were in the application's hands come again and are marked as doubtful, unless the application gives back a
-`position` that it kept together with its results; with it none does.
+`position` that it kept together with its results; with it none does. This is not `pubsub.reliable.order`: a
+subscriber's numbers have holes, where events are for others, and only the archive knows what is missing.
 
 Optimistic delivery (sections 5 and 8): the application is given an event as soon as it comes from anywhere.
 

@@ -35,11 +35,11 @@ import msgpack
 
 from overlay.contact import ID_BYTES
 from pubsub.reliable.order import Bounds, Order
+from pubsub.reliable.runs import RUN_BYTES, SOURCE_BYTES
 
 T = TypeVar("T")
 
-RUN_BYTES = 8
-STREAM_BYTES = ID_BYTES + RUN_BYTES
+STREAM_BYTES = SOURCE_BYTES
 BEGIN_BYTES = 5
 DIGEST_BYTES = 8
 BUCKETS = 1024
@@ -331,14 +331,14 @@ class Intake(Generic[T]):
         `base` counts for a stream that is not known yet: it begins with the number after it."""
         if begin_of(stream) < self._floor:
             return Accepted(first, (), None)
-        if stream not in self._order:
-            if not events:  # a question alone does not make the archive remember a stream
-                return Accepted(base + 1, (), (base + 1, first - 1) if first > base + 1 else None)
-            self._order.begin(stream, base)
+        if not events and stream not in self._order:
+            # A question alone does not make the archive remember a stream.
+            return Accepted(base + 1, (), (base + 1, first - 1) if first > base + 1 else None)
+        begun = self.skip_to(stream, base if stream not in self._order else 0)
         expected = self.last(stream) + 1
         taken = self._order.take_run(stream, first, events)
         missing = (expected, first - 1) if first > expected else self._order.hole(stream)
-        return Accepted(expected, taken, missing)
+        return Accepted(begun.first, [*begun.events, *taken] if begun.events else taken, missing)
 
 
 NUMBER_BYTES = 8

@@ -33,6 +33,7 @@ from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import Catenate, Change, ReplicaStored, StoredEvent
 from pubsub.archive.store.interface import Store
 from pubsub.archive.store.retention import Plan, Retention, Scan
+from pubsub.event import MOST_EVENTS
 
 LOAD_SECONDS = 5.0
 """The load is a mean over about this many seconds."""
@@ -300,15 +301,18 @@ class ManagedTopic:
         for stream, base, catenation, time, encoded, number, resent in rows:
             if not self._is_well_formed(stream, base, catenation, encoded, number):
                 continue
-            event = self.world.event_in(stream, encoded)
-            if event is None:
+            events = self.world.events_in(stream, encoded)
+            if not events:
                 continue
-            lines[id_of(encoded)] = number
+            lines.update((event.id, at) for at, event in enumerate(events, number))
             streams[stream] = None
             skipped = self.intake.skip_to(stream, base)
-            if resent and not self.intake.covers(stream, catenation):
-                self.inventory.resent.add(stream, catenation, catenation)
-            accepted = self.intake.accept(stream, base, catenation, (event,))
+            last = catenation + len(events) - 1
+            if resent and not self.intake.covers(stream, last):
+                self.inventory.resent.add(
+                    stream, max(catenation, self.intake.last(stream) + 1), last
+                )
+            accepted = self.intake.accept(stream, base, catenation, events)
             for one in (skipped, accepted):
                 new += [NewEvent(stream, at, e, time) for at, e in enumerate(one.events, one.first)]
             if accepted.missing is not None:
@@ -349,6 +353,7 @@ class ManagedTopic:
             len(stream) == STREAM_BYTES
             and 0 <= base < catenation < LARGEST_NUMBER
             and is_line(id_of(encoded), number)
+            and max(catenation, number) < LARGEST_NUMBER - MOST_EVENTS
         )
         if not well_formed:
             self.world.count_drop("malformed_stored_event")

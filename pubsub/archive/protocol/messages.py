@@ -233,7 +233,8 @@ class StoredEvents:
     replica: bytes
     events: tuple[tuple[bytes, int, int, float, bytes, int, bool], ...]
     """Stream; base; catenation number; time of archiving; the event; its sequence number there; whether yet
-    another archive may have delivered it before that time."""
+    another archive may have delivered it before that time. Or the same of several events, in one block: these
+    are the numbers of the first, and those of the others follow."""
     repaired: bool
     """Asked for to repair damage: the sequence numbers are the receiver's own."""
     lacking: Spans

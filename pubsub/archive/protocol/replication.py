@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterable
 
 from overlay.contact import Contact
 from overlay.context import Timer
-from pubsub.archive.protocol.archived_event import Row, row_of
+from pubsub.archive.protocol.archived_event import Row, join_rows, row_of
 from pubsub.archive.protocol.forgetting import Forgetting
 from pubsub.archive.protocol.frontier import (
-    RUN_BYTES,
     Awaited,
     ComparedFrontier,
     Frontier,
@@ -43,6 +42,7 @@ from pubsub.archive.store.changes import ReplicaStored, StoredEvent
 from pubsub.archive.store.interface import Store
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Span
+from pubsub.reliable.runs import RUN_BYTES
 
 MARK_BYTES = 40
 """Of a stream and its catenation number in a message, or of an event's id and its number."""
@@ -408,7 +408,8 @@ class Replication:
         for part in batches(
             rows, lambda row: len(row[4]) + ROW_BYTES, config.batch_bytes, config.batch
         ):
-            message = StoredEvents(world.topic, world.replica, tuple(part), False, (), ())
+            joined = tuple(join_rows(part))
+            message = StoredEvents(world.topic, world.replica, joined, False, (), ())
             world.context.send(peer.contact, message)
 
     # Events and invoices of others.

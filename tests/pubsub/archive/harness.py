@@ -16,7 +16,6 @@ from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.delivery import OptimisticSubscriber, OrderedSubscriber
 from pubsub.archive.protocol.dissemination import Interest
 from pubsub.archive.protocol.finder import Finder, Found
-from pubsub.archive.protocol.frontier import RUN_BYTES
 from pubsub.archive.protocol.managed_topic import ManagedTopic
 from pubsub.archive.protocol.messages import (
     AckResponse,
@@ -41,6 +40,7 @@ from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.changes import Change
 from pubsub.event import Head, make_block, pack_data
+from pubsub.reliable.runs import RUN_BYTES
 from tests.pubsub.archive.checkers import History
 
 TOPIC = "/soccer"
@@ -410,6 +410,9 @@ class Simulation:
         self.sync_seconds = sync_seconds
         self.gossip_loss = gossip_loss
         self.config = config
+        self.deaf = 0.0
+        """The share of the directory's questions that are never answered."""
+        self.lookups = random.Random(f"{seed} lookups")
         self.apart = False
         """Archives hear everybody but each other."""
         self.skew = skew
@@ -426,6 +429,8 @@ class Simulation:
         return self.make_archive_class(self, number)
 
     def lookup(self, topic: str, found: Callable[[tuple[Contact, ...]], None]) -> None:
+        if self.deaf and self.lookups.random() < self.deaf:
+            return
         found(tuple(archive.contact for archive in self.archives))
 
     def live(self, event: bytes) -> None:

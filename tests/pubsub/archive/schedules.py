@@ -134,6 +134,7 @@ def run_schedule(
     copies: int = 1,
     newcomers: int = 0,
     quarrels: int = 0,
+    deaf: float = 0.0,
     config: DurableConfig = CONFIG,
 ) -> Simulation:
     """A whole run: what is wrong and how much of it follows from the seed."""
@@ -146,6 +147,7 @@ def run_schedule(
         skew=config.skew,
         config=config,
     )
+    sim.deaf = deaf
     fill(sim, copies)
     add_newcomers(sim, newcomers)
     part_archives(sim, quarrels)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overlay.errors import UsageError
 from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError
+from pubsub.archive.errors import NotSafe
 from pubsub.archive.protocol.archived_event import (
     Received,
+    Row,
     join,
     join_ids,
+    join_rows,
     pack_event,
     read_event,
     read_events,
 )
+from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import new_stream
 from pubsub.archive.protocol.messages import Companion, Notice
 from pubsub.event import DATA_LIMIT, ID_PLACE, Head, make_block, pack_data
@@ -115,6 +121,59 @@ def test_an_archive_checks_a_block_once_and_replays_it_as_one() -> None:
     assert [id for id, _ in reader.deliveries] == [event[ID_PLACE] for event in some]
     assert [item[4] for notice in notices for item in notice.items] == [block]
     assert count == 8
+
+
+@given(sequences, st.randoms())
+def test_rows_between_replicas_are_joined_and_come_apart(some: list[bytes], chance: Random) -> None:
+    rows: list[Row] = []
+    catenation = number = 0
+    for event in some:
+        catenation += chance.choice((1, 1, 1, 2))
+        number += chance.choice((1, 1, 1, 2))
+        time, resent = chance.choice((1.0, 1.0, 1.0, 2.0)), chance.random() < 0.2
+        rows.append((b"stream", 0, catenation, time, event, number, resent))
+    apart = [
+        (stream, base, catenation + at, time, event.encoded, number + at, resent)
+        for stream, base, catenation, time, block, number, resent in join_rows(rows)
+        for at, event in enumerate(read_events(block, TOPIC))
+    ]
+    assert apart == rows
+
+
+def test_many_durable_events_are_published_in_blocks_and_waited_for_together() -> None:
+    async def main(world: World) -> None:
+        archive = await world.archive("/soccer")
+        node = await world.node()
+        companions: list[Companion] = []
+        core = archive.topics["/soccer"]
+        receive = core.receive_companion
+        core.receive_companion = lambda sender, companion: (  # type: ignore[method-assign]
+            companions.append(companion),
+            receive(sender, companion),
+        )[1]
+        receipts = await node.publish_many("/soccer", range(1000), durable=True)
+        assert all(one.durable is not None and one.durable.is_safe for one in receipts)
+        assert archive.status()["/soccer"]["events"] == 1000
+        assert sum(len(one.blocks) for one in companions) < 50
+        with pytest.raises(UsageError, match="durable"):
+            await node.publish_many("/soccer", [1], copies=2)
+        with pytest.raises(NotSafe):
+            await node.publish_many("/soccer", [1, 2], durable=True, copies=2, deadline=1)
+        sent = await node.publish_many("/soccer", [3], durable=True, wait="sent")
+        assert sent[0].durable is not None
+        assert await node.publish_many("/soccer", [], durable=True) == []
+
+    play(main)
+
+
+def test_a_full_buffer_holds_up_many_events_until_there_is_room() -> None:
+    async def main(world: World) -> None:
+        archive = await world.archive("/soccer")
+        node = await world.node(durability=DurableConfig(buffer=20, window=8))
+        await node.publish_many("/soccer", range(300), durable=True)
+        assert archive.status()["/soccer"]["events"] == 300
+
+    play(main)
 
 
 def test_blocks_of_a_node_reach_its_subscribers_in_order() -> None:

@@ -70,3 +70,12 @@ def test_the_same_event_twice_counts_once(again: int) -> None:
     assert gate.intake._order.early_bytes == gate.kept_bytes == 5
     gate.intake.accept(stream(1), 0, 1, [b"first"])
     assert gate.intake._order.early_bytes == gate.kept_bytes == 0
+
+
+def test_a_stream_that_says_later_where_it_begins_mixes_with_no_other() -> None:
+    gate = Gate()
+    gate.intake.accept(stream(1), 0, 5, [b"five"])
+    accepted = gate.intake.accept(stream(1), 4, 7, [b"seven"])
+    assert (accepted.first, list(accepted.events), accepted.missing) == (5, [b"five"], (6, 6))
+    assert not gate.intake.skip_to(stream(2), 3).events
+    assert list(gate.intake.accept(stream(1), 4, 6, [b"six"]).events) == [b"six", b"seven"]

@@ -34,6 +34,17 @@ def test_nothing_acknowledged_is_lost_doubled_or_reordered_whatever_the_seed(fir
         assert_kept(run_schedule(seed))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_everybody_comes_back_though_the_directory_loses_questions(seed: int) -> None:
+    assert_kept(run_schedule(seed, archives=2, deaf=0.3))
+
+
+@pytest.mark.sweep
+def test_everybody_comes_back_though_the_directory_loses_questions_whatever_the_seed() -> None:
+    for seed in range(100, 120):
+        assert_kept(run_schedule(seed, archives=2, deaf=0.3))
+
+
 def test_a_torn_write_does_not_hold_up_what_comes_after_it() -> None:
     assert_kept(run_schedule(57))
 

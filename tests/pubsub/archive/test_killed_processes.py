@@ -1,10 +1,15 @@
-"""Real processes, UDP and disks: archives, publishers and subscribers killed with SIGKILL, over and over."""
+"""Real processes, UDP and disks: archives, publishers and subscribers killed with SIGKILL, over and over.
+
+`python -m tests.pubsub.archive.test_killed_processes --seconds 180` kills for three minutes with each store;
+the tests do so for some seconds."""
 
 from __future__ import annotations
 
+import argparse
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,8 +71,9 @@ def processes() -> Iterator[Processes]:
         running.kill_all()
 
 
-def kill_for(seconds: float, store: str, directory: Path, seed: int = 1) -> None:
-    """Kill for so long, let everything settle, and hold the files against each other."""
+def kill_for(seconds: float, store: str, directory: Path, seed: int = 1) -> str:
+    """Kill for this many seconds, let everything settle, and hold the files against each other; what was
+    done."""
     chance = random.Random(seed)
     published, delivered = directory / "published", directory / "delivered"
     with processes() as running:
@@ -93,6 +99,8 @@ def kill_for(seconds: float, store: str, directory: Path, seed: int = 1) -> None
         while time.monotonic() < end and missing(published, delivered):
             time.sleep(0.5)
     check(published, delivered, f"{kills} kills, seed {seed}")
+    done = len(lines(delivered))
+    return f"{kills} kills, {done} events delivered: none lost, none twice unmarked, all in order"
 
 
 def is_any_safe(published: Path) -> bool:
@@ -121,12 +129,40 @@ def test_nothing_is_lost_when_processes_are_killed(tmp_path: Path) -> None:
     kill_for(3, f"sqlite:////{tmp_path}/events.db", tmp_path)
 
 
-@pytest.mark.sweep
-def test_nothing_is_lost_in_a_minute_of_kills_with_sqlite(tmp_path: Path) -> None:
-    kill_for(60, f"sqlite:////{tmp_path}/events.db", tmp_path, seed=2)
+@contextmanager
+def store_of(kind: str, directory: Path) -> Iterator[str]:
+    """The address of an empty store."""
+    if kind == "postgresql":
+        with PostgresqlServer() as server:
+            yield server.new_address()
+    elif kind == "sqlite":
+        yield f"sqlite:////{directory}/events.db"
+    else:
+        yield f"file:///{directory}/log"
+
+
+KINDS = ("sqlite", "files", "postgresql")
 
 
 @pytest.mark.sweep
-def test_nothing_is_lost_in_a_minute_of_kills_with_postgresql(tmp_path: Path) -> None:
-    with PostgresqlServer() as server:
-        kill_for(60, server.new_address(), tmp_path, seed=3)
+@pytest.mark.parametrize(("kind", "seed"), zip(KINDS, (2, 3, 4), strict=True))
+def test_nothing_is_lost_in_many_kills(kind: str, seed: int, tmp_path: Path) -> None:
+    with store_of(kind, tmp_path) as store:
+        kill_for(8, store, tmp_path, seed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Kill archives, publishers and subscribers.")
+    parser.add_argument("--seconds", type=float, default=180.0, help="how long, with each store")
+    parser.add_argument("--stores", nargs="*", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for kind in options.stores:
+        with tempfile.TemporaryDirectory(prefix="camcast-kill-") as name:
+            with store_of(kind, Path(name)) as store:
+                done = kill_for(options.seconds, store, Path(name), options.seed)
+            print(f"{kind}: {options.seconds:g} s, {done}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
