@@ -13,7 +13,7 @@ from typing import Any
 
 from overlay.wire import WireError
 from pubsub.archive.hand_over import HandedOver
-from pubsub.archive.protocol.interest import Interest
+from pubsub.archive.protocol.dissemination import Interest
 from pubsub.archive.protocol.messages import (
     AckResponse,
     Companion,
