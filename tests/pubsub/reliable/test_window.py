@@ -165,3 +165,15 @@ def test_a_broken_window_is_noticed(
 ) -> None:
     mutant(monkeypatch)
     assert_noticed(play, 100)
+
+
+def test_a_window_may_begin_behind_any_number() -> None:
+    window: Window[bytes] = Window(MOST, MOST_BYTES, len)
+    window.begin(41)
+    assert window.add(b"x") == 42
+    assert window.next_batch(3, 8) == [b"x"]
+    assert not window.confirm(41)
+    assert window.confirm(42)
+    assert window.release(42)
+    window.start_over()
+    assert (len(window), window.sent, window.last) == (0, 42, 42)
