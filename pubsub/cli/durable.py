@@ -61,7 +61,11 @@ def add_durable_options(parser: argparse.ArgumentParser) -> None:
         help="durable: once and in order, or as soon as possible (default: ordered)",
     )
     add_option(
-        parser, "--where", metavar="CONDITION", help="durable: only events for which this holds"
+        parser,
+        "--where",
+        many=True,
+        metavar="CONDITION",
+        help="durable: only events for which this holds; repeat it for more, of which one has to hold",
     )
 
 
@@ -71,7 +75,7 @@ def durable_subscription(node: Node, arguments: argparse.Namespace) -> DurableSu
         durable=arguments.durable,
         since=begin(arguments.since),
         delivery=arguments.delivery,
-        where=arguments.where,
+        where=arguments.where or None,
     )
 
 
