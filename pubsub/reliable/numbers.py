@@ -119,10 +119,6 @@ class Numbers:
                 firsts.insert(0, last + 1)
                 lasts.insert(0, mark)
 
-    def forget_to(self, number: int) -> None:
-        """Remove all numbers up to `number`."""
-        self.remove(1, number)
-
     def give_up_holes(self, most: int) -> None:
         """While there are more than `most` spans above the mark, add what is missing below the lowest one.
 
@@ -192,15 +188,6 @@ class Numbers:
         if first < stop:
             result.append(range(first, stop))
         return result
-
-    def end_of_run(self, first: int) -> int:
-        """The last number of the unbroken run from `first` on; `first - 1` when `first` is not there."""
-        if 0 < first <= self.mark:
-            return self.mark
-        place = bisect_left(self._lasts, first)
-        if place < len(self._firsts) and self._firsts[place] <= first:
-            return self._lasts[place]
-        return first - 1
 
     def spans(self) -> tuple[Span, ...]:
         """All numbers as spans; the one that ends at the mark is first."""

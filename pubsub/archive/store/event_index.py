@@ -242,10 +242,6 @@ class EventIndex:
             self._prune_stream(publisher)
         return freed
 
-    def in_segment(self, segment: int) -> list[int]:
-        """The numbers of the events whose records are in a segment."""
-        return [s for s, at in zip(self.sequences, self._segments, strict=True) if at == segment]
-
     def held(self) -> Numbers:
         return Numbers.of(self.sequences)
 
