@@ -57,10 +57,10 @@ class ManagedTopic:
         self.here = ComparedFrontier(world.store.catenations(world.topic).items())
         """The events that are on stable storage here."""
         self.reading = Reading(world, self.here)
-        self.intake: Intake[ReadEvent] = Intake(
+        self.intake: Intake[NewEvent] = Intake(
             self.here,
             lambda count: world.count_drop("early_event", count),
-            lambda event: len(event.encoded),
+            lambda new: len(new.event.encoded),
         )
         self.exchange = EntityExchange(
             world,
@@ -270,11 +270,13 @@ class ManagedTopic:
             silent = next(iter(self._publishers))
             del self._publishers[silent], self._bases[silent]
         self.replication.repair.receive_from_publisher(stream, companion.first, events)
-        accepted = self.intake.accept(stream, companion.base, companion.first, events)
+        now = self.world.clock()
+        new = [NewEvent(stream, at, event, now) for at, event in enumerate(events, companion.first)]
+        accepted = self.intake.accept(stream, companion.base, companion.first, new)
         if accepted.events:
             last = accepted.first + len(accepted.events) - 1
             self.inventory.resent.add(stream, accepted.first, min(last, companion.resent))
-            self._archive(stream, accepted.first, accepted.events)
+            self._store([*accepted.events], (), origin=True)
         if accepted.missing is not None or not accepted.events:
             self._answer(stream, accepted.missing)
 
@@ -283,14 +285,6 @@ class ManagedTopic:
         for stream, publisher in self._publishers.items():
             again = Negotiation(self.topic, stream, (), len(self.replication.table) + 1, (), 0, ids)
             self.world.context.send(publisher, again)
-
-    def _archive(self, stream: bytes, first: int, events: Sequence[ReadEvent]) -> None:
-        now = self.world.clock()
-        new = [
-            NewEvent(stream, catenation, event, now)
-            for catenation, event in enumerate(events, first)
-        ]
-        self._store(new, (), origin=True)
 
     def _take(self, sender: Contact, replica: bytes, rows: list[Row]) -> None:
         """Events from another replica: what is next in its stream is stored, what is missing asked for."""
@@ -312,9 +306,12 @@ class ManagedTopic:
                 self.inventory.resent.add(
                     stream, max(catenation, self.intake.last(stream) + 1), last
                 )
-            accepted = self.intake.accept(stream, base, catenation, events)
-            for one in (skipped, accepted):
-                new += [NewEvent(stream, at, e, time) for at, e in enumerate(one.events, one.first)]
+            # What has to wait keeps its own time: new durable names begin by it.
+            came = [
+                NewEvent(stream, at, event, time) for at, event in enumerate(events, catenation)
+            ]
+            accepted = self.intake.accept(stream, base, catenation, came)
+            new += (*skipped.events, *accepted.events)
             if accepted.missing is not None:
                 behind[stream] = accepted.missing[0] - 1
             else:
@@ -343,7 +340,7 @@ class ManagedTopic:
             self.replication.skipped(stream, mark)
 
         self.world.commit([Catenate(self.topic, stream, mark)], skipped)
-        self._archive(stream, released.first, released.events)
+        self._store([*released.events], (), origin=True)
 
     def _is_well_formed(
         self, stream: bytes, base: int, catenation: int, encoded: bytes, number: int

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pubsub.archive.protocol.frontier import MOST_EARLY, Frontier, Intake
+from overlay.virtual.stage import numbered_contact
+from pubsub.archive.protocol.frontier import MOST_EARLY, Frontier, Intake, new_stream
+from tests.pubsub.archive.harness import TOPIC, Simulation, make_event
 
 MOST_BYTES, MOST_STREAMS = MOST_EARLY.bytes or 0, MOST_EARLY.sources or 0
 
@@ -79,3 +81,19 @@ def test_a_stream_that_says_later_where_it_begins_mixes_with_no_other() -> None:
     assert (accepted.first, list(accepted.events), accepted.missing) == (5, [b"five"], (6, 6))
     assert not gate.intake.skip_to(stream(2), 3).events
     assert list(gate.intake.accept(stream(1), 4, 6, [b"six"]).events) == [b"six", b"seven"]
+
+
+def test_an_event_that_waited_keeps_the_time_at_which_it_was_archived() -> None:
+    """New names that come from another replica begin by this time."""
+    sim = Simulation(1)
+    sim.stage.run(1)
+    (archive,) = sim.archives
+    publisher = numbered_contact(7)
+    one = new_stream(publisher.id, 1_000_000_000, 1)
+    for number, time in ((2, 1e9 + 20), (3, 1e9 + 30), (1, 1e9 + 10)):
+        event = make_event(publisher, b"a run   ", number)
+        row = (one, 0, number, time, event, number, False)
+        archive.core._take(publisher, b"other", [row])
+    sim.stage.run_for(1)
+    stored = archive.store.events(TOPIC, 0, 10)
+    assert [event.time - 1e9 for event in stored] == [10, 20, 30]

@@ -145,7 +145,7 @@ KINDS = ("sqlite", "files", "postgresql")
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("kind", "seed"), zip(KINDS, (2, 3, 4), strict=True))
+@pytest.mark.parametrize(("kind", "seed"), [*zip(KINDS, (2, 3, 4), strict=True)])
 def test_nothing_is_lost_in_many_kills(kind: str, seed: int, tmp_path: Path) -> None:
     with store_of(kind, tmp_path) as store:
         kill_for(8, store, tmp_path, seed)
