@@ -152,7 +152,8 @@ def connect_session(remote: str, conf: Mapping[str, str]) -> Iterator[SparkSessi
     with tempfile.TemporaryDirectory(prefix="camcast-connect-") as directory:
         session.addArtifacts(str(code_archive(Path(directory))), pyfile=True)
     try:
-        yield session
+        with _set({"SPARK_CONNECT_MODE_ENABLED": "1"}):  # functions of columns ask for it
+            yield session
     finally:
         session.stop()
 
