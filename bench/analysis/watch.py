@@ -86,6 +86,8 @@ def watch(arguments: argparse.Namespace) -> int:
 
     if arguments.spread <= 0 or arguments.every <= 0:
         raise UsageError("--spread and --every are numbers of seconds above 0")
+    if arguments.remote:
+        raise UsageError("watch makes its page in the driver: use --master in place of --remote")
     with session_of(arguments) as spark:
         query = start(spark, arguments)
         try:
