@@ -19,6 +19,8 @@ from bench.players import Line, Players
 from bench.populations.hierarchy import Introductions, join_order, node_settings, tables_of, topics
 from bench.traces import CommunityMembers, read_trace
 from overlay import loops
+from overlay.contact import Address
+from overlay.session import new_key
 from pubsub import Node
 
 # What the conductor of a live run asks of the processes that hold its nodes, over their pipes.
@@ -178,6 +180,9 @@ class LivePopulation:
         `host`: this machine's address, by which they reach it."""
         self._experiment = experiment
         self._host = host
+        # Nodes that others can reach have a network key, as in a deployment; on loopback they need none.
+        is_alone = Address(host, 0).is_loopback
+        self._keys: dict[str, Any] = {} if is_alone else {"keys": (new_key(),)}
         self.topics = topics(len(experiment.sizes))
         self._introductions = Introductions(experiment.mode)
         self._doomed = _doomed(experiment, chance)
@@ -215,6 +220,7 @@ class LivePopulation:
             **node_settings(self._experiment),
             "join_timeout": JOIN_SECONDS,
             **self._introductions.settings(),
+            **self._keys,
         }
         joining: dict[int, list[Newcomer]] = {}
         for number in range(self._joined, self._joined + count):

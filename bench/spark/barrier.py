@@ -1,7 +1,7 @@
 """One live network across executors: a barrier stage, each task of which holds some of the nodes.
 
-The first task conducts the experiment as the live tier does (`bench.tiers.live`). Every task tells its host
-to all others by `allGather`; then each connects to the first one, and holds real nodes that listen at its own
+The first task conducts the experiment as the live tier does (`bench.tiers.live`). It tells the others by
+`allGather` where it is; each connects to it, and holds real nodes that listen at its own executor's
 host. All that the nodes say to each other goes over UDP between the executors' hosts. Orders, and the
 traces at the end, go over one TCP connection for each task, which a secret of this stage opens.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import tempfile
 import time
 import traceback
@@ -39,19 +40,19 @@ def run_across(
         pass
     context = BarrierTaskContext.get()
     infos = context.getTaskInfos()
-    own = context.partitionId()
-    hosts = [info.address.rpartition(":")[0] or info.address for info in infos]
-    host = hosts[own]
-    if own:
-        place = json.loads(context.allGather("")[0])
-        _hold(place, host)
+    name = infos[context.partitionId()].address
+    host = socket.gethostbyname(name.rpartition(":")[0] or name)
+    if context.partitionId():
+        _hold(json.loads(context.allGather("")[0]), host)
     else:
-        found = _conduct(context, experiment, hosts)
+        found = _conduct(context, experiment, host, len(infos))
         yield from found.replace_schema_metadata(None).combine_chunks().to_batches()
     context.barrier()
 
 
-def _conduct(context: BarrierTaskContext, experiment: Experiment, hosts: list[str]) -> pa.Table:
+def _conduct(
+    context: BarrierTaskContext, experiment: Experiment, host: str, tasks: int
+) -> pa.Table:
     from bench.populations.live import hold
     from bench.tiers.live import run_observed
 
@@ -59,16 +60,16 @@ def _conduct(context: BarrierTaskContext, experiment: Experiment, hosts: list[st
     key = secrets.token_bytes(32)
     with (
         tempfile.TemporaryDirectory(prefix="camcast-traces-") as directory,
-        Listener((hosts[0], 0), backlog=len(hosts), authkey=key) as listener,
+        Listener((host, 0), backlog=tasks, authkey=key) as listener,
     ):
         place = {"address": listener.address, "key": key.hex()}
         context.allGather(json.dumps(place))
-        lines: list[Line] = [Player(hold, hosts[0], directory)]
+        lines: list[Line] = [Player(hold, host, directory)]
         try:
             # A task that is silent would be waited for without end: the listener's own socket gives up.
             listener._listener._socket.settimeout(CONNECT_SECONDS)  # type: ignore[attr-defined]
-            lines += [Line(listener.accept(), f"task {number}") for number in range(1, len(hosts))]
-            results, _ = run_observed(experiment, lines, hosts[0])
+            lines += [Line(listener.accept(), f"task {number}") for number in range(1, tasks)]
+            results, _ = run_observed(experiment, lines, host)
             return table(experiment, results, time.perf_counter() - began)
         except Exception:
             return error_table(experiment, traceback.format_exc(limit=-4).strip())
