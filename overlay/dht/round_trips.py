@@ -9,9 +9,10 @@ first is learnt for each peer as the shortest time lately, the second from all r
 so that a moment of heavy load is forgotten as fast for a peer that is seldom asked as for the others.
 
 Every reply says which sending it answers, so each gives a sample, and tells how many sendings before it
-were lost. From the share f of lost sendings follows the number of tries: the least n with f^n <= 10^-5, so
-that a live peer is given up once in 100,000 requests whatever the loss, and a dead one after three
-tries where nothing is lost.
+were lost. From the share f of lost sendings follows the number of tries: the least n with f^n <= 10^-7. The
+measured f may be too low by chance, so two of its standard errors are added. So a live peer is given up
+about once in ten million requests, at any loss up to a third, and a dead one after three tries where nothing
+is lost. A lookup asks tens of peers and is wrong if one of them is given up: 10^-5 would show.
 """
 
 from __future__ import annotations
@@ -34,15 +35,18 @@ MOST_TIMEOUT = 2.0
 """Seconds."""
 
 LEAST_TRIES = 3
-MOST_TRIES = 14
-FALSE_ALARMS = 1e-5
+MOST_TRIES = 16
+FIRST_TRIES = 5
+"""How often a request is sent before anything is measured: an address may be a wrong one."""
+
+FALSE_ALARMS = 1e-7
 """The share of requests to live peers that may fail."""
 
-FIRST_LOSS = 0.1
-"""The share of lost sendings assumed before anything is measured."""
+FIRST_LOSS = 0.05
+"""The share of lost sendings assumed before anything is measured; it weighs as much as four sendings."""
 
 LOSS_WEIGHT = 1 / 64
-"""The weight of one sending in the measured loss."""
+"""The weight of one sending in the measured loss; that of the first ones is greater."""
 
 PEERS = 4096
 """Peers whose round trips are remembered: those heard last."""
@@ -71,6 +75,7 @@ class RoundTrips:
         self._typical_way: Estimate | None = None
         self._queueing = Estimate(0.0)
         self._loss = FIRST_LOSS
+        self._loss_weight = 1 / 4
 
     def measured(self, address: Address, seconds: float, lost: int) -> None:
         """A reply came `seconds` after its request was sent; `lost` sendings before had no reply."""
@@ -87,9 +92,9 @@ class RoundTrips:
             self._typical_way = Estimate(way)
         else:
             self._typical_way.measured(way)
-        for _ in range(lost):
-            self._loss += (1 - self._loss) * LOSS_WEIGHT
-        self._loss -= self._loss * LOSS_WEIGHT
+        for is_lost in [1.0] * lost + [0.0]:
+            self._loss_weight = max(1 / (1 / self._loss_weight + 1), LOSS_WEIGHT)
+            self._loss += (is_lost - self._loss) * self._loss_weight
 
     def timeout(self, address: Address, attempt: int = 0) -> float:
         """Seconds to wait for the reply to the given sending, counted from 0.
@@ -119,7 +124,8 @@ class RoundTrips:
     @property
     def tries(self) -> int:
         """How often a request is sent before its peer is given up."""
-        if self._loss <= 0:
-            return LEAST_TRIES
-        needed = math.ceil(math.log(FALSE_ALARMS) / math.log(self._loss))
+        if self._typical_way is None:
+            return FIRST_TRIES
+        error = math.sqrt(self._loss * (1 - self._loss) * self._loss_weight / 2)
+        needed = math.ceil(math.log(FALSE_ALARMS) / math.log(min(self._loss + 2 * error, 0.9)))
         return min(max(needed, LEAST_TRIES), MOST_TRIES)

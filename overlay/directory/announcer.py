@@ -18,7 +18,7 @@ from overlay.directory.config import DirectoryConfig
 from overlay.directory.messages import BAD_TOKEN, HELD_ELSEWHERE, Announce, AnnounceReply, Withdraw
 from overlay.directory.reading import Locations, Peers, Visit
 from overlay.directory.survey import Explorer
-from overlay.directory.tree import MAX_DEPTH, Shard, point_of, shard_at
+from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
 from overlay.steps import answer_to, together
 
@@ -31,9 +31,6 @@ just begun, or is hard to reach, or the member has come back at another address.
 
 _MOST_SILENT = 256
 """Nodes of which is remembered that they did not answer."""
-
-_LARGE_DEPTH = 4
-"""From this depth of its leaves on, a topic has so many newcomers that its root is kept at more nodes."""
 
 _WithToken = Callable[[bytes], object]
 
@@ -120,18 +117,20 @@ class Announcer:
         return replies
 
     async def _leave_traces(self, stay: Stay, replies: list[AnnounceReply]) -> None:
-        """At one ancestor; if few live here also at the parent, and up from there while that is a leaf."""
+        """At one ancestor; if few live here also at all ancestors below which few live, and move up to those
+        that are leaves."""
         chosen = self._some_ancestor(stay.depth)
         if chosen >= 0 and _advise_here(await self._announce_at(stay, chosen, stay.depth)):
             await self._move_up(stay, chosen)
-        few = _members(replies) <= self._config.merge
-        while few and stay.depth:
-            parent = stay.depth - 1
-            advice = await self._announce_at(stay, parent, stay.depth)
-            # Where all above have died, nobody is left who has been settled there for long.
-            if not _advise_here(advice, even_if_new=_settled(replies)):
-                break
-            await self._move_up(stay, parent)
+        depth, few = stay.depth, _members(replies) <= self._config.merge
+        while few and depth:
+            depth -= 1
+            advice = await self._announce_at(stay, depth, stay.depth, sure=True)
+            few = _members(advice, with_traces=True) <= self._config.merge
+            # Where all at the parent have died, nobody is left who has been settled there for long.
+            is_parent = depth == stay.depth - 1
+            if _advise_here(advice, even_if_new=is_parent and _settled(replies)):
+                await self._move_up(stay, depth)
 
     async def _rejoin(self, stay: Stay) -> None:
         """Alone in a shard: look whether the others live higher up on the path."""
@@ -153,13 +152,15 @@ class Announcer:
             depth -= 1
         return depth
 
-    async def _announce_at(self, stay: Stay, depth: int, leaf_depth: int) -> list[AnnounceReply]:
+    async def _announce_at(
+        self, stay: Stay, depth: int, leaf_depth: int, *, sure: bool = False
+    ) -> list[AnnounceReply]:
         shard = self._shard(stay, depth)
         told = stay.told.setdefault(depth, {})
-        wide = depth == 0 and leaf_depth >= _LARGE_DEPTH
+        wide = depth == 0 and leaf_depth >= LARGE_DEPTH
         return await self._tell(
             shard,
-            lambda token: Announce(stay.topic, depth, leaf_depth, stay.number, token),
+            lambda token: Announce(stay.topic, depth, leaf_depth, stay.number, token, sure),
             self._config.root_replicas if wide else self._config.replicas,
             told,
         )
@@ -252,9 +253,9 @@ class Announcer:
         return shard_at(stay.topic, depth, point_of(stay.topic, self._peers.context.contact.id))
 
 
-def _members(replies: Sequence[AnnounceReply]) -> int:
-    """How many members the shard has, in the middle of the replicas' opinions."""
-    counts = sorted(reply.members for reply in replies)
+def _members(replies: Sequence[AnnounceReply], *, with_traces: bool = False) -> int:
+    """How many members the shard has, in the middle of the replicas' opinions; with traces if wanted."""
+    counts = sorted(reply.members + with_traces * reply.below for reply in replies)
     return counts[len(counts) // 2] if counts else 0
 
 

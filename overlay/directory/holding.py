@@ -4,7 +4,9 @@ A *member* lives in a shard. A *trace* was left by a member that lives deeper on
 process that comes to the shard that the tree goes on below. In each period a member refreshes one ancestor,
 the one k levels up with probability 2**-k, so that every ancestor of a full leaf hears of about as many
 members a period as the leaf has, however large the topic. With n announcements in a record's life that is a
-share 1 - (1 - 2**-k)**n of those who live there, which tells how many they are.
+share 1 - (1 - 2**-k)**n of those who live there, which tells how many they are. Where few live below, chance
+might leave no trace at all; so members of a shard that is nearly empty leave one every time, at each ancestor
+up to the first one below which more live. Such a trace is *sure* and stands for one member.
 
 Both are soft state of one common life. A node that begins to hold a shard fetches from others what they hold
 of it, so that it knows all members at once (`adopt`); such records live no longer for being copied.
@@ -33,6 +35,8 @@ class Record:
     fingerprint: int
     leaf_depth: int
     stay: int
+    sure: bool
+    """The member leaves this trace every time."""
     expires: float
 
 
@@ -43,6 +47,7 @@ class Copy:
     contact: Contact
     leaf_depth: int
     stay: int
+    sure: bool
     left: float
 
 
@@ -51,6 +56,7 @@ class HeldShard:
 
     __slots__ = (
         "_at_address",
+        "_by_chance",
         "_config",
         "_packed",
         "_shard",
@@ -71,6 +77,8 @@ class HeldShard:
         self.traces: dict[PeerId, Record] = {}
         self._stand_for = 0.0
         """Members that the traces stand for."""
+        self._by_chance = 0
+        """Traces that are not sure: more than `merge` members live below."""
         self.interior = False
         self.since = now
         self.heard = now
@@ -97,7 +105,7 @@ class HeldShard:
         """The trace that has to go if there may be no more than `limit`."""
         return next(iter(self.traces.values())).contact if len(self.traces) > limit else None
 
-    def put(self, contact: Contact, leaf_depth: int, stay: int, now: float) -> None:
+    def put(self, contact: Contact, leaf_depth: int, stay: int, sure: bool, now: float) -> None:
         """Hold or refresh a record; a member that has moved deeper becomes a trace, and back."""
         packed = self._packed if contact.id in self.members else None
         self.remove(contact.id)
@@ -106,6 +114,7 @@ class HeldShard:
             fingerprint(self._shard.topic, contact),
             leaf_depth,
             stay,
+            sure,
             now + self._config.record_life,
         )
         if leaf_depth == self._shard.depth:
@@ -113,7 +122,7 @@ class HeldShard:
             self._packed = packed
         else:
             self.traces[contact.id] = record
-            self._stand_for += self._stands_for(record)
+            self._count_trace(record, +1)
         self._at_address[contact.address] = contact.id
         self.heard = now
 
@@ -122,7 +131,7 @@ class HeldShard:
         kind = self.members if record.leaf_depth == self._shard.depth else self.traces
         kind[record.contact.id] = record
         if kind is self.traces:
-            self._stand_for += self._stands_for(record)
+            self._count_trace(record, +1)
         self._at_address[record.contact.address] = record.contact.id
         self._packed = None
 
@@ -143,7 +152,7 @@ class HeldShard:
             record = self.traces.pop(member, None)
             if record is None:
                 return
-            self._stand_for -= self._stands_for(record)
+            self._count_trace(record, -1)
         del self._at_address[record.contact.address]
 
     def next_expiry(self) -> float:
@@ -168,7 +177,7 @@ class HeldShard:
         config = self._config
         if len(self.members) > config.split or self._stand_for > 1.5 * config.merge:
             self.interior = True
-        elif len(self.members) + self._stand_for < config.merge:
+        elif not self._by_chance and len(self) < config.merge:
             self.interior = False
         return self.interior
 
@@ -196,7 +205,13 @@ class HeldShard:
         members = {record.fingerprint: record.contact for record in self.members.values()}
         return [members[mark] for mark in by_rank(members, salt)[skip : skip + want]]
 
+    def _count_trace(self, trace: Record, by: int) -> None:
+        self._by_chance += 0 if trace.sure else by
+        self._stand_for += by * self._stands_for(trace)
+
     def _stands_for(self, trace: Record) -> float:
+        if trace.sure:
+            return 1.0
         levels_up = min(trace.leaf_depth - self._shard.depth, _SPARSEST)
         missed: float = (1 - 2.0**-levels_up) ** self._config.announcements_a_life
         return 1 / (1 - missed)
@@ -233,7 +248,9 @@ class ShardStore:
             return self._shards.get(shard)
         return held
 
-    def put(self, shard: Shard, sender: Contact, leaf_depth: int, stay: int, now: float) -> str:
+    def put(
+        self, shard: Shard, sender: Contact, leaf_depth: int, stay: int, sure: bool, now: float
+    ) -> str:
         """Hold the sender; an empty string, or the reason why not."""
         held = self.get(shard, now)
         former = held.get(sender.id) if held else None
@@ -252,7 +269,7 @@ class ShardStore:
             self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
         if held is None:
             held = self._shards[shard] = HeldShard(shard, self._config, now)
-        held.put(sender, leaf_depth, stay, now)
+        held.put(sender, leaf_depth, stay, sure, now)
         surplus = held.oldest_trace_above(self._config.capacity)
         if surplus is not None:
             self._drop(shard, held, surplus)
@@ -287,7 +304,7 @@ class ShardStore:
             self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
             expires = now + min(copy.left, self._config.record_life)
             mark = fingerprint(shard.topic, sender)
-            held.adopt(Record(sender, mark, copy.leaf_depth, copy.stay, expires))
+            held.adopt(Record(sender, mark, copy.leaf_depth, copy.stay, copy.sure, expires))
         held.complete(now - age)
 
     def forget(self, shard: Shard, member: Contact) -> None:

@@ -66,7 +66,8 @@ class Announce:
 
     `token` came with an earlier reply of the DHT node and proves that the sender gets what is sent to its
     address. `stay` is drawn anew after each withdrawal: an announcement that arrives late does not bring
-    back a member that has gone.
+    back a member that has gone. `sure`: it leaves this trace every time, and not by chance, as members of a
+    shard that is nearly empty do.
     """
 
     topic: PeerId
@@ -74,6 +75,7 @@ class Announce:
     leaf_depth: int
     stay: int
     token: bytes
+    sure: bool
 
 
 @message(0x13)
@@ -96,6 +98,8 @@ class AnnounceReply:
     settled: bool
     interior: bool
     members: int
+    below: int
+    """The number of traces."""
     near: tuple[Contact, ...]
     """The nodes closest to the shard's key that the replica knows: so announcers follow the DHT's changes
     without lookups."""
@@ -137,8 +141,8 @@ class Records:
     """As many records as a datagram has room for, of `total` in all; `age`: milliseconds for which every
     announcement has come here, 0 if some go elsewhere. That nothing is held means nothing while `age` is low.
 
-    `numbers` has nine bytes for each contact: the depth at which the member lives, the number of its stay,
-    and the milliseconds that the record has left to live.
+    `numbers` has ten bytes for each contact: the depth at which the member lives, whether it leaves this
+    trace every time, the number of its stay, and the milliseconds that the record has left to live.
     """
 
     total: int

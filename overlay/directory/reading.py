@@ -31,7 +31,15 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.messages import Query, ShardReply
-from overlay.directory.tree import MAX_DEPTH, Shard, by_rank, fingerprint, point_of, shard_at
+from overlay.directory.tree import (
+    LARGE_DEPTH,
+    MAX_DEPTH,
+    Shard,
+    by_rank,
+    fingerprint,
+    point_of,
+    shard_at,
+)
 from overlay.metrics import Metrics
 from overlay.steps import Cancellable, answer_to, together
 
@@ -107,6 +115,13 @@ class Locations:
         """The replicas that are known, whenever they were found; empty if none are."""
         known = self._known.get(shard)
         return known[0][: self._config.replicas] if known is not None else ()
+
+    def around(self, root: Shard) -> tuple[Contact, ...]:
+        """The nodes around a root that are known, from an earlier lookup or without asking anybody."""
+        known = self._known.get(root)
+        if known is not None and len(known[0]) > self._config.replicas:
+            return known[0]
+        return self._peers.known_closest(root.key, self._config.root_replicas)
 
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None
@@ -308,8 +323,15 @@ class ShardReader:
     async def enter(self, root: Shard, salt: int, want: int) -> tuple[list[int], ShardView | None]:
         """How deep the members of a topic live, in the opinion of two nodes near its root; else the root.
 
-        Any node near the root of a large topic knows: nobody has to find the closest one."""
-        walk = await self._walk(root, salt, want, lambda ws: is_content(ws) or bool(_hints(ws)))
+        Any of the twenty nodes around the root of a large topic knows. Newcomers begin with one of them by
+        chance, and not with the closest, where all would meet."""
+        around = _Walk(root, self._config.root_replicas, self._locations.around(root))
+        hints = await self._look_around(around, salt)
+        if hints:
+            return hints, None
+        walk = await self._walk(
+            root, salt, want, lambda ws: is_content(ws) or bool(_hints(ws)), around
+        )
         hints = _hints(walk.witnesses)
         return hints, None if hints else await self._view(root, salt, want, walk)
 
@@ -332,12 +354,35 @@ class ShardReader:
             view = combine(shard, witnesses, salt)
         return view
 
+    async def _look_around(self, around: _Walk, salt: int) -> list[int]:
+        """Two depths told by nodes around a root; none where one of these knows of no large topic."""
+        root, hints = around.shard, list[int]()
+        query = Query(root.topic, 0, 0, salt, 0, 0, self._config.root_replicas)
+        while len(hints) < 2 and len(around.asked) < self._config.replicas and around.left():
+            node = self._peers.context.random.choice(around.left())
+            witness = await self._ask(root, node, query)
+            around.take(node, witness)
+            if witness is not None and witness.below and witness.hint >= LARGE_DEPTH:
+                hints.append(witness.hint)
+            elif witness is not None and node in around.nearest:
+                return []
+        return hints if len(hints) == 2 else []
+
     async def _walk(
-        self, shard: Shard, salt: int, want: int, enough: Callable[[Sequence[Witness]], bool]
+        self,
+        shard: Shard,
+        salt: int,
+        want: int,
+        enough: Callable[[Sequence[Witness]], bool],
+        around: _Walk | None = None,
     ) -> _Walk:
-        """Ask nodes near the shard, and those that they name, until it is enough or the nearest are asked."""
+        """Ask nodes near the shard, and those that they name, until it is enough or the nearest are asked.
+
+        `around`: a look from farther away that came before."""
         count = self._config.replicas
-        known = self._locations.remembered(shard)
+        known: Sequence[Contact] = self._locations.remembered(shard)
+        if not known and around is not None:
+            known = around.nearest
         walk = _Walk(shard, count, known or self._peers.known_closest(shard.key, count))
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, count)
         while len(walk.asked) < _FARTHEST * count:
@@ -422,6 +467,7 @@ class _Walk:
     """The nodes that were met on the way to a shard, and what they said."""
 
     def __init__(self, shard: Shard, count: int, start: Sequence[Contact]) -> None:
+        self.shard = shard
         self._goal = int.from_bytes(shard.key, "big")
         self._count = count
         self._met: dict[Contact, None] = dict.fromkeys(start)

@@ -37,7 +37,7 @@ REPORTS_AT_ONCE = 64
 AskAlive = Callable[[Contact, Callable[[bool], None]], None]
 """`ask_alive(contact, answered)` asks a process for a sign of life, and calls `answered` once."""
 
-RECORD_NUMBERS = Struct(">BII")
+RECORD_NUMBERS = Struct(">B?II")
 """What `Records` tells of each record beside its contact."""
 
 _BESIDE_MEMBERS = 32
@@ -59,15 +59,15 @@ class DirectoryServer:
         reply_bytes: int = REPLY_BYTES,
         *,
         give_token: Callable[[Contact], bytes] = lambda sender: b"",
-        neighbours: Callable[[PeerId], tuple[Contact, ...]] = lambda key: (),
+        neighbours: Callable[[PeerId, int], tuple[Contact, ...]] = lambda key, count: (),
         ask_alive: AskAlive = lambda contact, answered: None,
         began: Callable[[Shard], None] = lambda shard: None,
         own: Contact | None = None,
     ) -> None:
         """`accepts_token(sender, token)` says whether this node gave the token to that sender lately.
 
-        `neighbours(key)`: the nodes closest to a key that this node knows. `ask_alive` asks a member that
-        was reported as silent. `began(shard)` is told when this node begins to hold a shard. `own`: this
+        `neighbours(key, count)`: the nodes closest to a key that this node knows. `ask_alive` asks a member
+        that was reported as silent. `began(shard)` is told when this node begins to hold a shard. `own`: this
         node, as `neighbours` names it.
         """
         self._own = own
@@ -126,13 +126,15 @@ class DirectoryServer:
         now = self._now()
         seasoned = now - self._since >= self._config.round_time
         shard = Shard(query.topic, query.depth, query.prefix)
-        closest = self._neighbours(shard.key)
-        near = closest[: query.near]
+        named = min(query.near, self._config.root_replicas)
+        closest = self._neighbours(shard.key, max(named, self._config.replicas))
         held = self._store.get(shard, now)
         if held is None:
-            return ShardReply(False, False, 0, query.depth, b"", (), seasoned, near)
+            return ShardReply(False, False, 0, query.depth, b"", (), seasoned, closest[:named])
         fingerprints = held.fingerprints()
-        room = self._room - _BESIDE_MEMBERS - len(fingerprints) - len(near) * _LARGEST_CONTACT
+        room = self._room - _BESIDE_MEMBERS - len(fingerprints)
+        near = closest[: min(named, room // _LARGEST_CONTACT)]
+        room -= len(near) * _LARGEST_CONTACT
         settled = held.settled(now) and self._is_near(closest)
         return ShardReply(
             settled,
@@ -147,7 +149,7 @@ class DirectoryServer:
 
     def _is_near(self, closest: tuple[Contact, ...]) -> bool:
         """Members announce themselves to the closest nodes only: one that was among them misses newcomers."""
-        return self._own is None or self._own in closest
+        return self._own is None or self._own in closest[: self._config.replicas]
 
     def _fetch(self, fetch: Fetch) -> Records | None:
         shard = Shard(fetch.topic, fetch.depth, fetch.prefix)
@@ -162,10 +164,13 @@ class DirectoryServer:
         records = [*held.members.values(), *held.traces.values()]
         some = records[fetch.skip : fetch.skip + (self._room - _BESIDE_MEMBERS) // _LARGEST_RECORD]
         numbers = [
-            RECORD_NUMBERS.pack(r.leaf_depth, r.stay & 0xFFFFFFFF, int(1000 * (r.expires - now)))
+            RECORD_NUMBERS.pack(
+                r.leaf_depth, r.sure, r.stay & 0xFFFFFFFF, int(1000 * (r.expires - now))
+            )
             for r in some
         ]
-        age = int(1000 * (now - held.since)) if self._is_near(self._neighbours(shard.key)) else 0
+        closest = self._neighbours(shard.key, self._config.replicas)
+        age = int(1000 * (now - held.since)) if self._is_near(closest) else 0
         return Records(len(records), age, tuple(r.contact for r in some), b"".join(numbers))
 
     def adopt(self, shard: Shard, copies: Sequence[Copy], age: float) -> None:
@@ -188,7 +193,9 @@ class DirectoryServer:
             refusal = "flood"
         elif isinstance(request, Announce):
             is_new = self._store.get(shard, now) is None
-            refusal = self._store.put(shard, sender, request.leaf_depth, request.stay, now)
+            refusal = self._store.put(
+                shard, sender, request.leaf_depth, request.stay, request.sure, now
+            )
             if is_new and not refusal:
                 self._began(shard)
         else:
@@ -204,11 +211,13 @@ class DirectoryServer:
 
     def _outcome(self, sender: Contact, shard: Shard, refusal: str, now: float) -> AnnounceReply:
         held = self._store.held(shard)
-        settled, interior, members = False, False, 0
+        settled, interior, members, below = False, False, 0, 0
         if held is not None:
-            settled, interior, members = held.settled(now), held.advise(), len(held.members)
-        near, token = self._neighbours(shard.key), self._give_token(sender)
-        return AnnounceReply(refusal, settled, interior, members, near, token)
+            settled, interior = held.settled(now), held.advise()
+            members, below = len(held.members), len(held.traces)
+        near = self._neighbours(shard.key, self._config.replicas)
+        token = self._give_token(sender)
+        return AnnounceReply(refusal, settled, interior, members, below, near, token)
 
     def _report(self, report: Report) -> Noted:
         """Ask a member that somebody found silent, and forget it if it is silent here as well."""
@@ -243,8 +252,8 @@ def read_records(reply: object) -> list[Copy] | None:
         return None
     numbers = RECORD_NUMBERS.iter_unpack(reply.numbers)
     return [
-        Copy(contact, depth, stay, milliseconds / 1000)
-        for contact, (depth, stay, milliseconds) in zip(reply.contacts, numbers, strict=True)
+        Copy(contact, depth, stay, sure, milliseconds / 1000)
+        for contact, (depth, sure, stay, milliseconds) in zip(reply.contacts, numbers, strict=True)
     ]
 
 

@@ -368,7 +368,7 @@ def serve_directory(
         metrics,
         max_message,
         give_token=node.give_token,
-        neighbours=lambda key: node.known_closest(key, config.replicas),
+        neighbours=node.known_closest,
         ask_alive=node.ask_alive,
         began=lambda shard: replication.begin(shard),
         own=node.context.contact,

@@ -19,6 +19,9 @@ POINT_BITS = 64
 MAX_DEPTH = 32
 """The deepest shard; 2**32 leaves are more than there will be."""
 
+LARGE_DEPTH = 3
+"""From this depth of its leaves on, a topic has so many newcomers that its root is kept at more nodes."""
+
 FINGERPRINT_BYTES = 4
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _MIX_1 = 0x9E37_79B9_7F4A_7C15

@@ -27,8 +27,9 @@ def exact_lookups(seed: int, faults: StageConfig) -> None:
 
 
 @pytest.mark.parametrize("faults", [CLEAN, LOSSY], ids=["clean", "lossy"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 191])
 def test_every_lookup_is_exact(seed: int, faults: StageConfig) -> None:
+    """With seed 191 a peer that lived was given up after six sendings, which were all lost."""
     exact_lookups(seed, faults)
 
 

@@ -25,7 +25,7 @@ def invents_members(network: ModelNetwork, node: ModelNode) -> Answer:
 
     def answer(sender: Contact, request: object) -> object | None:
         if not isinstance(request, Query):
-            return AnnounceReply("", True, False, 40, (), b"")
+            return AnnounceReply("", True, False, 40, 0, (), b"")
         shard = Shard(request.topic, request.depth, request.prefix)
         members = made.setdefault(shard, invent(shard))
         marks = [fingerprint(shard.topic, member) for member in members]
@@ -76,7 +76,7 @@ def speaks_of_the_deep(network: ModelNetwork, node: ModelNode) -> Answer:
     def answer(sender: Contact, request: object) -> object | None:
         if isinstance(request, Query):
             return ShardReply(True, True, network.config.capacity, 32, b"", (), True, ())
-        return AnnounceReply("", True, True, 200, (), b"")
+        return AnnounceReply("", True, True, 200, 200, (), b"")
 
     return answer
 
@@ -86,7 +86,7 @@ def talks_nonsense(network: ModelNetwork, node: ModelNode) -> Answer:
     stranger = Contact(PeerId(bytes(20)), "10.0.0.1", 1)
     nonsense: list[object] = [
         Refused("no"),
-        Announce(PeerId(bytes(20)), 0, 0, 0, b""),
+        Announce(PeerId(bytes(20)), 0, 0, 0, b"", False),
         ShardReply(True, False, 0, 0, b"abc", (), True, ()),
         ShardReply(True, False, -1, -9, b"", (), True, ()),
         ShardReply(True, False, 0, 0, bytes(4 * 250), (), True, ()),
@@ -94,7 +94,7 @@ def talks_nonsense(network: ModelNetwork, node: ModelNode) -> Answer:
         ShardReply(True, False, 0, 0, b"\0\0\0\1", (stranger,), True, ()),
         ShardReply(True, False, 3, 0, b"", (stranger,) * 9, True, ()),
         ShardReply(True, True, 10**9, 10**6, b"", (), True, ()),
-        AnnounceReply("!" * 1000, True, True, -5, (), b""),
+        AnnounceReply("!" * 1000, True, True, -5, -5, (), b""),
         "text",
     ]
     return lambda sender, request: network.random.choice(nonsense)

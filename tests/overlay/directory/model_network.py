@@ -57,7 +57,7 @@ class ModelNode:
             lambda sender, token: self.tokens.accepts(sender, token, network.clock),
             self.metrics,
             give_token=lambda sender: self.tokens.token_for(sender, network.clock),
-            neighbours=lambda key: tuple(network.closest(key, network.config.replicas, self.side)),
+            neighbours=lambda key, count: network.closest(key, count, self.side),
             ask_alive=lambda contact, answered: answered(contact.id in network.members),
             began=lambda shard: self.replication.begin(shard),
             own=contact,

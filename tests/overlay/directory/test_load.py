@@ -41,10 +41,6 @@ def test_six_hundred_members_joining_at_once_make_no_node_hot() -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.xfail(
-    reason="known fault: when 20,000 join within 15 s, a node of the root serves 11.7 times the mean",
-    strict=True,
-)
 def test_twenty_thousand_members_on_512_nodes_make_no_node_hot_and_are_counted() -> None:
     network = ModelNetwork(seed=1, nodes=512)
     network.join(20_000, over=15.0)

@@ -46,8 +46,14 @@ def test_a_growing_topic_splits_and_everyone_is_found_at_every_step() -> None:
     assert min(shard.depth for shard in leaves(network)) >= 2
 
 
-def test_a_shrinking_topic_merges_down_to_one_shard_and_everyone_is_found_at_every_step() -> None:
-    network = ModelNetwork(seed=2, nodes=40, config=SPARSE)
+@pytest.mark.parametrize(
+    "seed", [2, 11, *(pytest.param(seed, marks=pytest.mark.sweep) for seed in (5, 7, 9, 10, 12))]
+)
+def test_a_shrinking_topic_merges_down_to_one_shard_and_everyone_is_found_at_every_step(
+    seed: int,
+) -> None:
+    """With seeds 5 to 12 the few that were left deep in the tree had left no trace above, by chance."""
+    network = ModelNetwork(seed=seed, nodes=40, config=SPARSE)
     network.join(300, over=4.0)
     network.run(network.config.ttl)
     depth = max(shard.depth for shard in leaves(network))

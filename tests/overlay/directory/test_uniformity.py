@@ -107,6 +107,7 @@ def test_two_thousand_members_on_256_nodes_are_drawn_uniformly(seed: int) -> Non
 def test_a_biased_sampler_fails_with_two_thousand_members_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Leaves of 64 to 128 members are about as dense, within 9 %: it takes more draws to tell them apart."""
     network = settled_network(seed=1, nodes=256, members=2_000)
     monkeypatch.setattr(Sampler, "_bound", lambda self, outline: 1e-9)
-    assert p_of_draws(network, draws=40_000, at_once=50) < BIASED
+    assert p_of_draws(network, draws=120_000, at_once=400) < BIASED
