@@ -29,6 +29,9 @@ _HASTE = 8
 """How much sooner a member comes again that was heard by fewer replicas than there should be: the network has
 just begun, or is hard to reach, or the member has come back at another address."""
 
+_SHRINKING = 4
+"""How much sooner a member comes again that lives among few, and will move up as soon as it is told to."""
+
 _MOST_SILENT = 256
 """Nodes of which is remembered that they did not answer."""
 
@@ -85,7 +88,9 @@ class Announcer:
         await self._leave_traces(stay, replies)
         pause = self._peers.context.random.uniform(*self._config.pause)
         heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
-        return pause if heard >= self._config.replicas else pause / _HASTE
+        if heard < self._config.replicas:
+            return pause / _HASTE
+        return pause / _SHRINKING if stay.depth and self._are_few(replies) else pause
 
     async def withdraw(self, topic: PeerId) -> None:
         """Leave a topic; every replica that answers has forgotten this process when it returns."""
@@ -122,15 +127,19 @@ class Announcer:
         chosen = self._some_ancestor(stay.depth)
         if chosen >= 0 and _advise_here(await self._announce_at(stay, chosen, stay.depth)):
             await self._move_up(stay, chosen)
-        depth, few = stay.depth, _members(replies) <= self._config.merge
+        depth, few = stay.depth, self._are_few(replies)
         while few and depth:
             depth -= 1
             advice = await self._announce_at(stay, depth, stay.depth, sure=True)
-            few = _members(advice, with_traces=True) <= self._config.merge
+            few = self._are_few(advice)
             # Where all at the parent have died, nobody is left who has been settled there for long.
             is_parent = depth == stay.depth - 1
             if _advise_here(advice, even_if_new=is_parent and _settled(replies)):
                 await self._move_up(stay, depth)
+
+    def _are_few(self, replies: Sequence[AnnounceReply]) -> bool:
+        """Whether so few live in a shard and below that it should merge with others."""
+        return _members(replies, with_traces=True) <= self._config.merge
 
     async def _rejoin(self, stay: Stay) -> None:
         """Alone in a shard: look whether the others live higher up on the path."""

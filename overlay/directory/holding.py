@@ -78,7 +78,7 @@ class HeldShard:
         self._stand_for = 0.0
         """Members that the traces stand for."""
         self._by_chance = 0
-        """Traces that are not sure: more than `merge` members live below."""
+        """Traces that are not sure: more than `merge` members lived below when they were left."""
         self.interior = False
         self.since = now
         self.heard = now
@@ -172,12 +172,20 @@ class HeldShard:
                 self.remove(record.contact.id)
         return gone
 
-    def advise(self) -> bool:
-        """Whether members should live deeper than here; between yes and no is a wide gap."""
+    def advise(self, now: float) -> bool:
+        """Whether members should live deeper than here; between yes and no is a wide gap.
+
+        An estimate from traces by chance may be too low, and those who then moved up would not be found from
+        below. So one such trace keeps the shard interior, for a period: those who left it may have crashed.
+        """
         config = self._config
-        if len(self.members) > config.split or self._stand_for > 1.5 * config.merge:
+        last = next((t for t in reversed(self.traces.values()) if not t.sure), None)
+        counts = last is not None and last.expires - now > config.record_life - config.period
+        sure = len(self.traces) - self._by_chance
+        below = self._stand_for if counts else sure
+        if len(self.members) > config.split or below > 1.5 * config.merge:
             self.interior = True
-        elif not self._by_chance and len(self) < config.merge:
+        elif not counts and len(self.members) + sure < config.merge:
             self.interior = False
         return self.interior
 

@@ -138,7 +138,7 @@ class DirectoryServer:
         settled = held.settled(now) and self._is_near(closest)
         return ShardReply(
             settled,
-            held.advise(),
+            held.advise(now),
             len(held.traces),
             held.hint(),
             fingerprints,
@@ -213,7 +213,7 @@ class DirectoryServer:
         held = self._store.held(shard)
         settled, interior, members, below = False, False, 0, 0
         if held is not None:
-            settled, interior = held.settled(now), held.advise()
+            settled, interior = held.settled(now), held.advise(now)
             members, below = len(held.members), len(held.traces)
         near = self._neighbours(shard.key, self._config.replicas)
         token = self._give_token(sender)
