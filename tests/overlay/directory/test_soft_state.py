@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from overlay.contact import Contact
 from overlay.directory.messages import Announce
@@ -230,7 +229,7 @@ def test_a_member_that_crashed_and_came_back_at_another_address_is_soon_found_th
     members = network.join(10, over=5.0)
     network.run(network.config.ttl)
     network.kill(members[0])
-    back = ModelPeer(replace(members[0].contact, port=4001), network)
+    back = ModelPeer(members[0].contact._replace(port=4001), network)
     back.announce()
     network.run(network.config.period / 6)
     found = network.peer().sample(500)
