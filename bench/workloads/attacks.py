@@ -257,7 +257,7 @@ def invented(count: int) -> list[Contact]:
 def lie(request: Any) -> object:
     """Invented members for who asks for the root of the topic, and a friendly word for who announces."""
     if isinstance(request, DirectoryAnnounce):
-        return AnnounceReply("", True, False, 5, (), b"")
+        return AnnounceReply("", True, False, 5, 0, (), b"")
     marks = {fingerprint(ROOT.topic, fake): fake for fake in invented(200)}
     order = by_rank(marks, request.salt)[request.skip : request.skip + min(request.want, 10)]
     contacts = tuple(marks[mark] for mark in order)
