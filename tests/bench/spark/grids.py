@@ -23,7 +23,7 @@ def stored(place: Path) -> list[dict[str, Any]]:
     """Every row of a store on this machine that counts, but how long it took, in a fixed order; read without
     Spark."""
     counts: dict[str, tuple[bool, str]] = {}
-    for path in sorted((place / "commits").rglob("*.parquet")):
+    for path in sorted((place / "commits").glob("commit=*/*.parquet")):
         commit = path.parent.name.removeprefix("commit=")
         for row in parquet.ParquetFile(path).read().to_pylist():
             own = (row["error"] is not None, commit)
