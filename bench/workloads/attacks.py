@@ -470,7 +470,7 @@ WORKLOAD = Workload(
             (
                 column("% lost", "{:.2f}", "lost"),
                 column("s to recover", "{:.0f}", "recovered"),
-                column("datagrams sent for one", "{:.2f}", "sent"),
+                column("datagrams in all for a hostile message", "{:.2f}", "sent"),
                 column("bytes out a byte in, at most", "{:.2f}", "most"),
                 column("in the mean", "{:.2f}", "mean"),
             ),
