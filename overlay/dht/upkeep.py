@@ -36,9 +36,6 @@ KNOWN_AT_ONCE = 32
 ATTEMPTS_FOR_THE_SILENT = 3
 """Attempts, counted from 0, before a node founds a network although a bootstrap address is silent."""
 
-ENOUGH_OF_A_PART = 2
-"""Contacts in a farther part of the space, in multiples of alpha, with which lookups find their way."""
-
 AFTER_A_RETURN = 0.5
 """Seconds from the first lost contact that answers to the round in which the network is explored again."""
 
@@ -165,9 +162,9 @@ async def explore(node: Joiner, config: DhtConfig) -> None:
     for bit in range(farthest.bit_length() - 1, ID_BITS):
         low = 1 << bit
         known = sum(low <= peer.long_id ^ own.long_id < 2 * low for peer in node.contacts.table)
-        if known < ENOUGH_OF_A_PART * config.alpha:
+        if known < config.alpha:  # as many as a lookup asks first; others come with time
             place = own.long_id ^ (low | node.context.random.getrandbits(bit))
-            await _look(node, place, config.alpha)
+            await _look(node, place, 1)
 
 
 async def _look(node: Joiner, place: int, count: int) -> None:
