@@ -21,7 +21,7 @@ check: $(READY)  ## lint, format and types; the import direction is a test of th
 
 SEEDS ?= 50
 ledger: $(READY)  ## schedules of faults against every promise, by the hundred; keeps docs/ledger.md
-	$(BIN)/python -m tests.promises --seeds $(SEEDS) --mutants --write docs/ledger.md
+	$(BIN)/python -m tests.promises --seeds $(SEEDS) --write docs/ledger.md
 
 speed: $(READY)  ## every other benchmark in a quick size: fan-out, durable delivery, layers...
 	$(BIN)/camcast bench run speed

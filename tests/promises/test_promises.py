@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.promises import sorted_sets
-from tests.promises.__main__ import SERVICES, lines, run_one
+from tests.promises.__main__ import SERVICES, lines
 from tests.promises.durable import check
-from tests.promises.mutants import MUTANTS, Mutant, seeds_until_noticed
 from tests.promises.storm import Outcome
 
 
@@ -27,10 +26,10 @@ def test_longer_storms_break_no_promise(service: str, seed: int) -> None:
     assert outcome.violations == [], f"{service}, seed {seed}"
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 @pytest.mark.sweep
-def test_a_product_that_is_broken_is_noticed(mutant: Mutant) -> None:
-    assert seeds_until_noticed(mutant, run_one) is not None
+@pytest.mark.xfail(reason="two members had two orders while a disk failed; not understood yet")
+def test_sorted_sets_with_logs_on_failing_disks_have_one_order() -> None:
+    assert sorted_sets.run(0, 4.0, logged=True).violations == []
 
 
 def test_a_history_that_breaks_a_promise_is_noticed() -> None:
