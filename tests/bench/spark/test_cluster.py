@@ -157,7 +157,7 @@ def test_one_live_network_across_executors(cluster: str, tmp_path: Path) -> None
     suite.write_text(LIVE)
     out = tmp_path / "out"
     command = camcast("run", str(suite), "--master", cluster, "--across", "2", "--out", str(out))
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
     check_live(stored(out))
 
@@ -217,7 +217,7 @@ def test_one_live_network_across_machines(machines: str, tmp_path: Path) -> None
     command = camcast("run", str(suite), "--master", machines, "--across", "2", "--out", str(out))
     command += ["--conf", f"spark.driver.host={here}"]
     environment = os.environ | {"SPARK_LOCAL_IP": here}
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert ran.returncode == 0, ran.stderr
     check_live(stored(out))
 
