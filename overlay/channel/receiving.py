@@ -17,9 +17,6 @@ from overlay.transport.frame import MAX_DATAGRAM, Buffer
 SEGMENTS_AN_ACK = 8
 """Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
 
-FULL_AN_ACK = 3
-"""The same of full ones: when more bytes than these have came. A sender's least window has one more."""
-
 NOTHING: list[Buffer] = []
 
 WITHDRAWN_KNOWN = 64
@@ -270,8 +267,8 @@ class Inbox:
 
 
 class Receiver:
-    """Says when and what to acknowledge: every fourth full segment, every eighth small one and the first one
-    after a gap at once, and whatever is left after `ack_delay`."""
+    """Says when and what to acknowledge: every second full segment, every eighth small one and every
+    irregular one at once, and whatever is left after `ack_delay`."""
 
     def __init__(self, config: ChannelConfig, budget: Budget, full_segment: int) -> None:
         """`full_segment`: bytes of a full one, if the peer's datagrams are as large as ours."""
@@ -281,16 +278,13 @@ class Receiver:
         self.ack_at: float | None = None
         """When one is to leave at the latest."""
         self._delay = config.ack_delay
-        self._most_bytes = FULL_AN_ACK * full_segment
-        self._gap_at = -1
-        """The first missing number of which the sender was last told at once."""
+        self._full = full_segment
         self._segments = self._bytes = 0
         """Not acknowledged yet."""
 
     def restart(self) -> None:
         """Begin a new session."""
         self.inbox.restart()
-        self._gap_at = -1
         self.acknowledged()
 
     def acknowledged(self) -> None:
@@ -303,11 +297,7 @@ class Receiver:
         """A segment of `size` bytes was taken: decide when to acknowledge it."""
         self._segments += 1
         self._bytes += size
-        inbox = self.inbox
-        if inbox.above and inbox.next != self._gap_at:
-            self._gap_at = inbox.next
-            self.ack_due = True
-        elif self._bytes > self._most_bytes or self._segments >= SEGMENTS_AN_ACK:
+        if self._bytes > self._full or self._segments >= SEGMENTS_AN_ACK or self.inbox.above:
             self.ack_due = True
         elif self.ack_at is None:
             self.ack_at = now + self._delay

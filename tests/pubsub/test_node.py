@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from overlay.channel import Until
 from overlay.errors import ClosedError, NetworkError, UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Parameters
@@ -48,7 +49,7 @@ def test_the_watch_sees_a_parasite() -> None:
         await publisher.publish("/a", 1)
         attachment: Any = publisher._attachment
         to = stranger._process.services.control.contact
-        attachment.ways.send(to, encode_copy(Gossip(genuine, "/a", 1)), None, lambda: inf)
+        attachment.ways.send(to, encode_copy(Gossip(genuine, "/a", 1)), None, Until(inf), False)
         await asyncio.sleep(1)
         assert stranger.metrics.family("events_dropped", "reason", "")["parasite"] == 1
 
