@@ -22,11 +22,11 @@ from types import TracebackType
 from typing import Self
 
 from overlay.contact import ID_BYTES, Address, Contact, PeerId
-from overlay.dht import Dht, DhtConfig, PutOutcome, Record
+from overlay.dht import Dht, DhtConfig, PutOutcome, StoredValue
 from overlay.directory import (
     DirectoryConfig,
     DirectoryService,
-    Replication,
+    ShardReplication,
     TopicSize,
     serve_directory,
 )
@@ -123,7 +123,7 @@ class Overlay:
         self._directory_config = directory or DirectoryConfig()
         self._dht: Dht | None = None
         self._service: DirectoryService | None = None
-        self._replication: Replication | None = None
+        self._replication: ShardReplication | None = None
         self._futures = Futures("this overlay is closed: make a new one")
         self._closed = False
         self._finish = Finish(self._end)
@@ -237,7 +237,7 @@ class Overlay:
             version = int(time.time() * 1000)
         return await self._open_dht().put(_digest(key), value, version, time_to_live)
 
-    async def get(self, key: str | bytes) -> Record | None:
+    async def get(self, key: str | bytes) -> StoredValue | None:
         """The newest version of a value, with the seconds it has left; None if there is none."""
         return await self._open_dht().get(_digest(key))
 

@@ -35,7 +35,7 @@ from overlay.failure import FailureConfig, FailureDetector
 from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint, EndpointConfig
-from overlay.transport.frame import Buffer, Kind
+from overlay.transport.frame import Buffer, FrameKind
 from overlay.wire import WireError, code_in, code_of, decode, encode, is_message_type
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Runtime:
         )
         self._named_unsendable: set[str] = set()
         self.channels.on_message(self._receive)
-        endpoint.on_views(Kind.DATAGRAM, self._receive)
+        endpoint.on_views(FrameKind.DATAGRAM, self._receive)
 
     @classmethod
     async def open(
@@ -227,7 +227,7 @@ class Runtime:
             self._dropped_out.add("too_large")
             return False
         else:
-            self.endpoint.send(to, Kind.DATAGRAM, data)
+            self.endpoint.send(to, FrameKind.DATAGRAM, data)
         return True
 
     async def writable(self, contacts: Iterable[Contact]) -> None:

@@ -47,7 +47,7 @@ def check_level(level: int, levels: int) -> None:
 
 
 @dataclass(frozen=True)
-class Community:
+class ModelCommunity:
     """One topic's processes and how they gossip; the defaults are those of the paper's simulation."""
 
     processes: int
@@ -92,7 +92,7 @@ class Community:
         return self.a / self.z
 
 
-Hierarchy = tuple[Community, ...]
+Hierarchy = tuple[ModelCommunity, ...]
 """Communities from the topic published on, t_(x-1), up to the root topic, t_0."""
 
 
@@ -195,7 +195,7 @@ def gossip_messages(processes: int, c: float) -> float:
     return processes * (math.log(processes) + c)
 
 
-def upward_messages(community: Community) -> float:
+def upward_messages(community: ModelCommunity) -> float:
     """nbUpwardMsg = N p_sel p_a z p_succ: messages received by the super-community."""
     return community.processes * community.p_sel * community.p_a * community.z * community.success
 
@@ -266,7 +266,7 @@ def hierarchical_messages(clusters: int, cluster_size: float, c1: float, c2: flo
 # How many table entries one process keeps: CAMCAST and the three alternatives (section 4.4).
 
 
-def camcast_memory(community: Community, root: bool = False) -> float:
+def camcast_memory(community: ModelCommunity, root: bool = False) -> float:
     """ln N_t + c_t + z_t; a process of the root community has no super-topic table."""
     return community.fanout + (0 if root else community.z)
 
@@ -345,18 +345,18 @@ def gossip_reliability(c: float) -> float:
     return math.exp(-math.exp(-c))
 
 
-def susceptible_processes(community: Community) -> float:
+def susceptible_processes(community: ModelCommunity) -> float:
     """nbSuscProc = N p_sel pi: the processes expected to send the event upward."""
     return community.processes * community.p_sel * community.reached
 
 
-def no_upward_probability(community: Community) -> float:
+def no_upward_probability(community: ModelCommunity) -> float:
     """pbNoUpwardMsg = (1 - p_succ)^(nbSuscProc p_a z)."""
     messages = susceptible_processes(community) * community.p_a * community.z
     return float((1 - community.success) ** messages)
 
 
-def passing_probability(community: Community) -> float:
+def passing_probability(community: ModelCommunity) -> float:
     """Equation 6, pit = 1 - pbNoUpwardMsg: the event passes on to the super-community.
 
     It takes the number of upward messages at its mean. That number varies from event to event, so
@@ -365,7 +365,7 @@ def passing_probability(community: Community) -> float:
     return 1 - no_upward_probability(community)
 
 
-def drawn_passing_probability(community: Community) -> float:
+def drawn_passing_probability(community: ModelCommunity) -> float:
     """1 - (1 - p_sel (1 - (1 - p_a p_succ)^z))^(N pi): equation 6 with every draw made.
 
     Each process reached decides with p_sel to send upward, and then for each of its z entries with

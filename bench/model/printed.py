@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.model.formulas import (
-    Community,
     Hierarchy,
+    ModelCommunity,
     broadcast_latency,
     broadcast_memory,
     broadcast_messages,
@@ -53,7 +53,7 @@ class PrintedSetting:
         """The communities in the paper's symbols."""
         success = (1 - self.loss) * (1 - self.failed)
         return tuple(
-            Community(size, self.c, self._links(size), self.a, self.z, success, self.pi)
+            ModelCommunity(size, self.c, self._links(size), self.a, self.z, success, self.pi)
             for size in self.sizes
         )
 

@@ -20,11 +20,11 @@ from bench.populations.hierarchy import (
     tables_of,
     topics,
 )
-from bench.tiers.replay import Member, Snapshot
+from bench.tiers.replay import ReplayedMember, Snapshot
 from bench.traces import CommunityMembers
-from overlay.channel.packet import BUNDLE, PacketType, Refused, decode_bundle
+from overlay.channel.packet import BUNDLE, ChannelRefused, PacketType, decode_bundle
 from overlay.dht.messages import unpack_letter
-from overlay.transport.frame import HEADER_BYTES, Buffer, Dropped, Kind, split_frames
+from overlay.transport.frame import HEADER_BYTES, Buffer, Dropped, FrameKind, split_frames
 from overlay.virtual import Network, nth_host
 from overlay.virtual.links import Packet
 from overlay.wire import WireError, decode
@@ -53,13 +53,13 @@ def name_of(datagram: bytes) -> str:
 
 def _name_of_frame(kind: int, body: Buffer) -> str:
     try:
-        if kind == Kind.CHANNEL:
+        if kind == FrameKind.CHANNEL:
             return _name_of_packet(body)
-        if kind == Kind.PROBE:
+        if kind == FrameKind.PROBE:
             return f"probe {PROBES[body[0]]}"
-        payload = unpack_letter(bytes(body)).payload if kind == Kind.DHT else body
+        payload = unpack_letter(bytes(body)).payload if kind == FrameKind.DHT else body
         return type(decode(payload)).__name__
-    except (WireError, Refused):
+    except (WireError, ChannelRefused):
         return "malformed"
 
 
@@ -203,11 +203,11 @@ class Population:
 
     def snapshot(self) -> Snapshot:
         """What everyone who lives knows now."""
-        communities: list[list[Member]] = [[] for _ in self.topics]
+        communities: list[list[ReplayedMember]] = [[] for _ in self.topics]
         for resident in self._residents.values():
             size, table, supers = tables_of(resident.node, self.topics[resident.level])
             name, address = resident.node.id.hex(), str(resident.node.address)
-            member = Member(name, address, size, _addresses(table), _addresses(supers))
+            member = ReplayedMember(name, address, size, _addresses(table), _addresses(supers))
             communities[resident.level].append(member)
         return Snapshot(tuple(map(tuple, communities)))
 

@@ -103,7 +103,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class HeadlineRow:
     words: str
     cells: tuple[Cell, ...]
     verdict: str
@@ -118,7 +118,7 @@ class Headline:
 
     answer: list[str]
     modes: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[HeadlineRow, ...]
     note: str
 
 
@@ -170,13 +170,13 @@ def _is_near(found: dict[str, Aggregate], failed: float) -> bool:
     return all(abs(row.failed - failed) < 1e-9 for row in found.values())
 
 
-def _row(question: Question, found: dict[str, Aggregate]) -> Row:
+def _row(question: Question, found: dict[str, Aggregate]) -> HeadlineRow:
     words = question.words.format(f"{100 * found[MODES[0]].failed:g}")
     winner, verdict = _winner(question, found)
     cells = tuple(
         Cell(question.write(row), interval_text(row), mode == winner) for mode, row in found.items()
     )
-    return Row(words, cells, verdict, tuple(found.values()))
+    return HeadlineRow(words, cells, verdict, tuple(found.values()))
 
 
 def interval_text(row: Aggregate) -> str:

@@ -91,7 +91,7 @@ class _Heads(NamedTuple):
         return [_unpack(packed) for packed in self.packed()]
 
 
-class Columns:
+class EventColumns:
     """Makes Arrow batches of pages."""
 
     def __init__(self, schema: StructType, data: str) -> None:

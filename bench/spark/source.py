@@ -42,7 +42,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from bench.spark.columns import Columns, check_schema, default_schema
+from bench.spark.columns import EventColumns, check_schema, default_schema
 from bench.spark.connection import (
     PAGES_AHEAD,
     Archives,
@@ -165,7 +165,7 @@ class Bounds:
 
 def read_part(reading: Reading, part: Part, bounds: Bounds) -> Iterator[Any]:
     """The Arrow batches of a task."""
-    columns = Columns(reading.schema, reading.data)
+    columns = EventColumns(reading.schema, reading.data)
     reader = the_loop().call(reader_of(reading.options, part.archives))
     for one in part.ranges:
         pages = reader.pages(

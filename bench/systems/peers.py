@@ -216,7 +216,7 @@ def nats_publisher(pipe: Connection, port: int) -> None:
 
 
 @dataclass(frozen=True)
-class Peer:
+class OtherSystem:
     """A system that fans out like ours, as the benchmark starts it."""
 
     name: str
@@ -245,8 +245,8 @@ def _nats() -> Iterator[NatsServer]:
 
 
 PEERS = {
-    "zenoh": Peer("Zenoh", _zenoh),
-    "zmq": Peer("ZeroMQ", _zeromq),
-    "nats": Peer("NATS", _nats),
+    "zenoh": OtherSystem("Zenoh", _zenoh),
+    "zmq": OtherSystem("ZeroMQ", _zeromq),
+    "nats": OtherSystem("NATS", _nats),
 }
 """The systems by their names on the command line."""

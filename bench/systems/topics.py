@@ -21,7 +21,7 @@ from overlay.wire import encode
 from pubsub.reliable.runs import Gap
 from pubsub.topics import Delivery, StrongTopic, StrongTopics, TopicConfig
 from pubsub.topics.broadcast import TopicBroadcast
-from pubsub.topics.config import BroadcastConfig, MembershipConfig
+from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.context import Outcome
 from pubsub.topics.log import NoLog
 from pubsub.topics.messages import Entry, Item, Knowledge, Row
@@ -41,10 +41,10 @@ FIRST_VERSION = 1
 """The version of a participant's row when it has begun and has met nobody."""
 
 
-class Member:
+class TopicMember:
     """One participant: the context and the application of its protocol."""
 
-    def __init__(self, company: Company, number: int) -> None:
+    def __init__(self, company: TopicCompany, number: int) -> None:
         self._company = company
         self._stage = company.stage.context(numbered_contact(number))
         self.contact: Contact = self._stage.contact
@@ -54,7 +54,7 @@ class Member:
             "/bench/matrix",
             self,
             BroadcastConfig(),
-            MembershipConfig(),
+            TopicMembershipConfig(),
             self,
             NoLog(),
             boot=number,
@@ -98,7 +98,7 @@ class Member:
     def room(self) -> None: ...
 
 
-class Company:
+class TopicCompany:
     """Participants that know each other, and the count of what they send."""
 
     def __init__(self, size: int, seed: int = 1) -> None:
@@ -107,7 +107,7 @@ class Company:
         self.bytes = 0
         self.crashed: dict[PeerId, None] = {}
         self._chance = random.Random(seed)
-        self.members = [Member(self, number) for number in range(size)]
+        self.members = [TopicMember(self, number) for number in range(size)]
         self._introduce_all()
 
     def _introduce_all(self) -> None:
@@ -134,7 +134,7 @@ class Company:
 
     def join(self) -> None:
         """One more participant, through one that is there."""
-        newcomer = Member(self, len(self.members))
+        newcomer = TopicMember(self, len(self.members))
         newcomer.core.membership.subscribe(self.members[0].contact)
         self.members.append(newcomer)
 
@@ -146,7 +146,7 @@ class Company:
         for member in self.members:
             self._notice(member, crashed.contact.id)
 
-    def _notice(self, member: Member, peer: PeerId) -> None:
+    def _notice(self, member: TopicMember, peer: PeerId) -> None:
         delay = self._chance.uniform(*NOTICE_SECONDS)
         self.stage.call_at(self.stage.now + delay, partial(member.core.membership.closed, peer))
 
@@ -172,7 +172,7 @@ class MatrixCost:
 
 def measure_matrix(participants: int) -> list[MatrixCost]:
     """A second without any event, one that joins, one that crashes."""
-    company = Company(participants)
+    company = TopicCompany(participants)
     company.run_until_stable(MOST_SECONDS)
     company.stage.run_for(5.0)
     costs = []

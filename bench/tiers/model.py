@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from bench.experiment import CLUSTERS, Experiment
 from bench.model.formulas import (
-    Community,
+    ModelCommunity,
     broadcast_latency,
     broadcast_memory,
     broadcast_parasites,
@@ -280,9 +280,9 @@ def _interest(experiment: Experiment) -> tuple[int, int]:
     return sum(experiment.sizes), sum(experiment.sizes[experiment.publish_level :])
 
 
-def _community(size: int, experiment: Experiment) -> Community:
+def _community(size: int, experiment: Experiment) -> ModelCommunity:
     g = experiment.p_sel * size if experiment.p_sel is not None else min(experiment.g, size)
-    return Community(size, experiment.c, g, experiment.a, experiment.z, _success(experiment))
+    return ModelCommunity(size, experiment.c, g, experiment.a, experiment.z, _success(experiment))
 
 
 def _success(experiment: Experiment) -> float:

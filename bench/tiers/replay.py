@@ -37,7 +37,7 @@ from pubsub import Parameters
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ReplayedMember:
     """What one live process knows; contacts by their addresses."""
 
     id: str
@@ -52,7 +52,7 @@ class Member:
 class Snapshot:
     """The live processes of each community, bottom first; a contact that is not one of them is down."""
 
-    communities: tuple[tuple[Member, ...], ...]
+    communities: tuple[tuple[ReplayedMember, ...], ...]
 
     def numbered(self, c: float, setting: Parameters, p_sel: float | None) -> StoredTables:
         """The tables as the kernel takes them; a process sends to floor(ln N + c)."""

@@ -86,12 +86,12 @@ def _communities(
 
 def compile_kernels() -> None:
     """Compile what simulated and replayed events run, and keep it for the processes that come later."""
-    from bench.tiers.replay import Member, Snapshot, replay
+    from bench.tiers.replay import ReplayedMember, Snapshot, replay
 
     tiny: dict[str, Any] = {"suite": "", "figure": "", "sizes": (20, 10, 5)}
     for protocol in Protocol:
         for mode in ("uniform", "unstructured"):
             run(Experiment(tier="simulate", protocol=protocol, mode=mode, **tiny))
-    pair = tuple(Member(name, name, 2.0, ("b", "a"), ()) for name in ("a", "b"))
+    pair = tuple(ReplayedMember(name, name, 2.0, ("b", "a"), ()) for name in ("a", "b"))
     point = Experiment(tier="replay", mode="structured", replays=1, **tiny | {"sizes": (2,)})
     replay(point, Snapshot((pair,)))

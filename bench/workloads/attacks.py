@@ -30,19 +30,19 @@ from dataclasses import dataclass, field
 from struct import pack
 from typing import Any
 
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
-from overlay.directory.messages import Announce as DirectoryAnnounce
+from overlay.directory.messages import AnnounceMember as DirectoryAnnounce
 from overlay.directory.messages import AnnounceReply, Query, ShardReply
 from overlay.directory.tree import Shard, by_rank, fingerprint, topic_key
 from overlay.errors import CamcastError
 from overlay.identity import Identity
-from overlay.membership.scamp.messages import Forward, Subscription
+from overlay.membership.scamp.messages import Forward, ScampSubscription
 from overlay.membership.structured.drawing import Drawn
 from overlay.virtual import Latency, Network, nth_host
 from overlay.virtual.links import Packet
-from pubsub.camcast.messages import Fetch, Prune
+from pubsub.camcast.messages import FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
 from pubsub.node import Node
 from pubsub.rights import Action, Grant, grant_first
@@ -308,7 +308,7 @@ async def poison(arena: Arena) -> None:
             for victim in arena.honest:
                 fake = arena.random.choice(fakes)
                 term = arena.random.getrandbits(32)
-                message: object = Forward(TOPIC, Subscription(fake, term, 600.0), 0)
+                message: object = Forward(TOPIC, ScampSubscription(fake, term, 600.0), 0)
                 if draws:
                     message = Drawn(TOPIC, 600.0, 10_000.0, True, True)
                 context.send(victim.attachment.contact, message)
@@ -324,7 +324,7 @@ async def abuse(arena: Arena) -> None:
         for node in nodes:
             context = node.attachment.runtime.context("channel")
             for victim in arena.honest:
-                everything = Fetch(TOPIC, source, (1, BEFORE + DURING), True)
+                everything = FetchBlocks(TOPIC, source, (1, BEFORE + DURING), True)
                 context.send(victim.attachment.contact, everything)
                 context.send(victim.attachment.contact, Prune(TOPIC, source))
         rounds += 1
@@ -463,7 +463,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "attacks",
             "Honest deliveries lost under attack",
             {"attack": "attack", "defence": "defence", "nodes": "honest", "attackers": "attackers"},

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from pubsub.broadcast.events import Broadcast, Deliver, GroupPacket, LayerMessage, StartDetector
 from pubsub.broadcast.kernel import LayerChannel, LayerEvent, Stack
@@ -179,7 +179,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "costs",
             "One broadcast in a group",
             {"broadcast": "broadcast", "members": "N"},
@@ -191,7 +191,7 @@ WORKLOAD = Workload(
                 column("textbook's delays", "{:g}", "textbook delay"),
             ),
         ),
-        Table(
+        RowTable(
             "gossip",
             "Probabilistic broadcast; medians of the seeds",
             {"members": "N", "fanout": "fanout", "rounds": "rounds", "gossips": "gossips at"},

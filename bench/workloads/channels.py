@@ -19,7 +19,7 @@ from typing import Any
 import asyncio_dgram
 
 from bench.players import Players
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay import loops
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact
@@ -39,7 +39,7 @@ SENDS_A_TURN = 32
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChannelOutcome:
     """What a receiver saw: messages, and seconds from the first to the last; seconds of its processor."""
 
     messages: int
@@ -68,9 +68,9 @@ class Count:
         self.messages += 1
         return False
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ChannelOutcome:
         seconds = time.perf_counter() - self._began
-        return Outcome(self.messages, seconds, time.process_time() - self._processor)
+        return ChannelOutcome(self.messages, seconds, time.process_time() - self._processor)
 
 
 Receiver = Callable[[Connection, int], None]
@@ -100,17 +100,19 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
             yield Row("channels", {"way": way}, metric, value, unit)
 
 
-def _best(receive: Receiver, send: Sender, datagram: int, seconds: float, rounds: int) -> Outcome:
+def _best(
+    receive: Receiver, send: Sender, datagram: int, seconds: float, rounds: int
+) -> ChannelOutcome:
     """The fastest round: the others were disturbed."""
     races = [_race(receive, send, datagram, seconds) for _ in range(rounds)]
     return max(races, key=lambda outcome: outcome.rate)
 
 
-def _race(receive: Receiver, send: Sender, datagram: int, seconds: float) -> Outcome:
+def _race(receive: Receiver, send: Sender, datagram: int, seconds: float) -> ChannelOutcome:
     with Players() as players:
         receiver = players.start(receive, datagram)
         players.start(send, receiver.answer(), datagram, seconds)
-        outcome: Outcome = receiver.answer()
+        outcome: ChannelOutcome = receiver.answer()
         return outcome
 
 
@@ -231,7 +233,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "channels",
             "Messages of 256 bytes from one process to another",
             {"way": "way"},

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 from pubsub.collections import DAC, DASortedBag, DAStrongBag, DAWeakBag, Element
@@ -91,7 +91,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "collections",
             "Whole nodes on the virtual network",
             {"collection": "collection", "nodes": "nodes"},

@@ -25,7 +25,7 @@ from kademlia.crawling import NodeSpiderCrawl
 from kademlia.network import Server
 from kademlia.node import Node
 
-from bench.workloads.workload import Option, Row, Table, Workload, column, quantile
+from bench.workloads.workload import Option, Row, RowTable, Workload, column, quantile
 from overlay import Overlay
 from overlay.contact import Address, PeerId
 from overlay.dht import Dht, DhtConfig
@@ -49,7 +49,7 @@ IDLE_NODES = 64
 IDLE_MINUTES = 10
 
 
-class Member(Protocol):
+class DhtMember(Protocol):
     """A node of either kind."""
 
     async def closest(self, target: bytes) -> Sequence[Any]: ...
@@ -119,7 +119,7 @@ class Times:
     once_known: list[float] = field(default_factory=list)
 
 
-async def _our_network() -> list[Member]:
+async def _our_network() -> list[DhtMember]:
     members = [await OurMember.start("127.0.0.1:0", [])]
     while len(members) < NODES:
         known = members[-1].endpoint.contact.address
@@ -127,7 +127,7 @@ async def _our_network() -> list[Member]:
     return list(members)
 
 
-async def _stock_network() -> list[Member]:
+async def _stock_network() -> list[DhtMember]:
     members = [await StockMember.start([])]
     while len(members) < NODES:
         members.append(await StockMember.start([members[-1].address]))
@@ -148,7 +148,7 @@ async def _compare_networks() -> tuple[Times, Times]:
     return ours, stock
 
 
-async def _healthy_block(times: Times, members: list[Member], block: int) -> None:
+async def _healthy_block(times: Times, members: list[DhtMember], block: int) -> None:
     draw = random.Random(block)
     started = time.process_time()
     for number in range(LOOKUPS // BLOCKS):
@@ -157,7 +157,7 @@ async def _healthy_block(times: Times, members: list[Member], block: int) -> Non
     times.work += time.process_time() - started
 
 
-async def _after_deaths(times: Times, members: list[Member], rounds: int) -> None:
+async def _after_deaths(times: Times, members: list[DhtMember], rounds: int) -> None:
     """30 % vanish, the same in either network; some others look together, `rounds` times, and again."""
     numbers = random.Random(8).sample(range(NODES), round(DEAD * NODES))
     for number in numbers:
@@ -175,12 +175,12 @@ async def _after_deaths(times: Times, members: list[Member], rounds: int) -> Non
         await member.vanish()
 
 
-async def _timed_together(askers: list[Member], name: str) -> list[float]:
+async def _timed_together(askers: list[DhtMember], name: str) -> list[float]:
     timed = [_timed(member, _target(name, n)) for n, member in enumerate(askers)]
     return list(await asyncio.gather(*timed))
 
 
-async def _timed(member: Member, target: bytes) -> float:
+async def _timed(member: DhtMember, target: bytes) -> float:
     started = time.perf_counter()
     await member.closest(target)
     return time.perf_counter() - started
@@ -306,7 +306,7 @@ WORKLOAD = Workload(
     (Option("parts", list(PARTS), "which of them", choices=tuple(PARTS)),),
     run,
     (
-        Table(
+        RowTable(
             "lookups",
             "Lookups, beside stock kademlia",
             {"when": "when", "nodes": "nodes"},
@@ -318,7 +318,7 @@ WORKLOAD = Workload(
                 column("stock CPU ms", "{:.1f}", "stock work"),
             ),
         ),
-        Table(
+        RowTable(
             "directory",
             f"Samples of {SAMPLE} of {MEMBERS} members on loopback, one after the other",
             {"shards": "the topic is"},
@@ -328,7 +328,7 @@ WORKLOAD = Workload(
             ),
             "Datagrams: requests and replies, upkeep included.",
         ),
-        Table(
+        RowTable(
             "idle",
             f"An idle node among {IDLE_NODES} on the virtual network",
             {"network": "network"},

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bench.players import Player, Players
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay import loops
 from overlay.channel import ChannelConfig, Channels
 from overlay.contact import Contact, PeerId
@@ -35,7 +35,7 @@ from pubsub.distributors import (
 )
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.light_client import runtime_config
-from pubsub.distributors.messages import Action, Request
+from pubsub.distributors.messages import ClientAction, ClientRequest
 from pubsub.distributors.protocol.distributor import DistributorCore
 
 PATIENCE = 900.0
@@ -157,7 +157,7 @@ async def _subscribers(count: int) -> float:
             await asyncio.sleep(0.02)
         before = _traced()
         for number in range(count):
-            request = Request(number, Action.SUBSCRIBE, SERVICE, False, None, 0.0)
+            request = ClientRequest(number, ClientAction.SUBSCRIBE, SERVICE, False, None, 0.0)
             core.receive_request(_somebody(number), request)
             if number % 100 == 0:
                 await asyncio.sleep(0)
@@ -231,7 +231,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "delivery",
             "One distributor, then without it",
             {"clients": "subscribers", "bytes": "bytes"},
@@ -251,7 +251,7 @@ WORKLOAD = Workload(
             ),
             "Sending and receiving are on the same machine. CPU: of the distributor alone.",
         ),
-        Table(
+        RowTable(
             "memory",
             "Memory of a distributor",
             {"what": "what"},

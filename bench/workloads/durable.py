@@ -20,7 +20,7 @@ from bench.servers import NotInstalled
 from bench.systems import durable
 from bench.systems.durable import DURABLE_PEERS, DurablePeer, Kind, play
 from bench.systems.work import Published, Received, Work, reports
-from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column, quantile
+from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column, quantile
 
 START_SECONDS = 90.0
 WORK_SECONDS = 300.0
@@ -241,7 +241,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "delivery",
             "At full speed, and the delay one event at a time; medians of the runs",
             {"subscribers": "S", "system": "delivery", "store": "store"},
@@ -252,7 +252,7 @@ WORKLOAD = Workload(
                 column("delay p50 / p99", "{:.1f} / {:.1f} ms", "p50", "p99"),
             ),
         ),
-        Table(
+        RowTable(
             "catching-up",
             "A subscriber that was away",
             {"missed": "missed events"},

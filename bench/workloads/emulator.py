@@ -33,7 +33,7 @@ from bench.experiment import Experiment
 from bench.populations.emulated import DatagramCount, Population
 from bench.suites.settings import COMPARED, IMPLEMENTED, MODES
 from bench.traces import histories, trace_rows
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay.dht import DhtConfig
 from overlay.membership.modes import MODES as MODES_OF_NODES
 from overlay.virtual import Latency, Network
@@ -317,7 +317,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "cost",
             "Datagrams of a node: for joining, and then a second of its life",
             {"mode": "mode", "nodes": "nodes", "phase": "phase"},
@@ -331,7 +331,7 @@ WORKLOAD = Workload(
             "A dash under `s until rest` beside a busiest second: the traffic was not at rest two minutes"
             " later.",
         ),
-        Table(
+        RowTable(
             "whole",
             "The whole run",
             {"mode": "mode", "nodes": "nodes", "stages": "stages", "events": "events"},
@@ -341,7 +341,7 @@ WORKLOAD = Workload(
                 column("% of nodes that events reached", "{:.2f}", "reached"),
             ),
         ),
-        Table(
+        RowTable(
             "kinds",
             "The same by what the datagrams carry",
             {"mode": "mode", "nodes": "nodes", "phase": "phase", "kind": "datagrams with"},

@@ -25,7 +25,7 @@ from bench.workloads.workload import (
     LEFT_OUT,
     Option,
     Row,
-    Table,
+    RowTable,
     Workload,
     column,
     quantile,
@@ -382,7 +382,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "speed",
             "At full speed, and the delay at the steady rate; medians of the runs",
             _KEYS,
@@ -398,7 +398,7 @@ WORKLOAD = Workload(
             "CPU: of all processes, a delivery. Copies: that arrive, a delivery. Bytes sent: a byte "
             "delivered.",
         ),
-        Table(
+        RowTable(
             "ratios",
             "camcast against the others of the same run; medians of the runs",
             _KEYS | {"against": "against"},
@@ -409,7 +409,7 @@ WORKLOAD = Workload(
                 column("p99", "{:.2f} x", "p99 ratio"),
             ),
         ),
-        Table(
+        RowTable(
             "profile",
             "Where processor time goes",
             _KEYS | {"process": "process", "layer": "layer"},

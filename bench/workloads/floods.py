@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay.contact import Address
 from overlay.identity import Identity
 from overlay.session.network_key import NetworkKey
@@ -250,7 +250,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "cost",
             "Hostile datagrams, handed to one node",
             {"network": "network", "kind": "kind", "datagrams": "datagrams"},
@@ -261,7 +261,7 @@ WORKLOAD = Workload(
                 column("works afterwards", "{:.0f}", "works"),
             ),
         ),
-        Table(
+        RowTable(
             "rate",
             "Honest events beside a flood from one address",
             {"network": "network", "rate": "datagrams/s asked for"},

@@ -19,7 +19,7 @@ from typing import Any
 from bench.experiment import Experiment
 from bench.suites.grid import distinct, expand
 from bench.suites.settings import SIMULATED
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -121,7 +121,7 @@ WORKLOAD = Workload(
     (Option("networks", 12, "emulated networks among the experiments", quick=1),),
     run,
     (
-        Table(
+        RowTable(
             "harness",
             "The same rows on Spark and in a plain loop, seconds of processor time",
             {"networks": "networks"},

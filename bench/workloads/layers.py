@@ -18,11 +18,11 @@ from typing import Any
 
 import asyncio_dgram
 
-from bench.workloads.workload import Option, Row, Table, Workload
+from bench.workloads.workload import Option, Row, RowTable, Workload
 from overlay.contact import PeerId
 from overlay.session.network_key import NetworkKey, new_key
 from overlay.session.session import HEAD, Session
-from overlay.transport.frame import Kind, PlainEnvelope, Wrap, frame_head
+from overlay.transport.frame import FrameKind, PlainEnvelope, Wrap, frame_head
 from overlay.virtual import Latency, Network, nth_host
 from pubsub.filters import Filter
 
@@ -45,7 +45,7 @@ def _seal_size(frames: int, datagrams: int) -> Iterator[Row]:
     )
     here.make_ready()
     there.make_ready()
-    parts = [frame_head(Kind.DATAGRAM, BODY), b"x" * BODY] * frames
+    parts = [frame_head(FrameKind.DATAGRAM, BODY), b"x" * BODY] * frames
     what = f"{frames} frames of {BODY} bytes"
     sealed = _costs(here.wrap, lambda d: there.unwrap(d, HEAD.unpack_from(d)[-1]), parts, datagrams)
     plain_here, plain_there = PlainEnvelope(alice), PlainEnvelope(bob)
@@ -265,6 +265,6 @@ WORKLOAD = Workload(
     "Sealing, the virtual network and filters, in processor time of one core.",
     (Option("layers", list(LAYERS), "which of them", choices=tuple(LAYERS)),),
     run,
-    (Table("layers", "Single layers", {"layer": "layer"}),),
+    (RowTable("layers", "Single layers", {"layer": "layer"}),),
     quick_seconds=25,
 )

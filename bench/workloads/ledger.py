@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column
+from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column
 
 SCHEDULES = "tests.promises.__main__"
 
@@ -58,7 +58,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "ledger",
             "What was tried, and what was found",
             {"service": "service"},

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from bench.systems.nodes import TOPIC
-from bench.workloads.workload import Row, Table, column
+from bench.workloads.workload import Row, RowTable, column
 from overlay.errors import UsageError
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node, Subscription
@@ -130,7 +130,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
                 yield Row("fanout", settings, "bytes", outcome.bytes_sent, "bytes/byte", number)
 
 
-TABLE = Table(
+TABLE = RowTable(
     "loss",
     "On the virtual network with losses; medians of the seeds",
     {

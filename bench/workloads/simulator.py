@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column
+from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -61,7 +61,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "simulator",
             "One dissemination; processor time",
             {"simulator": "simulator", "processes": "processes"},

@@ -19,7 +19,7 @@ from typing import Any
 from bench.players import Player, Players
 from bench.systems.nodes import TOPIC, NodeSetting, node_of
 from bench.systems.work import Events
-from bench.workloads.workload import Row, Table, column
+from bench.workloads.workload import Row, RowTable, column
 from overlay import loops
 
 BIN_SECONDS = 0.1
@@ -277,7 +277,7 @@ def _rows(
         yield Row("fanout", own, "had by the one in trouble", share, "share", number)
 
 
-TABLE = Table(
+TABLE = RowTable(
     "stalls",
     "One subscriber in trouble: every 100 ms against the median 100 ms before; medians of the runs",
     {

@@ -32,7 +32,7 @@ from bench.servers import (
     TemporaryServer,
     WindowedClient,
 )
-from bench.workloads.workload import LEFT_OUT, Option, Row, Table, Workload, column
+from bench.workloads.workload import LEFT_OUT, Option, Row, RowTable, Workload, column
 from overlay import loops
 from pubsub.archive.store import GroupCommit, Store, StoredEvent, open_store
 
@@ -212,7 +212,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "stores",
             "Durable events of 256 bytes; the fastest rounds",
             {"way": "way", "store": "store"},

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.workloads.workload import Option, Row, Table, Workload, column
+from bench.workloads.workload import Option, Row, RowTable, Workload, column
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ WORKLOAD = Workload(
     ),
     run,
     (
-        Table(
+        RowTable(
             "throughput",
             "Messages of 1 KiB, as fast as one participant can publish them",
             {"network": "network", "participants": "participants", "semantics": "semantics"},
@@ -167,7 +167,7 @@ WORKLOAD = Workload(
             ),
             "Datagrams: for each message and receiver. Duplicates: for each delivery.",
         ),
-        Table(
+        RowTable(
             "matrix",
             "What topic membership costs each participant",
             {"participants": "participants", "event": "event"},

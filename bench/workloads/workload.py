@@ -97,7 +97,7 @@ def column(heading: str, form: str, *metrics: str) -> Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class RowTable:
     """How rows are shown: a line for each experiment, in the order in which they were measured."""
 
     name: str
@@ -190,7 +190,7 @@ class Workload:
     options: tuple[Option, ...]
     run: Callable[[Any], Iterable[Row]]
     """Measures what the options (an `argparse.Namespace`) ask for, and yields rows as they come."""
-    tables: tuple[Table, ...]
+    tables: tuple[RowTable, ...]
     quick_seconds: float
     """About how long the quick size takes on two idle cores."""
     is_wrong: Callable[[Sequence[Row]], bool] = field(default=lambda rows: False)
@@ -210,17 +210,17 @@ class Workload:
         }
         return argparse.Namespace(**chosen)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> RowTable:
         return next(table for table in self.tables if table.name == name)
 
 
-def as_markdown(table: Table, lines: Sequence[Sequence[str]]) -> str:
+def as_markdown(table: RowTable, lines: Sequence[Sequence[str]]) -> str:
     """A table's lines as Markdown."""
     ruler = ["---" if table.is_key(heading) else "---:" for heading in lines[0]]
     return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ruler, *lines[1:]])
 
 
-def as_text(table: Table, lines: Sequence[Sequence[str]]) -> str:
+def as_text(table: RowTable, lines: Sequence[Sequence[str]]) -> str:
     """A table's lines for a terminal, in columns."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     is_key = [table.is_key(heading) for heading in lines[0]]

@@ -20,7 +20,7 @@ from overlay.channel.machine import (
     PHASES,
     VOICES,
     ChannelEvent,
-    Event,
+    ChannelInput,
     PeerRestarted,
     Phase,
     Voice,
@@ -34,12 +34,12 @@ from overlay.channel.packet import (
     PART_HEAD_BYTES,
     PROGRESS,
     REST,
+    ChannelRefused,
     PacketType,
     Parts,
-    Refused,
 )
-from overlay.channel.receiving import NOTHING, Budget, Receiver
-from overlay.channel.recovery import Patience
+from overlay.channel.receiving import NOTHING, ReceiveBudget, Receiver
+from overlay.channel.recovery import ChannelPatience
 from overlay.channel.sending import OnAck, Transmitter, Until
 from overlay.contact import Contact
 from overlay.transport.frame import Buffer
@@ -58,7 +58,7 @@ class ChannelCore:
         contact: Contact,
         config: ChannelConfig,
         max_body: int,
-        budget: Budget,
+        budget: ReceiveBudget,
         new_session: Callable[[ChannelCore], int],
         now: float,
     ) -> None:
@@ -70,7 +70,7 @@ class ChannelCore:
         self.state = public_state(self.phase, self.voice)
         self.events: list[ChannelEvent] = []
         """What happened, oldest first, for the owner to take and report."""
-        self.patience = Patience(config, now)
+        self.patience = ChannelPatience(config, now)
         self.transmitter = Transmitter(config, max_body)
         self.receiver = Receiver(config, budget, self.transmitter.room)
         self.write: Callable[[bytes, OnAck | None, Until | None], bool] = (
@@ -146,23 +146,23 @@ class ChannelCore:
 
     def lose_address(self) -> None:
         """Give the peer up: it is no longer where it was, and everything meant for it is lost."""
-        self._on(Event.ADDRESS_TAKEN)
+        self._on(ChannelInput.ADDRESS_TAKEN)
 
     def abandon(self) -> None:
         """End at once, telling the peer: what is not acknowledged is lost, all memory is given back."""
         if not self.gone:
-            self._on(Event.ABANDONED)
+            self._on(ChannelInput.ABANDONED)
 
     # What arrives.
 
     def receive(self, packet: Buffer, now: float) -> list[Buffer]:
-        """The messages to hand up; `Refused` when the packet, or the segment in it, is not taken."""
+        """The messages to hand up; `ChannelRefused` when the packet, or the segment in it, is not taken."""
         kind = packet[0]
         if kind < PacketType.ACK:
             self._receive_control(packet, now)
             return NOTHING
         if len(packet) < PROGRESS.size:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         _, theirs, mine, upto, limit = PROGRESS.unpack_from(packet)
         if theirs != self._peer or mine != self.session:
             self._meet(theirs, mine)
@@ -205,8 +205,8 @@ class ChannelCore:
                 *_, number, whole, message = REST.unpack_from(packet)
                 messages = receiver.inbox.take_rest(number, whole, message, packet[REST.size :])
             else:
-                raise Refused("malformed")
-        except Refused:
+                raise ChannelRefused("malformed")
+        except ChannelRefused:
             receiver.ack_due = True  # the sender learns what has arrived, and how much may come
             raise
         receiver.taken(size, now)
@@ -216,7 +216,7 @@ class ChannelCore:
         kind = packet[0]
         expected = ACCEPTANCE if kind == PacketType.ACCEPT else PACKET_HEAD
         if len(packet) != expected.size or kind < PacketType.OPEN:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         _, theirs, mine, *limit = expected.unpack(packet)
         if kind == PacketType.OPEN:
             self._receive_open(theirs)
@@ -230,7 +230,7 @@ class ChannelCore:
             self.patience.heard(now)
             self._answered()
             if kind == PacketType.CLOSE:
-                self._on(Event.PEER_CLOSES)
+                self._on(ChannelInput.PEER_CLOSES)
             else:
                 self.receiver.ack_due = True
                 self.transmitter.limit = max(limit[0], self.transmitter.limit)
@@ -239,7 +239,7 @@ class ChannelCore:
 
     def _receive_open(self, theirs: int) -> None:
         if theirs == NO_SESSION:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         if self.phase is Phase.OPENING:
             self._suitor = theirs
             self._accept_due = True
@@ -252,14 +252,14 @@ class ChannelCore:
 
     def _receive_reset(self, rejected: int, mine: int) -> None:
         if mine != self.session or rejected == NO_SESSION:
-            raise Refused("stale_session")
+            raise ChannelRefused("stale_session")
         if rejected == self._peer:
-            self._on(Event.PEER_LOST)
+            self._on(ChannelInput.PEER_LOST)
         elif rejected == self._suitor:
             self._suitor = NO_SESSION
             self._accept_due = False
             if self.is_half_open:
-                self._on(Event.REFUSED)
+                self._on(ChannelInput.REFUSED)
 
     def _meet(self, theirs: int, mine: int) -> None:
         """Take a packet that names this session as the proof that its sender hears us, or refuse it."""
@@ -268,11 +268,11 @@ class ChannelCore:
                 self._reset(mine, theirs)
             if self.phase is Phase.OPENING and self.transmitter.buffer.has_unsent:
                 self._ask_due = True  # the peer is about to notice that we began anew
-            raise Refused("unknown_session")
+            raise ChannelRefused("unknown_session")
         if self.phase is not Phase.OPENING or theirs == NO_SESSION:
-            raise Refused("stale_session")
+            raise ChannelRefused("stale_session")
         self._peer = theirs
-        self._on(Event.MET)
+        self._on(ChannelInput.MET)
 
     def _answered(self) -> None:
         self.patience.unanswered_since = None
@@ -280,19 +280,19 @@ class ChannelCore:
         if self.voice is Voice.SILENT:
             self.transmitter.rtt.answered()
             self.patience.retry_at = None
-            self._hear(Event.ANSWERED)
+            self._hear(ChannelInput.ANSWERED)
             self._tell_state()
 
     # The machine: events, and the actions of its tables.
 
-    def _on(self, event: Event) -> None:
+    def _on(self, event: ChannelInput) -> None:
         """Go to the phase that the tables give for an event, and perform the action."""
         self.phase, action = PHASES[self.phase][event]
         self._hear(event)
         getattr(self, f"_do_{action}")()
         self._tell_state()
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: ChannelInput) -> None:
         self.voice = VOICES[self.voice].get(event, self.voice)
 
     def _tell_state(self) -> None:
@@ -316,7 +316,7 @@ class ChannelCore:
     def _finish_draining(self) -> bool:
         if not self.transmitter.is_finished:
             return False
-        self._on(Event.FINISHED)
+        self._on(ChannelInput.FINISHED)
         return True
 
     def _do_leave(self) -> None:
@@ -351,7 +351,7 @@ class ChannelCore:
         if report:
             self.events.append(PeerRestarted(lost))
         is_needed = self._is_needed or self._suitor != NO_SESSION
-        self._on(Event.NEEDED if is_needed else Event.NOT_NEEDED)
+        self._on(ChannelInput.NEEDED if is_needed else ChannelInput.NOT_NEEDED)
 
     def _do_begin(self) -> None:
         self._begin_session()
@@ -511,12 +511,12 @@ class ChannelCore:
             self._silent_retries += 1
             self._try_again()
         if patience.is_unanswered_for(self.config.forget_after, now):
-            self._on(Event.FORGOTTEN)
+            self._on(ChannelInput.FORGOTTEN)
         elif patience.is_unanswered_for(self.config.close_after, now):
-            self._hear(Event.UNANSWERED)
+            self._hear(ChannelInput.UNANSWERED)
             self._tell_state()
         elif self.transmitter.is_stuck_for(self.config.forget_after, now):
-            self._on(Event.STUCK)  # it answers, but the two ends no longer agree
+            self._on(ChannelInput.STUCK)  # it answers, but the two ends no longer agree
         if patience.idle_is_due(now):
             self._idle(now)
 
@@ -531,6 +531,6 @@ class ChannelCore:
     def _idle(self, now: float) -> None:
         busy = self.transmitter.flight or self._is_needed
         if self.phase is Phase.ESTABLISHED and not busy:
-            self._on(Event.IDLE)
+            self._on(ChannelInput.IDLE)
         elif self.is_half_open and self.patience.is_unused_for(self.config.forget_after, now):
-            self._on(Event.UNUSED)
+            self._on(ChannelInput.UNUSED)

@@ -13,21 +13,21 @@ from typing import TypeVar
 from overlay.channel.config import WRITABLE_PART, ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import ChannelState, PeerRestarted, Phase
-from overlay.channel.packet import Parts, Refused
+from overlay.channel.packet import ChannelRefused, Parts
 from overlay.channel.sending import OnAck, Until
 from overlay.channel.table import ChannelTable
 from overlay.contact import Address, Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError
 from overlay.transport.endpoint import Endpoint
-from overlay.transport.frame import Buffer, Kind
+from overlay.transport.frame import Buffer, FrameKind
 
 E = TypeVar("E")
 MessageHandler = Callable[[Contact, Buffer], None]
 StateHandler = Callable[[Contact, ChannelState], None]
 RestartHandler = Callable[[Contact, PeerRestarted], None]
 WritableHandler = Callable[[Contact], None]
-SendAll = Callable[[Contact, Kind, Sequence[Parts]], None]
+SendAll = Callable[[Contact, FrameKind, Sequence[Parts]], None]
 
 _log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class Channels:
         self._restart_handlers: list[RestartHandler] = []
         self._writable_handlers: list[WritableHandler] = []
         self._make_counters()
-        endpoint.on_views(Kind.CHANNEL, self._receive)
+        endpoint.on_views(FrameKind.CHANNEL, self._receive)
 
     def _make_counters(self) -> None:
         metrics = self._endpoint.metrics
@@ -312,7 +312,7 @@ class Channels:
         now = self.turn.now()
         try:
             messages = table.receive(sender, packet, now)
-        except Refused as refusal:
+        except ChannelRefused as refusal:
             self._refused.add(refusal.reason)
         if table.dropped:
             self._release_dropped()
@@ -323,7 +323,7 @@ class Channels:
                 self._flush_one(channel, now, self._endpoint.send_all)
         if table.replies:
             for to, reply in table.replies:
-                self._endpoint.send(to, Kind.CHANNEL, reply)
+                self._endpoint.send(to, FrameKind.CHANNEL, reply)
             table.replies.clear()
         if messages:
             self._hand_up(sender, messages)
@@ -375,7 +375,7 @@ class Channels:
             self._move(channel, core.contact)
         packets = core.packets(now)
         if packets:
-            send(channel.contact, Kind.CHANNEL, packets)
+            send(channel.contact, FrameKind.CHANNEL, packets)
         if core.phase is Phase.GONE:
             self._release(channel, core)
         elif (due := core.next_timer()) < channel.timer_at:

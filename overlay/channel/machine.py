@@ -65,7 +65,7 @@ class Voice(Enum):
     SILENT = "silent"
 
 
-class Event(Enum):
+class ChannelInput(Enum):
     """What happens to a session."""
 
     MET = "a packet names both sessions"
@@ -95,51 +95,51 @@ class Transition(NamedTuple):
 _OVER = Phase.OVER
 
 _ANY_SESSION = {
-    Event.FORGOTTEN: Transition(_OVER, "give_up"),
-    Event.ADDRESS_TAKEN: Transition(_OVER, "give_up_and_report"),
-    Event.ABANDONED: Transition(Phase.GONE, "discard"),
+    ChannelInput.FORGOTTEN: Transition(_OVER, "give_up"),
+    ChannelInput.ADDRESS_TAKEN: Transition(_OVER, "give_up_and_report"),
+    ChannelInput.ABANDONED: Transition(Phase.GONE, "discard"),
 }
 _KNOWN_PEER = {
     **_ANY_SESSION,
-    Event.PEER_LOST: Transition(_OVER, "leave_and_report"),
-    Event.STUCK: Transition(_OVER, "refuse_and_report"),
+    ChannelInput.PEER_LOST: Transition(_OVER, "leave_and_report"),
+    ChannelInput.STUCK: Transition(_OVER, "refuse_and_report"),
 }
 
-PHASES: dict[Phase, dict[Event, Transition]] = {
+PHASES: dict[Phase, dict[ChannelInput, Transition]] = {
     Phase.OPENING: {
-        Event.MET: Transition(Phase.ESTABLISHED, "establish"),
-        Event.REFUSED: Transition(Phase.GONE, "end"),
-        Event.UNUSED: Transition(Phase.GONE, "end"),
+        ChannelInput.MET: Transition(Phase.ESTABLISHED, "establish"),
+        ChannelInput.REFUSED: Transition(Phase.GONE, "end"),
+        ChannelInput.UNUSED: Transition(Phase.GONE, "end"),
         **_ANY_SESSION,
     },
     Phase.ESTABLISHED: {
-        Event.IDLE: Transition(Phase.CLOSING, "ask"),
-        Event.PEER_CLOSES: Transition(Phase.DRAINING, "finish"),
+        ChannelInput.IDLE: Transition(Phase.CLOSING, "ask"),
+        ChannelInput.PEER_CLOSES: Transition(Phase.DRAINING, "finish"),
         **_KNOWN_PEER,
     },
     Phase.DRAINING: {
-        Event.PEER_CLOSES: Transition(Phase.DRAINING, "finish"),
-        Event.FINISHED: Transition(_OVER, "refuse_and_leave"),
+        ChannelInput.PEER_CLOSES: Transition(Phase.DRAINING, "finish"),
+        ChannelInput.FINISHED: Transition(_OVER, "refuse_and_leave"),
         **_KNOWN_PEER,
     },
     Phase.CLOSING: {
-        Event.PEER_CLOSES: Transition(_OVER, "refuse_and_leave"),
+        ChannelInput.PEER_CLOSES: Transition(_OVER, "refuse_and_leave"),
         **_KNOWN_PEER,
-        Event.PEER_LOST: Transition(_OVER, "leave"),
+        ChannelInput.PEER_LOST: Transition(_OVER, "leave"),
     },
     Phase.OVER: {
-        Event.NEEDED: Transition(Phase.OPENING, "begin"),
-        Event.NOT_NEEDED: Transition(Phase.GONE, "end"),
+        ChannelInput.NEEDED: Transition(Phase.OPENING, "begin"),
+        ChannelInput.NOT_NEEDED: Transition(Phase.GONE, "end"),
     },
     Phase.GONE: {},
 }
 
-VOICES: dict[Voice, dict[Event, Voice]] = {
-    Voice.HEARD: {Event.UNANSWERED: Voice.SILENT},
+VOICES: dict[Voice, dict[ChannelInput, Voice]] = {
+    Voice.HEARD: {ChannelInput.UNANSWERED: Voice.SILENT},
     Voice.SILENT: {
-        Event.ANSWERED: Voice.HEARD,
-        Event.MET: Voice.HEARD,
-        Event.NEEDED: Voice.HEARD,
+        ChannelInput.ANSWERED: Voice.HEARD,
+        ChannelInput.MET: Voice.HEARD,
+        ChannelInput.NEEDED: Voice.HEARD,
     },
 }
 """An event that a voice does not list leaves it as it is."""

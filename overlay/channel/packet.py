@@ -80,7 +80,7 @@ class PacketType(IntEnum):
     REST = 9
 
 
-class Refused(Exception):
+class ChannelRefused(Exception):
     """A peer's packet is not taken; `reason` is a short constant for the drop counter."""
 
     def __init__(self, reason: str) -> None:
@@ -105,20 +105,20 @@ def encode_bundle(messages: Sequence[bytes]) -> Parts:
 
 
 def decode_bundle(segment: Buffer) -> list[Buffer]:
-    """The messages of a bundle, as slices of it; `Refused` unless they fill it exactly."""
+    """The messages of a bundle, as slices of it; `ChannelRefused` unless they fill it exactly."""
     if len(segment) < BUNDLE_HEAD_BYTES:
-        raise Refused("malformed")
+        raise ChannelRefused("malformed")
     layout = bundle_layout(segment[0] << 8 | segment[1])
     start = layout.size
     if start > len(segment):
-        raise Refused("malformed")
+        raise ChannelRefused("malformed")
     messages: list[Buffer] = []
     for length in layout.unpack_from(segment)[1:]:
         end = start + length
         messages.append(segment[start:end])
         start = end
     if start != len(segment):
-        raise Refused("malformed")
+        raise ChannelRefused("malformed")
     return messages
 
 

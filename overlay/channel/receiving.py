@@ -9,7 +9,7 @@ from overlay.channel.packet import (
     MAX_SELECTIVE_BYTES,
     NO_MESSAGE,
     PART_HEAD_BYTES,
-    Refused,
+    ChannelRefused,
     decode_bundle,
 )
 from overlay.transport.frame import MAX_DATAGRAM, Buffer
@@ -23,7 +23,7 @@ WITHDRAWN_KNOWN = 64
 """Withdrawn messages that are remembered, so that parts of them which come late are not kept."""
 
 
-class Budget:
+class ReceiveBudget:
     """Memory that all channels of a node share: a number of bytes, reserved and released."""
 
     __slots__ = ("limit", "used")
@@ -59,7 +59,7 @@ class Reassembly:
     completed: parts are refused only of messages that were not.
     """
 
-    def __init__(self, limit: int, budget: Budget) -> None:
+    def __init__(self, limit: int, budget: ReceiveBudget) -> None:
         """`limit`: bytes of incomplete messages of this session; `budget`: those of the node."""
         self._limit = limit
         self._budget = budget
@@ -73,13 +73,13 @@ class Reassembly:
     def add(self, number: int, length: int, offset: int, part: Buffer) -> tuple[bytes, int] | None:
         """The message that this part completes, with the bytes of all its segments, or None.
 
-        `Refused`, and nothing changed, when there is no memory for another message.
+        `ChannelRefused`, and nothing changed, when there is no memory for another message.
         """
         partial = self._partials.get(number)
         if partial is None:
             partial = self._begin(number, length)
         elif len(partial.buffer) != length:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         size = len(part)
         partial.buffer[offset : offset + size] = part
         partial.missing -= size
@@ -105,7 +105,7 @@ class Reassembly:
 
     def _begin(self, number: int, length: int) -> _Partial:
         if self._reserved + length > self._limit or not self._budget.reserve(length):
-            raise Refused("receive_memory_full")
+            raise ChannelRefused("receive_memory_full")
         self._reserved += length
         partial = self._partials[number] = _Partial(length)
         return partial
@@ -124,15 +124,15 @@ class Reassembly:
         return dropped
 
 
-class Inbox:
+class ReceiveWindow:
     """Takes each segment once, and hands its messages up at once unless paused.
 
     A segment counts as received only when everything it holds is handed up or kept. What is kept (while
     paused, or until a large message is complete) stays within the channel's `receive_buffer` and the node's
-    `Budget`; `limit` tells the sender to stop before that.
+    `ReceiveBudget`; `limit` tells the sender to stop before that.
     """
 
-    def __init__(self, config: ChannelConfig, budget: Budget) -> None:
+    def __init__(self, config: ChannelConfig, budget: ReceiveBudget) -> None:
         self.next = 0
         """The first number that has not been received."""
         self.above = 0
@@ -159,7 +159,7 @@ class Inbox:
         return self._received - self.held + self._buffer
 
     def take_bundle(self, number: int, segment: Buffer) -> list[Buffer]:
-        """The messages to hand up now; `Refused` when the segment is not taken."""
+        """The messages to hand up now; `ChannelRefused` when the segment is not taken."""
         if number != self.next or self.above:
             self._check_new(number)
         messages = decode_bundle(segment)
@@ -167,7 +167,7 @@ class Inbox:
         if self.paused:
             self._check_room(size)
             if not self._budget.reserve(size):
-                raise Refused("receive_memory_full")
+                raise ChannelRefused("receive_memory_full")
             self._keep(bytes(segment), False)
             messages = []
         self._received += size
@@ -177,18 +177,18 @@ class Inbox:
     def take_part(
         self, number: int, message_number: int, length: int, offset: int, part: Buffer
     ) -> list[Buffer]:
-        """The message that a part completes, if it does; `Refused` when the part is not taken."""
+        """The message that a part completes, if it does; `ChannelRefused` when the part is not taken."""
         if number != self.next or self.above:
             self._check_new(number)
         if not part or length > self._max_message or offset + len(part) > length:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         size = len(part) + PART_HEAD_BYTES
         if self._reassembly.is_withdrawn(message_number):
             self._received += size
             self._mark(number)
             return NOTHING
         if self.held + size > self._buffer:
-            raise Refused("receive_buffer_full")
+            raise ChannelRefused("receive_buffer_full")
         complete = self._reassembly.add(message_number, length, offset, part)
         self._received += size
         self.held += size
@@ -206,11 +206,11 @@ class Inbox:
     def take_rest(
         self, number: int, size: int, message_number: int, segment: Buffer
     ) -> list[Buffer]:
-        """The messages that are left of a segment of `size` bytes; `Refused` when the rest is not taken.
+        """The messages that are left of a segment of `size` bytes; `ChannelRefused` when none is taken.
 
         `message_number`: the message that the segment was a part of and that is withdrawn, if any."""
         if size > max(self._max_message, MAX_DATAGRAM) + PART_HEAD_BYTES or len(segment) > size:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         messages = self.take_bundle(number, segment)
         self._received += size - len(segment)
         if message_number != NO_MESSAGE:
@@ -247,14 +247,14 @@ class Inbox:
 
     def _check_room(self, size: int) -> None:
         if self.held + size > self._buffer:
-            raise Refused("receive_buffer_full")
+            raise ChannelRefused("receive_buffer_full")
 
     def _check_new(self, number: int) -> None:
         ahead = number - self.next
         if ahead >= MAX_FLIGHT:
-            raise Refused("beyond_window")
+            raise ChannelRefused("beyond_window")
         if ahead < 0 or self.above >> ahead & 1:
-            raise Refused("duplicate")
+            raise ChannelRefused("duplicate")
 
     def _mark(self, number: int) -> None:
         if number == self.next and not self.above:
@@ -270,9 +270,9 @@ class Receiver:
     """Says when and what to acknowledge: every second full segment, every eighth small one and every
     irregular one at once, and whatever is left after `ack_delay`."""
 
-    def __init__(self, config: ChannelConfig, budget: Budget, full_segment: int) -> None:
+    def __init__(self, config: ChannelConfig, budget: ReceiveBudget, full_segment: int) -> None:
         """`full_segment`: bytes of a full one, if the peer's datagrams are as large as ours."""
-        self.inbox = Inbox(config, budget)
+        self.inbox = ReceiveWindow(config, budget)
         self.ack_due = False
         """An acknowledgement is to leave now."""
         self.ack_at: float | None = None

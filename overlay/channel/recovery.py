@@ -108,7 +108,7 @@ class CongestionWindow:
         self.size = self._least
 
 
-class Patience:
+class ChannelPatience:
     """How long one end of a channel waits: for an answer, for a silent peer, for being used at all.
 
     The owner decides what follows when one of these times is over.

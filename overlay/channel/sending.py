@@ -1,9 +1,10 @@
 """The sending side of a channel: messages that wait, segments on their way, and which segments leave next.
 
 Messages are numbered as they come and cut into segments as they leave. Segments that leave together and hold
-parts of one message are one `Run`: a message of many parts is cut, sent and acknowledged in few steps. A
-segment counts as lost when one sent after it has arrived and it had time enough to arrive itself (the idea
-of RFC 8985: time, not a number of duplicates, tells loss from reordering), or when nothing is heard at all.
+parts of one message are one `SegmentRun`: a message of many parts is cut, sent and acknowledged in few
+steps. A segment counts as lost when one sent after it has arrived and it had time enough to arrive itself
+(the idea of RFC 8985: time, not a number of duplicates, tells loss from reordering), or when nothing is heard
+at all.
 
 A message may have a time after which it is of no use, or must not leave any more (`Until`). From then on it
 is neither sent nor sent again. If a part of it was sent, or it shared a segment with others, what is sent
@@ -24,9 +25,9 @@ from overlay.channel.packet import (
     NO_MESSAGE,
     PART_HEAD_BYTES,
     REST,
+    ChannelRefused,
     PacketType,
     Parts,
-    Refused,
     bundle_layout,
     bundle_room,
     encode_bundle,
@@ -55,7 +56,7 @@ class MessageTooLarge(UsageError):
     """The message exceeds the channel's `max_message`."""
 
 
-class Run:
+class SegmentRun:
     """Segments with consecutive numbers that left together: one bundle, or parts of one message."""
 
     __slots__ = (
@@ -104,9 +105,9 @@ class Run:
     def size(self) -> int:
         return (self.segments - 1) * self.full + self.last_size
 
-    def again(self, first: int, segments: int) -> Run:
+    def again(self, first: int, segments: int) -> SegmentRun:
         """A run of some of these segments, to be sent once more."""
-        run = Run(self.parts, self.message, self.messages, self.charge, self.full)
+        run = SegmentRun(self.parts, self.message, self.messages, self.charge, self.full)
         run.first = first
         run.segments = segments
         run.full = self.full
@@ -205,7 +206,7 @@ class SendBuffer:
     def has_unsent(self) -> bool:
         return bool(self.waiting) or self.cutting is not None
 
-    def next_run(self, most: int, now: float) -> Run | None:
+    def next_run(self, most: int, now: float) -> SegmentRun | None:
         """As many waiting messages as fit one segment, or at most `most` parts of a large message."""
         if self.cutting is not None:
             if self._has_expired(self.cutting[0], now):
@@ -236,12 +237,12 @@ class SendBuffer:
         overhead = count * (MESSAGE_OVERHEAD - LENGTH_BYTES) - BUNDLE_HEAD_BYTES
         # As `encode_bundle` does, without a call: this is done for every segment.
         parts = (bundle_layout(count).pack(count, *map(len, bundle)), *bundle)
-        return Run(parts, first, count, size + overhead, size)
+        return SegmentRun(parts, first, count, size + overhead, size)
 
-    def _cut(self, number: int, message: bytes, offset: int, most: int) -> Run:
+    def _cut(self, number: int, message: bytes, offset: int, most: int) -> SegmentRun:
         part, rest = self._part, len(message) - offset
         segments = min(-(-rest // part), most)
-        run = Run((message,), number, 0, 0, 0, offset)
+        run = SegmentRun((message,), number, 0, 0, 0, offset)
         run.segments = segments
         run.full = self._room
         taken = min(segments * part, rest)
@@ -274,15 +275,17 @@ class SendBuffer:
             self.used -= len(waiting.popleft()) + MESSAGE_OVERHEAD
             self._expire(number)
 
-    def _withdraw_rest(self, number: int, message: bytes, offset: int) -> Run:
+    def _withdraw_rest(self, number: int, message: bytes, offset: int) -> SegmentRun:
         """One segment in place of the parts of a message that were not sent."""
         self.cutting = None
-        run = Run(encode_bundle(()), number, 0, 0, len(message) - offset + PART_HEAD_BYTES, offset)
+        run = SegmentRun(
+            encode_bundle(()), number, 0, 0, len(message) - offset + PART_HEAD_BYTES, offset
+        )
         run.withdrawn = True
         self._expire(number)
         return run
 
-    def withdraw_expired(self, run: Run, now: float) -> None:
+    def withdraw_expired(self, run: SegmentRun, now: float) -> None:
         """Take messages that have had their time out of a run that is about to be sent again."""
         if run.withdrawn or not (self._until or self._withdrawn):
             return
@@ -297,7 +300,7 @@ class SendBuffer:
         for number in expired:
             self._expire(number)
 
-    def acknowledged(self, run: Run, segments: int, size: int) -> None:
+    def acknowledged(self, run: SegmentRun, segments: int, size: int) -> None:
         """Some segments of a run arrived, `size` bytes of them."""
         number = run.message
         if run.messages:
@@ -316,7 +319,7 @@ class SendBuffer:
             self.used -= MESSAGE_OVERHEAD
             self._settle(number, True)
 
-    def lose(self, runs: list[tuple[Run, int, int]]) -> int:
+    def lose(self, runs: list[tuple[SegmentRun, int, int]]) -> int:
         """Give up everything that was sent: runs, and the segments and bytes of each that did not arrive.
 
         Returns how many messages were lost.
@@ -366,9 +369,9 @@ class Flight:
         self.next_transmission = 1
         self.size = 0
         """Bytes on their way; what counts as lost is not."""
-        self._flying: dict[int, Run] = {}
+        self._flying: dict[int, SegmentRun] = {}
         """The run of each segment by number, in the order of their latest transmission."""
-        self.lost: dict[int, Run] = {}
+        self.lost: dict[int, SegmentRun] = {}
         """The same for those that count as lost and were not sent again."""
         self._selective = 0
         """Bit i: segment `oldest` + i is acknowledged."""
@@ -378,13 +381,13 @@ class Flight:
     def __bool__(self) -> bool:
         return self.size > 0 or bool(self.lost)
 
-    def launch(self, run: Run, now: float) -> None:
+    def launch(self, run: SegmentRun, now: float) -> None:
         """Number the segments of a new run and count them as sent."""
         run.first = self.next_number
         self.next_number += run.segments
         self._send(run, now)
 
-    def relaunch(self, most: int, now: float) -> Run:
+    def relaunch(self, most: int, now: float) -> SegmentRun:
         """Take the lost segments with the lowest numbers, at most `most`, and count them as sent again."""
         lost = self.lost
         first = end = min(lost)
@@ -396,7 +399,7 @@ class Flight:
         self._send(run, now)
         return run
 
-    def _send(self, run: Run, now: float) -> None:
+    def _send(self, run: SegmentRun, now: float) -> None:
         run.sent_at = now
         run.transmission = self.next_transmission
         self.next_transmission += run.segments
@@ -407,14 +410,14 @@ class Flight:
             self._flying.update(dict.fromkeys(range(run.first, run.first + run.segments), run))
             self.size += run.size
 
-    def acknowledge(self, upto: int, selective: int) -> list[tuple[Run, int, int]]:
+    def acknowledge(self, upto: int, selective: int) -> list[tuple[SegmentRun, int, int]]:
         """The runs of which segments are acknowledged for the first time, with their number and bytes.
 
-        `Refused` when something is acknowledged that was never sent.
+        `ChannelRefused` when something is acknowledged that was never sent.
         """
         if upto + selective.bit_length() > self.next_number:
-            raise Refused("malformed")
-        arrived: list[tuple[Run, int, int]] = []
+            raise ChannelRefused("malformed")
+        arrived: list[tuple[SegmentRun, int, int]] = []
         oldest = self.oldest
         if upto > oldest:
             self._land(oldest, upto, arrived)
@@ -435,10 +438,10 @@ class Flight:
                 place += gap + ones
         return arrived
 
-    def _land(self, start: int, end: int, arrived: list[tuple[Run, int, int]]) -> None:
+    def _land(self, start: int, end: int, arrived: list[tuple[SegmentRun, int, int]]) -> None:
         """Take the segments from `start` to before `end` out, those of a run together."""
         flying, lost = self._flying, self.lost
-        run: Run | None = None
+        run: SegmentRun | None = None
         segments = size = 0
         for number in range(start, end):
             found = flying.pop(number, None)
@@ -492,9 +495,9 @@ class Flight:
         is_last = number - run.first == run.segments - 1
         self.size -= run.last_size if is_last else run.full
 
-    def give_up(self) -> list[tuple[Run, int, int]]:
+    def give_up(self) -> list[tuple[SegmentRun, int, int]]:
         """Everything that is not acknowledged, as `acknowledge` gives it; nothing is kept."""
-        left: list[tuple[Run, int, int]] = []
+        left: list[tuple[SegmentRun, int, int]] = []
         self._land(self.oldest, self.next_number, left)
         return left
 
@@ -542,7 +545,7 @@ class Transmitter:
         """Whether every message of which anything was sent is acknowledged."""
         return not self.flight and self.buffer.cutting is None
 
-    def next_run(self, now: float, only_finish: bool) -> Run | None:
+    def next_run(self, now: float, only_finish: bool) -> SegmentRun | None:
         """The segments to send now, counted as sent; `only_finish`: no message is begun."""
         flight, room = self.flight, self.room
         free = self.window.size - flight.size
@@ -569,7 +572,7 @@ class Transmitter:
         return run
 
     def acknowledge(self, upto: int, selective: int, now: float) -> bool:
-        """Whether anything new was acknowledged; `Refused` when it was never sent."""
+        """Whether anything new was acknowledged; `ChannelRefused` when it was never sent."""
         flight = self.flight
         was_full = flight.size + self.room >= self.window.size
         arrived = flight.acknowledge(upto, selective)
@@ -578,7 +581,7 @@ class Transmitter:
         self._progress_at = now
         total = 0
         newest = arrived[0][0]
-        slowest: Run | None = None
+        slowest: SegmentRun | None = None
         for run, segments, size in arrived:
             self.buffer.acknowledged(run, segments, size)
             total += size

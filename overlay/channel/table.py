@@ -12,8 +12,8 @@ from collections import Counter
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import Phase, Voice
-from overlay.channel.packet import PACKET_HEAD, PacketType, Refused
-from overlay.channel.receiving import Budget
+from overlay.channel.packet import PACKET_HEAD, ChannelRefused, PacketType
+from overlay.channel.receiving import ReceiveBudget
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
 from overlay.errors import NetworkError
@@ -30,7 +30,7 @@ class ChannelTable:
 
     def __init__(self, config: ChannelConfig, max_body: int, random: Randomness) -> None:
         self.config = config
-        self.budget = Budget(config.receive_memory)
+        self.budget = ReceiveBudget(config.receive_memory)
         self.paused = False
         """Whether new channels begin paused."""
         self.replies: list[tuple[Contact, bytes]] = []
@@ -75,18 +75,19 @@ class ChannelTable:
     def receive(self, sender: Contact, packet: Buffer, now: float) -> list[Buffer]:
         """The messages to hand up; the channel to `sender`, if there is one now, may have to send.
 
-        `Refused` when the packet, or the segment in it, is not taken; the channel may have to send even then.
+        `ChannelRefused` when the packet, or the segment in it, is not taken; the channel may have to send
+        even then.
         """
         core = self.cores.get(sender.id)
         if not packet:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         try:
             if core is None:
                 core = self._meet_stranger(sender, packet, now)
             elif packet[0] == PacketType.OPEN:
                 self._check_address(core, sender)
             messages = core.receive(packet, now)
-        except Refused:
+        except ChannelRefused:
             self._look_for_usurped(sender, packet)
             raise
         if packet[0] != PacketType.OPEN:
@@ -97,21 +98,21 @@ class ChannelTable:
 
     def _meet_stranger(self, sender: Contact, packet: Buffer, now: float) -> ChannelCore:
         if len(packet) < PACKET_HEAD.size:
-            raise Refused("malformed")
+            raise ChannelRefused("malformed")
         kind, theirs, mine = PACKET_HEAD.unpack_from(packet)
         if kind != PacketType.OPEN:
             if kind != PacketType.RESET:
                 self.replies.append((sender, PACKET_HEAD.pack(PacketType.RESET, mine, theirs)))
-            raise Refused("unknown_session")
+            raise ChannelRefused("unknown_session")
         full = len(self._opened_by_peers) >= self.config.max_half_open
         try:
             if full and not (self._make_space(now) or self._make_way_for(sender, half_open=True)):
-                raise Refused("too_many_half_open")
+                raise ChannelRefused("too_many_half_open")
             if len(self.cores) >= self.config.max_channels:
                 self._make_way_for(sender, half_open=False)
             core = self._add(sender, now)
         except TooManyChannels:
-            raise Refused("too_many_channels") from None
+            raise ChannelRefused("too_many_channels") from None
         self._opened_by_peers[sender.id] = now
         return core
 

@@ -8,7 +8,13 @@ names upstream's lines.
 from overlay.dht.config import DhtConfig
 from overlay.dht.driver import Dht
 from overlay.dht.lookup import LookupReport
-from overlay.dht.messages import BAD_TOKEN, MAX_VALUE_BYTES, Record, Refused, ValueTooLarge
+from overlay.dht.messages import (
+    BAD_TOKEN,
+    MAX_VALUE_BYTES,
+    StoredValue,
+    StoreRefused,
+    ValueTooLarge,
+)
 from overlay.dht.node import DhtNode
 from overlay.dht.upkeep import NoBootstrapAnswer
 from overlay.dht.values import PutOutcome
@@ -22,7 +28,7 @@ __all__ = [
     "LookupReport",
     "NoBootstrapAnswer",
     "PutOutcome",
-    "Record",
-    "Refused",
+    "StoreRefused",
+    "StoredValue",
     "ValueTooLarge",
 ]

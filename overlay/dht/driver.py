@@ -17,7 +17,7 @@ from overlay.dht.messages import (
     MAX_CONTACTS,
     MAX_VALUE_BYTES,
     Letter,
-    Record,
+    StoredValue,
     ValueTooLarge,
     unpack_letter,
 )
@@ -27,7 +27,7 @@ from overlay.entropy import entropy
 from overlay.errors import UsageError
 from overlay.futures import Futures
 from overlay.transport.endpoint import Endpoint
-from overlay.transport.frame import Kind
+from overlay.transport.frame import FrameKind
 from overlay.turn import Turn
 from overlay.wire import WireError
 
@@ -61,7 +61,7 @@ class DhtContext:
 
     def send(self, to: Contact, message: object) -> None:
         assert isinstance(message, Letter)
-        self._endpoint.send(to, Kind.DHT, message.packed())
+        self._endpoint.send(to, FrameKind.DHT, message.packed())
 
     def call_later(self, delay: float, action: Callable[[], None]) -> EndpointTimer:
         return EndpointTimer(self._endpoint.turn, delay, action)
@@ -92,7 +92,7 @@ class Dht:
             self._save,
         )
         self._futures = Futures("the DHT is closed: start a new one")
-        endpoint.on(Kind.DHT, self.receive)
+        endpoint.on(FrameKind.DHT, self.receive)
         self.node.start()
 
     def receive(self, sender: Contact, body: bytes) -> None:
@@ -150,10 +150,10 @@ class Dht:
             raise UsageError(
                 f"time_to_live={time_to_live} exceeds max_time_to_live={self._config.max_time_to_live} s"
             )
-        record = Record(version, value, time_to_live)
+        record = StoredValue(version, value, time_to_live)
         return await self._futures.answer(partial(self.node.put, PeerId(key), record))
 
-    async def get(self, key: PeerId) -> Record | None:
+    async def get(self, key: PeerId) -> StoredValue | None:
         """The newest version that a few holders have, with the time it has left; None if there is none."""
         return await self._futures.answer(partial(self.node.get, PeerId(key)))
 

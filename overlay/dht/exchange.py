@@ -26,7 +26,7 @@ from overlay.dht.messages import (
     NUMBER_BYTES,
     TOO_LARGE,
     Letter,
-    Refused,
+    StoreRefused,
 )
 from overlay.dht.round_trips import RoundTrips
 from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, IdProofs
@@ -38,7 +38,7 @@ BESIDE_A_MESSAGE = HEAD_BYTES + max(CHALLENGE_BYTES, PROOF_BYTES)
 """Bytes of a letter without its message."""
 
 
-class Outcome(Enum):
+class ReplyOutcome(Enum):
     """How a call ended."""
 
     ANSWERED = auto()
@@ -84,7 +84,7 @@ class Call:
         self.tries: int | None = None
         """How often it is sent; None: as often as the measured loss asks for."""
         self.timer: Timer | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: ReplyOutcome | None = None
         self.reply: Any = None
         self.from_light = False
         self.on_end: Callable[[Call], None] | None = None
@@ -92,12 +92,12 @@ class Call:
 
     @property
     def is_answered(self) -> bool:
-        return self.outcome is Outcome.ANSWERED
+        return self.outcome is ReplyOutcome.ANSWERED
 
     def cancel(self) -> None:
-        self.end(Outcome.CANCELLED)
+        self.end(ReplyOutcome.CANCELLED)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: ReplyOutcome) -> None:
         """The first outcome counts."""
         if self.outcome is not None:
             return
@@ -105,7 +105,7 @@ class Call:
         if self.timer is not None:
             self.timer.cancel()
         self.registry.pop(self.letter.number, None)
-        if self.on_end is not None and outcome is not Outcome.CANCELLED:
+        if self.on_end is not None and outcome is not ReplyOutcome.CANCELLED:
             self.on_end(self)
 
 
@@ -120,7 +120,7 @@ class Exchanges:
     """`requested(sender, from_light)`: a request was answered. What is sent to its sender now follows the
     reply, so that the sender knows who asks."""
 
-    ended: Callable[[Call, Outcome], None]
+    ended: Callable[[Call, ReplyOutcome], None]
     """A call is about to end, answered, given up or in an offence; the code that waits for it learns it
     after."""
 
@@ -213,7 +213,7 @@ class Exchange:
         """End every call, and answer nobody any more."""
         self._closed = True
         for call in list(self._calls.values()):
-            call.end(Outcome.CLOSED)
+            call.end(ReplyOutcome.CLOSED)
 
     def _new_number(self) -> bytes:
         # The system's randomness costs a call each time, so numbers are drawn in batches.
@@ -259,9 +259,9 @@ class Exchange:
             self._send(call)
         else:
             self._given_up.value += 1
-            self._finish(call, Outcome.GIVEN_UP)
+            self._finish(call, ReplyOutcome.GIVEN_UP)
 
-    def _finish(self, call: Call, outcome: Outcome) -> None:
+    def _finish(self, call: Call, outcome: ReplyOutcome) -> None:
         self._above.ended(call, outcome)
         call.end(outcome)
 
@@ -288,19 +288,23 @@ class Exchange:
             self._offend(call, sender, "malformed_reply")
             return
         expects = call.expects
-        if expects is not None and not isinstance(reply, expects) and type(reply) is not Refused:
+        if (
+            expects is not None
+            and not isinstance(reply, expects)
+            and type(reply) is not StoreRefused
+        ):
             self._offend(call, sender, "wrong_reply")
             return
         call.reply = reply
         call.contact = sender
         call.from_light = letter.from_light
         self.round_trips.measured(call.address, now - call.sent[letter.attempt], letter.attempt)
-        self._finish(call, Outcome.ANSWERED)
+        self._finish(call, ReplyOutcome.ANSWERED)
 
     def _offend(self, call: Call, sender: Contact, reason: str) -> None:
         self._dropped.add(reason)
         call.contact = sender
-        self._finish(call, Outcome.OFFENDED)
+        self._finish(call, ReplyOutcome.OFFENDED)
 
     def _take_request(self, sender: Contact, letter: Letter) -> None:
         try:

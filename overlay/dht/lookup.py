@@ -16,11 +16,11 @@ from typing import Generic, TypeVar
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.dht.config import DhtConfig
-from overlay.dht.exchange import Call, Exchange, Outcome
-from overlay.dht.messages import FindNode, Found, contact_of, split_entries
+from overlay.dht.exchange import Call, Exchange, ReplyOutcome
+from overlay.dht.messages import FindNode, FoundNodes, contact_of, split_entries
 from overlay.dht.routing import Contacts
 from overlay.dht.shortlist import Shortlist
-from overlay.dht.upstream import Peer, Target, peer_of
+from overlay.dht.upstream import RoutedPeer, Target, peer_of
 from overlay.steps import AtOnce
 from overlay.wire import WireError
 
@@ -96,9 +96,9 @@ class Lookup(ABC, Generic[T]):
     @abstractmethod
     def _result(self) -> T: ...
 
-    def _read(self, peer: Peer, reply: object) -> bytes | None:
+    def _read(self, peer: RoutedPeer, reply: object) -> bytes | None:
         """Take what the reply is good for; the list of contacts it names, or None if it is a refusal."""
-        return reply.contacts if isinstance(reply, Found) else None
+        return reply.contacts if isinstance(reply, FoundNodes) else None
 
     def _is_finished(self) -> bool:
         return self.shortlist.is_finished
@@ -140,7 +140,7 @@ class Lookup(ABC, Generic[T]):
         contact = call.contact
         if self.is_over or contact is None:
             return
-        if call.outcome is Outcome.CLOSED:
+        if call.outcome is ReplyOutcome.CLOSED:
             self.cancel()
             return
         del self._calls[contact.id]
@@ -157,7 +157,7 @@ class Lookup(ABC, Generic[T]):
             self.shortlist.overdue(peer_of(call.contact))
             self._proceed()
 
-    def _take_contacts(self, introducer: Peer, named: bytes) -> None:
+    def _take_contacts(self, introducer: RoutedPeer, named: bytes) -> None:
         """Take new candidates from the list of contacts that `introducer` replied with."""
         known = self._parts.contacts
         try:
@@ -198,7 +198,7 @@ class NodeLookup(Lookup[list[Contact]]):
         self._wide = wide
 
     def _question(self, count: int) -> tuple[object, tuple[type, ...]]:
-        return FindNode(self._target.id, count), (Found,)
+        return FindNode(self._target.id, count), (FoundNodes,)
 
     def _result(self) -> list[Contact]:
         found = self.shortlist.result()

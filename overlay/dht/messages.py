@@ -6,7 +6,7 @@
     Store      -> Stored
     any        -> Refused
 
-`Pong`, `Found` and `FoundValue` carry a token (see `trust`) which a later `Store`, or a request of
+`Pong`, `FoundNodes` and `FoundValue` carry a token (see `trust`) which a later `StoreValue`, or a request of
 another layer that leaves something behind, must present. A message checks itself when it is made, and
 so also when it is decoded: one that breaks a limit below does not decode.
 
@@ -103,7 +103,7 @@ class FindNode:
 
 @message(0x03)
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNodes:
     """The closest that the sender knows and a datagram holds, nearest first, without the one who asked."""
 
     token: bytes
@@ -129,7 +129,7 @@ class FindValue:
 
 @message(0x05)
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredValue:
     """A value, its version, and the seconds that it has left to live when it is sent."""
 
     version: int
@@ -159,7 +159,7 @@ class FoundValue:
     """The record that the sender holds, and as many of the closest nodes as the datagram has room for."""
 
     token: bytes
-    record: Record
+    record: StoredValue
     contacts: bytes
     """Packed by `join_contacts`."""
 
@@ -170,11 +170,11 @@ class FoundValue:
 
 @message(0x07)
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreValue:
     """Hold this record under `key`, unless you hold one of higher rank."""
 
     key: PeerId
-    record: Record
+    record: StoredValue
     token: bytes
 
     def __post_init__(self) -> None:
@@ -191,7 +191,7 @@ class Stored:
 
 @message(0x09)
 @dataclass(frozen=True, slots=True)
-class Refused:
+class StoreRefused:
     """The request was understood and is not granted; asking again the same way will not help."""
 
     reason: str
@@ -201,16 +201,16 @@ class Refused:
             raise UsageError(f"a reason has at most {MAX_REASON_CHARS} characters")
 
 
-BAD_TOKEN = Refused("token")
+BAD_TOKEN = StoreRefused("token")
 """The token is not one that this node gave to the sender's address lately: ask it anything, and try again."""
 
-NO_ROOM = Refused("room")
+NO_ROOM = StoreRefused("room")
 """The node holds as many records as it will, in all or for the sender."""
 
-NOT_SERVED = Refused("not_served")
+NOT_SERVED = StoreRefused("not_served")
 """The node does not answer requests of this type: it is a light member, or has no such service."""
 
-TOO_LARGE = Refused("too_large")
+TOO_LARGE = StoreRefused("too_large")
 """The answer does not fit into a datagram."""
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from overlay.contact import Address, Contact, PeerId
 from overlay.context import Context
 from overlay.dht.config import DhtConfig
-from overlay.dht.exchange import Call, Exchange, Exchanges, Outcome
+from overlay.dht.exchange import Call, Exchange, Exchanges, ReplyOutcome
 from overlay.dht.lookup import LookupReport, NodeLookup, Surroundings
 from overlay.dht.messages import (
     BAD_TOKEN,
@@ -24,20 +24,20 @@ from overlay.dht.messages import (
     NOT_SERVED,
     FindNode,
     FindValue,
-    Found,
+    FoundNodes,
     FoundValue,
     Letter,
     Ping,
     Pong,
-    Record,
-    Refused,
-    Store,
     Stored,
+    StoredValue,
+    StoreRefused,
+    StoreValue,
 )
 from overlay.dht.routing import Contacts
 from overlay.dht.trust import AddressTokens, IdProofs
-from overlay.dht.upkeep import NoBootstrapAnswer, Upkeep, explore, find_first_contacts
-from overlay.dht.upstream import Peer, Target, peer_of
+from overlay.dht.upkeep import DhtUpkeep, NoBootstrapAnswer, explore, find_first_contacts
+from overlay.dht.upstream import RoutedPeer, Target, peer_of
 from overlay.dht.values import DYING, HandOff, PutOutcome, RecordStore, ValueLookup, store_at_all
 from overlay.identity import Identity
 from overlay.metrics import Metrics
@@ -93,7 +93,7 @@ class DhtNode:
         )
         self.hand_off = HandOff(context, self.contacts.table, self.store, self.store_at)
         self.contacts.on_new = self.hand_off.welcome
-        self.upkeep = Upkeep(self, config, save)
+        self.upkeep = DhtUpkeep(self, config, save)
         self._parts = Surroundings(
             context,
             config,
@@ -109,7 +109,7 @@ class DhtNode:
         self._handlers: dict[type, Handler] = {Ping: self._pong}
         if config.serve:
             self._handlers |= {FindNode: self._find_node, FindValue: self._find_value}
-            self._handlers[Store] = self._take_store
+            self._handlers[StoreValue] = self._take_store
         self._lookups_made = metrics.counter("dht_lookups", "Lookups made")
         self._lookup_requests = metrics.counter("dht_lookup_requests", "Peers asked by lookups")
         self._refused = metrics.family("dht_refused", "reason", "DHT requests refused")
@@ -177,7 +177,7 @@ class DhtNode:
         lookup.start()
         return lookup
 
-    def get(self, key: PeerId, done: Callable[[Record | None], None]) -> ValueLookup:
+    def get(self, key: PeerId, done: Callable[[StoredValue | None], None]) -> ValueLookup:
         """The newest version that a few holders have, with the time it has left; None if there is none.
 
         Upstream (network.py:136-154) takes a value that is at hand for the newest.
@@ -187,7 +187,7 @@ class DhtNode:
         return lookup
 
     def put(
-        self, key: PeerId, record: Record, done: Callable[[PutOutcome], None]
+        self, key: PeerId, record: StoredValue, done: Callable[[PutOutcome], None]
     ) -> Steps[PutOutcome]:
         """Store a record at the k closest nodes, unless they hold a newer version."""
         return self.run(self._put(key, record), done)
@@ -195,8 +195,8 @@ class DhtNode:
     def ask(self, to: Contact, request: object, done: Callable[[object | None], None]) -> _Ask:
         """The typed reply to a registered request, or None if `to` did not answer.
 
-        The request may arrive more than once. A `Refused` is a reply too; the reply's type is the caller's
-        to check.
+        The request may arrive more than once. A `StoreRefused` is a reply too; the caller checks the
+        reply's type.
         """
         ask = _Ask(self, self._asks, to, request, done)
         ask.start()
@@ -207,7 +207,7 @@ class DhtNode:
         if contact == self.context.contact:
             answered(True)
         else:
-            self.ping(contact, lambda call: answered(call.outcome is not Outcome.GIVEN_UP))
+            self.ping(contact, lambda call: answered(call.outcome is not ReplyOutcome.GIVEN_UP))
 
     def ping(
         self,
@@ -219,13 +219,13 @@ class DhtNode:
 
     def store_at(
         self,
-        peer: Peer,
+        peer: RoutedPeer,
         key: PeerId,
-        record: Record,
+        record: StoredValue,
         on_end: Callable[[Call], None] | None = None,
     ) -> Call:
         """The token is the last that `peer` gave; without one it will refuse."""
-        store = Store(key, record, self.token(peer.contact))
+        store = StoreValue(key, record, self.token(peer.contact))
         return self.exchange.call(peer.contact, store, (Stored,), on_end)
 
     async def publish_again(self) -> None:
@@ -239,13 +239,13 @@ class DhtNode:
             if record.time_to_live > DYING:
                 await self._put(key, record)
 
-    async def _put(self, key: PeerId, record: Record) -> PutOutcome:
+    async def _put(self, key: PeerId, record: StoredValue) -> PutOutcome:
         started = self.context.now()
         nodes = await answer_to(partial(self.closest, key, self.config.k))
         left = record.time_to_live - (self.context.now() - started)
         if left <= 0:
             return PutOutcome(0, record.version)
-        record = Record(record.version, record.value, left)
+        record = StoredValue(record.version, record.value, left)
         own = self.context.contact
         return await store_at_all(nodes, own, self.store, self.store_at, key, record)
 
@@ -296,7 +296,7 @@ class DhtNode:
 
     def _answer(self, sender: Contact, request: Any) -> object | None:
         reply = self._handle(sender, request)
-        if isinstance(reply, Refused):
+        if isinstance(reply, StoreRefused):
             self._refused.add(reply.reason)
         return reply
 
@@ -312,20 +312,20 @@ class DhtNode:
         """Upstream (protocol.py:34-37) enters whatever id the sender says it has."""
         return Pong(self.give_token(sender), self.is_joining)
 
-    def _take_store(self, sender: Contact, request: Store) -> object:
+    def _take_store(self, sender: Contact, request: StoreValue) -> object:
         """Upstream (protocol.py:39-46) stores anything from anybody, without a bound, over anything newer."""
         if not self.accepts_token(sender, request.token):
             return BAD_TOKEN
         newest = self.store.offer(request.key, request.record, sender.address)
         return NO_ROOM if newest is None else Stored(newest)
 
-    def _find_node(self, sender: Contact, request: FindNode) -> Found:
+    def _find_node(self, sender: Contact, request: FindNode) -> FoundNodes:
         """Upstream's reply (protocol.py:48-54) is lost in silence when it does not fit a datagram."""
         room = self.exchange.room - BESIDE_CONTACTS
         named = self._closest_known(request.target, request.count, sender, room)
-        return Found(self.give_token(sender), named)
+        return FoundNodes(self.give_token(sender), named)
 
-    def _find_value(self, sender: Contact, request: FindValue) -> Found | FoundValue:
+    def _find_value(self, sender: Contact, request: FindValue) -> FoundNodes | FoundValue:
         """In upstream's reply (protocol.py:56-62) a value has neither version nor time to live."""
         record = self.store.get(request.key)
         if record is None:
@@ -345,14 +345,14 @@ class DhtNode:
 
     # What it learns.
 
-    def _call_ended(self, call: Call, outcome: Outcome) -> None:
+    def _call_ended(self, call: Call, outcome: ReplyOutcome) -> None:
         contact = call.contact
         if contact is None or contact.id == self.context.contact.id:
             return
         peer = peer_of(contact)
-        if outcome is Outcome.OFFENDED:
+        if outcome is ReplyOutcome.OFFENDED:
             self.contacts.punish(peer)
-        elif outcome is Outcome.ANSWERED:
+        elif outcome is ReplyOutcome.ANSWERED:
             token = getattr(call.reply, "token", None)
             if isinstance(token, bytes):
                 self._tokens_held[contact] = token
@@ -413,5 +413,5 @@ class _Ask:
         if not self._is_over:
             self._is_over = True
             self._turns.leave()
-            if call.outcome is not Outcome.CLOSED:
+            if call.outcome is not ReplyOutcome.CLOSED:
                 self._done(call.reply if call.is_answered else None)

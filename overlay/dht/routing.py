@@ -16,7 +16,7 @@ from overlay.context import Context
 from overlay.dht.config import DhtConfig
 from overlay.dht.exchange import Call
 from overlay.dht.trust import FailureMemory
-from overlay.dht.upstream import Bucket, Peer, Target, peer_of
+from overlay.dht.upstream import Bucket, RoutedPeer, Target, peer_of
 from overlay.metrics import Metrics
 
 K = TypeVar("K")
@@ -44,7 +44,7 @@ HEARD_CONTACTS = 8192
 class RoutingTable:
     """All contacts, in buckets that cover the id space once."""
 
-    def __init__(self, own: Peer, k: int, clock: Callable[[], float]) -> None:
+    def __init__(self, own: RoutedPeer, k: int, clock: Callable[[], float]) -> None:
         self.own = own
         self.k = k
         self._clock = clock
@@ -56,7 +56,7 @@ class RoutingTable:
     def __len__(self) -> int:
         return sum(len(bucket) for bucket in self.buckets)
 
-    def __iter__(self) -> Iterator[Peer]:
+    def __iter__(self) -> Iterator[RoutedPeer]:
         for bucket in self.buckets:
             yield from bucket.nodes.values()
 
@@ -64,7 +64,7 @@ class RoutingTable:
         self.buckets = [Bucket.of_everything(self.k, self._clock())]
         self._firsts = [0]
 
-    def bucket_of(self, place: Peer | Target) -> Bucket:
+    def bucket_of(self, place: RoutedPeer | Target) -> Bucket:
         """Upstream (routing.py:175-183) looks for the last id of a bucket in the next bucket."""
         return self.bucket_at(place.long_id)
 
@@ -81,7 +81,7 @@ class RoutingTable:
         oldest = self._clock() - seconds
         return [bucket for bucket in self.buckets if bucket.last_used < oldest]
 
-    def add(self, peer: Peer) -> Peer | None:
+    def add(self, peer: RoutedPeer) -> RoutedPeer | None:
         """Enter a contact, or make it a spare one; then the one seen longest ago, to be checked.
 
         Upstream (routing.py:159-173) starts a ping, in a task that nobody holds, for each contact too many.
@@ -100,10 +100,10 @@ class RoutingTable:
             bucket = self.bucket_of(peer)
         return None
 
-    def remove(self, peer: Peer) -> None:
+    def remove(self, peer: RoutedPeer) -> None:
         self.bucket_of(peer).remove(peer)
 
-    def has_use_for(self, peer: Peer) -> bool:
+    def has_use_for(self, peer: RoutedPeer) -> bool:
         """Whether a new contact would get a place, or is one of few spare ones for its bucket."""
         bucket = self.bucket_of(peer)
         if len(bucket) < self.k or len(bucket.spare) < SPARES:
@@ -112,11 +112,11 @@ class RoutingTable:
 
     def closest(
         self,
-        place: Peer | Target,
+        place: RoutedPeer | Target,
         count: int,
-        sound: Callable[[list[Peer]], list[Peer]] = lambda peers: peers,
-        exclude: Peer | None = None,
-    ) -> list[Peer]:
+        sound: Callable[[list[RoutedPeer]], list[RoutedPeer]] = lambda peers: peers,
+        exclude: RoutedPeer | None = None,
+    ) -> list[RoutedPeer]:
         """The true closest of those that are `sound`, nearest first.
 
         Upstream (routing.py:103-120, 185-195) takes buckets from the left and the right in turn, which is
@@ -125,7 +125,7 @@ class RoutingTable:
         do not overlap.
         """
         goal = place.long_id
-        found: list[Peer] = []
+        found: list[RoutedPeer] = []
         buckets = {bucket.range[0] ^ goal: bucket.nodes for bucket in self.buckets}
         for first in sorted(buckets):
             nodes = buckets[first]
@@ -140,7 +140,7 @@ class RoutingTable:
                     break
         return found[:count]
 
-    def _index_of(self, place: Peer | Target) -> int:
+    def _index_of(self, place: RoutedPeer | Target) -> int:
         return bisect_right(self._firsts, place.long_id) - 1
 
 
@@ -164,21 +164,24 @@ class Contacts:
         self._last_heard: OrderedDict[PeerId, float] = OrderedDict()
         """The one heard longest ago first; all contacts of the table, its spare ones, and some that were."""
         self._probing: dict[Contact, Call] = {}
-        self.on_new: Callable[[Peer], None] = lambda peer: None
+        self.on_new: Callable[[RoutedPeer], None] = lambda peer: None
         """Told of each contact that enters the table."""
-        self.on_return: Callable[[Peer], None] = lambda peer: None
+        self.on_return: Callable[[RoutedPeer], None] = lambda peer: None
         """Told of each contact that was lost and answers again."""
         self._evicted = metrics.family("dht_evicted", "reason", "Contacts removed")
 
     def closest(
-        self, place: Peer | Target, count: int | None = None, exclude: Peer | None = None
-    ) -> list[Peer]:
+        self,
+        place: RoutedPeer | Target,
+        count: int | None = None,
+        exclude: RoutedPeer | None = None,
+    ) -> list[RoutedPeer]:
         """The closest of the table that are not avoided; k unless a count is given."""
         return self.table.closest(place, count or self._config.k, self.sound, exclude)
 
     # What was heard.
 
-    def requested(self, peer: Peer) -> None:
+    def requested(self, peer: RoutedPeer) -> None:
         """`peer` asked something: a sign of life, and a possible contact.
 
         Upstream (protocol.py:84-112) does not notice a known contact's new address nor its sign of life.
@@ -189,7 +192,7 @@ class Contacts:
         if not self._touch(peer) and not self.is_avoided(peer) and self.table.has_use_for(peer):
             self._probe(peer.contact)
 
-    def answered(self, call: Call, peer: Peer, from_light: bool) -> None:
+    def answered(self, call: Call, peer: RoutedPeer, from_light: bool) -> None:
         """`peer` answered `call`: it is entered, unless it is a light member."""
         self._is_over(call, peer)
         self.failures.heard(peer.contact)
@@ -198,7 +201,7 @@ class Contacts:
         elif self._knows(peer):
             self._remove(peer, "light")
 
-    def failed(self, call: Call, peer: Peer) -> None:
+    def failed(self, call: Call, peer: RoutedPeer) -> None:
         """`peer` did not answer `call`: dead if that only asked for a sign of life; else it is asked for one.
 
         Upstream (protocol.py:119) evicts at the first time-out."""
@@ -214,7 +217,7 @@ class Contacts:
             _remember(self.lost, peer.contact, None, LOST_CONTACTS)
             self._check_others()
 
-    def punish(self, peer: Peer) -> None:
+    def punish(self, peer: RoutedPeer) -> None:
         """`peer` replied with nonsense: it loses its place and is not asked again for a while."""
         self._probing.pop(peer.contact, None)
         self.failures.offended(peer.contact, self._clock())
@@ -224,21 +227,21 @@ class Contacts:
 
     # Whom to ask, and whom not.
 
-    def is_avoided(self, peer: Peer) -> bool:
+    def is_avoided(self, peer: RoutedPeer) -> bool:
         return self.failures.avoids(peer.contact, self._clock())
 
-    def sound(self, peers: list[Peer]) -> list[Peer]:
+    def sound(self, peers: list[RoutedPeer]) -> list[RoutedPeer]:
         """The peers among `peers` that are not avoided."""
         if not self.failures:
             return peers
         avoids, now = self.failures.avoids, self._clock()
         return [peer for peer in peers if not avoids(peer.contact, now)]
 
-    def silent(self, count: int, silence: float = FRESH) -> list[Peer]:
+    def silent(self, count: int, silence: float = FRESH) -> list[RoutedPeer]:
         """At most `count` contacts of the table that were not heard for `silence` seconds, the one heard
         longest ago first."""
         limit = self._clock() - silence
-        silent: list[Peer] = []
+        silent: list[RoutedPeer] = []
         forgotten: list[PeerId] = []
         for peer_id, heard in self._last_heard.items():
             if heard > limit or len(silent) == count:
@@ -252,7 +255,7 @@ class Contacts:
             del self._last_heard[peer_id]
         return silent
 
-    def check(self, peer: Peer) -> None:
+    def check(self, peer: RoutedPeer) -> None:
         """Ask a contact that was not heard lately whether it is still there."""
         if self._clock() - self._last_heard.get(peer.id, -FRESH) >= FRESH:
             self._probe(peer.contact)
@@ -266,7 +269,7 @@ class Contacts:
         if contact not in self._probing and len(self._probing) < self._config.probes_at_once:
             self._probing[contact] = self._ping(contact)
 
-    def _is_over(self, call: Call, peer: Peer) -> None:
+    def _is_over(self, call: Call, peer: RoutedPeer) -> None:
         if self._probing and self._probing.get(peer.contact) is call:
             del self._probing[peer.contact]
 
@@ -281,12 +284,12 @@ class Contacts:
 
     # The table.
 
-    def _knows(self, peer: Peer) -> bool:
+    def _knows(self, peer: RoutedPeer) -> bool:
         """Whether the table, or its spare part, holds `peer` at this very address."""
         known = self.table.bucket_of(peer).find(peer.id)
         return known is not None and known.contact == peer.contact
 
-    def _touch(self, peer: Peer) -> bool:
+    def _touch(self, peer: RoutedPeer) -> bool:
         """If the table holds `peer` at this very address: now it is the one seen last."""
         bucket = self.table.bucket_of(peer)
         known = bucket.find(peer.id)
@@ -296,7 +299,7 @@ class Contacts:
         _remember(self._last_heard, peer.id, self._clock(), HEARD_CONTACTS)
         return True
 
-    def _enter(self, peer: Peer) -> None:
+    def _enter(self, peer: RoutedPeer) -> None:
         if self._touch(peer) or self.is_avoided(peer) or not peer.can_exist:
             return
         is_new = self.table.bucket_of(peer).find(peer.id) is None
@@ -310,7 +313,7 @@ class Contacts:
             del self.lost[peer.contact]
             self.on_return(peer)
 
-    def _remove(self, peer: Peer, reason: str) -> None:
+    def _remove(self, peer: RoutedPeer, reason: str) -> None:
         self._evicted.add(reason)
         self.table.remove(peer)
         self._last_heard.pop(peer.id, None)

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from overlay.contact import PeerId
-from overlay.dht.upstream import Peer
+from overlay.dht.upstream import RoutedPeer
 
 ADDRESSES_AN_ID = 4
 
@@ -66,7 +66,9 @@ class _Candidate:
         "vouchers",
     )
 
-    def __init__(self, peer: Peer, distance: int, hops: int, voucher: _Candidate | None) -> None:
+    def __init__(
+        self, peer: RoutedPeer, distance: int, hops: int, voucher: _Candidate | None
+    ) -> None:
         self.peer = peer
         self.distance = distance
         self.hops = hops
@@ -109,7 +111,7 @@ class Shortlist:
         self.asked = 0
         """Requests so far."""
 
-    def unknown(self, entries: Sequence[bytes], introduced_by: Peer) -> list[bytes]:
+    def unknown(self, entries: Sequence[bytes], introduced_by: RoutedPeer) -> list[bytes]:
         """Those of a reply's entries that are not candidates yet; for the others the peer vouches as well."""
         voucher = self._by_id[introduced_by.id]
         fresh: list[bytes] = []
@@ -121,7 +123,7 @@ class Shortlist:
                 known.vouchers.append(voucher)
         return fresh
 
-    def add(self, peers: Sequence[Peer], introduced_by: Peer | None = None) -> None:
+    def add(self, peers: Sequence[RoutedPeer], introduced_by: RoutedPeer | None = None) -> None:
         """Candidates from this node's own table, or from the reply of one of them, nearest first."""
         voucher = None if introduced_by is None else self._by_id.get(introduced_by.id)
         hops, most = (1, self._k) if voucher is None else (voucher.hops + 1, voucher.reach)
@@ -132,14 +134,14 @@ class Shortlist:
             else:
                 self._add_address(known, peer)
 
-    def add_self(self, peer: Peer) -> None:
+    def add_self(self, peer: RoutedPeer) -> None:
         """This node takes part in the DHT, and need not be asked."""
         candidate = _Candidate(peer, peer.long_id ^ self._target, 0, None)
         candidate.state = _ANSWERED
         candidate.reach = MOST_REACH
         self._insert(candidate)
 
-    def rule_out(self, peers: Sequence[Peer], introduced_by: Peer) -> None:
+    def rule_out(self, peers: Sequence[RoutedPeer], introduced_by: RoutedPeer) -> None:
         """These were named by a reply, and are known to be dead."""
         voucher = self._by_id.get(introduced_by.id)
         for peer in peers[:MOST_REACH]:
@@ -150,7 +152,7 @@ class Shortlist:
                 self._by_entry[peer.entry] = candidate
                 self._leave(candidate)
 
-    def next_to_ask(self) -> list[tuple[Peer, int]]:
+    def next_to_ask(self) -> list[tuple[RoutedPeer, int]]:
         """Whom to ask now, and for how many contacts; they count as asked."""
         sound, reach = self._sound()
         if reach > self._k and all(c.state is _ANSWERED for c in sound):
@@ -168,14 +170,14 @@ class Shortlist:
         self.asked += len(chosen)
         return [(candidate.peer, ample) for candidate in chosen]
 
-    def answered(self, peer: Peer) -> None:
+    def answered(self, peer: RoutedPeer) -> None:
         candidate = self._by_id.get(peer.id)
         if candidate is not None:
             self._leave_window(candidate)
             candidate.state = _ANSWERED
             self._reward_vouchers(candidate, +1)
 
-    def overdue(self, peer: Peer) -> None:
+    def overdue(self, peer: RoutedPeer) -> None:
         """`peer` should have answered by now; it is still waited for."""
         candidate = self._by_id.get(peer.id)
         if candidate is not None and candidate.state is _ASKED:
@@ -184,7 +186,7 @@ class Shortlist:
             self._overdue += 1
             self._reward_vouchers(candidate, -1)
 
-    def failed(self, peer: Peer) -> None:
+    def failed(self, peer: RoutedPeer) -> None:
         """`peer` is given up: another address of the same id is tried, or the id is out."""
         candidate = self._by_id.get(peer.id)
         if candidate is None or candidate.state is _OUT:
@@ -210,11 +212,11 @@ class Shortlist:
                 return False
         return not self._too_short(sound, reach) and not self._awaited(sound)
 
-    def result(self) -> list[Peer]:
+    def result(self) -> list[RoutedPeer]:
         """The k nearest that have answered so far, nearest first."""
         return [c.peer for c in self._candidates if c.state is _ANSWERED][: self._k]
 
-    def near(self, count: int) -> list[Peer]:
+    def near(self, count: int) -> list[RoutedPeer]:
         """The nearest that did not fail, nearest first, whether they were asked or only named."""
         return [c.peer for c in _not_overdue(self._candidates)][:count]
 
@@ -287,7 +289,7 @@ class Shortlist:
         self._by_id[candidate.peer.id] = candidate
         self._by_entry[candidate.peer.entry] = candidate
 
-    def _add_address(self, candidate: _Candidate, peer: Peer) -> None:
+    def _add_address(self, candidate: _Candidate, peer: RoutedPeer) -> None:
         if len(candidate.addresses) == ADDRESSES_AN_ID:
             return
         if any(peer.contact == known.contact for known in candidate.addresses):

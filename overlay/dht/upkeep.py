@@ -23,7 +23,7 @@ from overlay.dht.exchange import Call
 from overlay.dht.lookup import NodeLookup
 from overlay.dht.messages import Pong
 from overlay.dht.routing import Contacts
-from overlay.dht.upstream import Peer
+from overlay.dht.upstream import RoutedPeer
 from overlay.errors import NetworkError
 from overlay.steps import Steps, answer_to, pause, together
 
@@ -172,7 +172,7 @@ async def _look(node: Joiner, place: int, count: int) -> None:
     await answer_to(partial(node.closest, key, count))
 
 
-class Upkeep:
+class DhtUpkeep:
     """The upkeep of one node; it runs from `start` to `close`."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Upkeep:
         places = [draw.randrange(low, high + 1) for low, high in (b.range for b in unused)]
         return [PeerId(place.to_bytes(ID_BYTES, "big")) for place in places]
 
-    def _returned(self, peer: Peer) -> None:
+    def _returned(self, peer: RoutedPeer) -> None:
         """A dead contact answered: what it knows is news, for the network may have been cut in two.
 
         The others that were lost may be back as well, and are asked at once."""

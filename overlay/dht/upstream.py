@@ -34,11 +34,11 @@ class Target:
         self.id = id_
         self.long_id = int.from_bytes(id_, "big")
 
-    def distance_to(self, other: Peer | Target) -> int:
+    def distance_to(self, other: RoutedPeer | Target) -> int:
         return self.long_id ^ other.long_id
 
 
-class Peer:
+class RoutedPeer:
     """A contact with what a bucket and a lookup need at hand of it; it is a `Node` to upstream's buckets."""
 
     __slots__ = ("can_exist", "contact", "entry", "home", "id", "long_id")
@@ -54,21 +54,21 @@ class Peer:
         self.can_exist = socket_address(contact.host, contact.port, True) is not None
         """False when no peer can have the address, whichever peer names it."""
 
-    def distance_to(self, other: Peer | Target) -> int:
+    def distance_to(self, other: RoutedPeer | Target) -> int:
         return self.long_id ^ other.long_id
 
-    def shares_place(self, other: Peer) -> bool:
+    def shares_place(self, other: RoutedPeer) -> bool:
         """Whether both have the same id, or the same address."""
         return self.id == other.id or self.home == other.home
 
 
 @lru_cache(maxsize=REMEMBERED)
-def peer_of(contact: Contact) -> Peer:
+def peer_of(contact: Contact) -> RoutedPeer:
     """The same few contacts are met over and over; equal contacts give the same object while it is cached.
 
     Its contact is the object that decoding gives, so that comparing it with a decoded one is quick.
     """
-    return Peer(Contact.unpack(contact.packed()))
+    return RoutedPeer(Contact.unpack(contact.packed()))
 
 
 class Bucket:
@@ -79,8 +79,8 @@ class Bucket:
     def __init__(self, kbucket: Any, last_used: float) -> None:
         self._kbucket = kbucket
         self.range: tuple[int, int] = kbucket.range
-        self.nodes: OrderedDict[PeerId, Peer] = kbucket.nodes
-        self.spare: OrderedDict[PeerId, Peer] = kbucket.replacement_nodes
+        self.nodes: OrderedDict[PeerId, RoutedPeer] = kbucket.nodes
+        self.spare: OrderedDict[PeerId, RoutedPeer] = kbucket.replacement_nodes
         self.last_used = last_used
         """When a lookup last went into this range."""
 
@@ -97,29 +97,29 @@ class Bucket:
         lower, upper = self._kbucket.split()
         return Bucket(lower, self.last_used), Bucket(upper, self.last_used)
 
-    def add(self, peer: Peer) -> None:
+    def add(self, peer: RoutedPeer) -> None:
         """Give the contact a place, or keep it among the spare ones where there is none."""
         self._kbucket.add_node(peer)
 
-    def remove(self, peer: Peer) -> None:
+    def remove(self, peer: RoutedPeer) -> None:
         """Take the contact out; the spare one that was seen last gets its place."""
         self._kbucket.remove_node(peer)
 
-    def find(self, peer_id: PeerId) -> Peer | None:
+    def find(self, peer_id: PeerId) -> RoutedPeer | None:
         """The contact of that id, spare or not."""
         return self.nodes.get(peer_id) or self.spare.get(peer_id)
 
-    def refresh(self, peer: Peer) -> None:
+    def refresh(self, peer: RoutedPeer) -> None:
         """A contact that is here was heard, perhaps at another address: now it is the one seen last."""
         held = self.nodes if peer.id in self.nodes else self.spare
         held[peer.id] = peer
         held.move_to_end(peer.id)
 
-    def head(self) -> Peer:
+    def head(self) -> RoutedPeer:
         """The contact that was seen longest ago."""
         return next(iter(self.nodes.values()))
 
-    def covers(self, place: Peer | Target) -> bool:
+    def covers(self, place: RoutedPeer | Target) -> bool:
         return bool(self._kbucket.has_in_range(place))
 
     def depth(self) -> int:

@@ -22,9 +22,9 @@ from overlay.contact import ID_BYTES, Address, Contact, PeerId
 from overlay.context import Context
 from overlay.dht.exchange import Call
 from overlay.dht.lookup import Lookup, Surroundings
-from overlay.dht.messages import FindValue, Found, FoundValue, Record, Stored
+from overlay.dht.messages import FindValue, FoundNodes, FoundValue, Stored, StoredValue
 from overlay.dht.routing import RoutingTable
-from overlay.dht.upstream import Peer, Target, peer_of
+from overlay.dht.upstream import RoutedPeer, Target, peer_of
 from overlay.steps import Steps, answer_to, pause, together
 
 SWEEP_INTERVAL = 1.0
@@ -46,7 +46,7 @@ KEYS_A_TURN = 64
 DYING = 5.0
 """Seconds: a record with less to live is not handed on, nor published again."""
 
-StoreAt = Callable[[Peer, PeerId, Record, Callable[[Call], None] | None], Call]
+StoreAt = Callable[[RoutedPeer, PeerId, StoredValue, Callable[[Call], None] | None], Call]
 """`store_at(peer, key, record, on_end)` asks a peer to hold a record."""
 
 
@@ -96,7 +96,7 @@ class RecordStore:
     def __len__(self) -> int:
         return len(self._held)
 
-    def offer(self, key: PeerId, record: Record, source: Address | None = None) -> int | None:
+    def offer(self, key: PeerId, record: StoredValue, source: Address | None = None) -> int | None:
         """Take a record of higher rank than the one held; the version held now, or None without room."""
         self.cull()
         now = self._clock()
@@ -118,7 +118,7 @@ class RecordStore:
         self._held[key] = _Held(record.version, record.value, expires, now, source)
         return record.version
 
-    def get(self, key: PeerId) -> Record | None:
+    def get(self, key: PeerId) -> StoredValue | None:
         """The record with the time it has left."""
         held = self._live(key, self._clock())
         return None if held is None else self._record(held)
@@ -132,7 +132,7 @@ class RecordStore:
         for key in [key for key, held in self._held.items() if held.expires <= now]:
             self._drop(key)
 
-    def unheard(self, seconds: float) -> list[tuple[PeerId, Record]]:
+    def unheard(self, seconds: float) -> list[tuple[PeerId, StoredValue]]:
         """The records that nobody has stored here for that long."""
         now = self._clock()
         return [
@@ -146,7 +146,7 @@ class RecordStore:
         if key in self._held:
             self._held[key].heard = self._clock()
 
-    def __iter__(self) -> Iterator[tuple[PeerId, Record]]:
+    def __iter__(self) -> Iterator[tuple[PeerId, StoredValue]]:
         now = self._clock()
         return iter([(key, self._record(h)) for key, h in self._held.items() if h.expires > now])
 
@@ -154,8 +154,8 @@ class RecordStore:
         held = self._held.get(key)
         return held if held is not None and held.expires > now else None
 
-    def _record(self, held: _Held) -> Record:
-        return Record(held.version, held.value, held.expires - self._clock())
+    def _record(self, held: _Held) -> StoredValue:
+        return StoredValue(held.version, held.value, held.expires - self._clock())
 
     def _make_room(self, key: PeerId, source: Address | None) -> bool:
         if key in self._held:
@@ -184,7 +184,7 @@ class RecordStore:
         return int.from_bytes(key, "big") ^ self._owner
 
 
-class ValueLookup(Lookup[Record | None]):
+class ValueLookup(Lookup[StoredValue | None]):
     """The newest record under a key, or None.
 
     It is over when `read_quorum` peers have sent a record, or the k closest nodes have been asked. The
@@ -199,32 +199,32 @@ class ValueLookup(Lookup[Record | None]):
         key: Target,
         store: RecordStore,
         store_at: StoreAt,
-        done: Callable[[Record | None], None],
+        done: Callable[[StoredValue | None], None],
     ) -> None:
         super().__init__(parts, key, parts.config.k, done)
         self._store = store
         self._store_at = store_at
         self._now = parts.context.now
         self._quorum = parts.config.read_quorum
-        self._records: dict[Peer, tuple[Record, float] | None] = {}
+        self._records: dict[RoutedPeer, tuple[StoredValue, float] | None] = {}
         self._holders = 0
 
     def _question(self, count: int) -> tuple[object, tuple[type, ...]]:
-        return FindValue(self._target.id, count), (FoundValue, Found)
+        return FindValue(self._target.id, count), (FoundValue, FoundNodes)
 
-    def _read(self, peer: Peer, reply: object) -> bytes | None:
+    def _read(self, peer: RoutedPeer, reply: object) -> bytes | None:
         if isinstance(reply, FoundValue):
             self._holders += self._records.get(peer) is None
             self._records[peer] = (reply.record, self._now())
             return reply.contacts
-        if isinstance(reply, Found):
+        if isinstance(reply, FoundNodes):
             self._records[peer] = None
         return super()._read(peer, reply)
 
     def _is_finished(self) -> bool:
         return self._holders >= self._quorum or self.shortlist.is_finished
 
-    def _result(self) -> Record | None:
+    def _result(self) -> StoredValue | None:
         now = self._now()
         own = self._store.get(self._target.id)
         held = [own] if own is not None else []
@@ -235,7 +235,7 @@ class ValueLookup(Lookup[Record | None]):
         self._repair(newest)
         return newest
 
-    def _repair(self, newest: Record) -> None:
+    def _repair(self, newest: StoredValue) -> None:
         key = self._target
         holders = [peer for peer, found in self._records.items() if found is not None]
         farthest = max((peer.distance_to(key) for peer in holders), default=0)
@@ -246,7 +246,7 @@ class ValueLookup(Lookup[Record | None]):
                 self._store_at(peer, key.id, newest, None)
 
 
-def _aged(found: tuple[Record, float] | None, now: float) -> Record | None:
+def _aged(found: tuple[StoredValue, float] | None, now: float) -> StoredValue | None:
     """The record with what is left of its life, or None."""
     if found is None:
         return None
@@ -261,7 +261,7 @@ async def store_at_all(
     store: RecordStore,
     store_at: StoreAt,
     key: PeerId,
-    record: Record,
+    record: StoredValue,
 ) -> PutOutcome:
     """Store a record at these nodes, this one included where it is among them.
 
@@ -280,7 +280,7 @@ async def store_at_all(
     return PutOutcome(versions.count(record.version), max(versions, default=record.version))
 
 
-def is_due(table: RoutingTable, key: PeerId, new: Peer) -> bool:
+def is_due(table: RoutingTable, key: PeerId, new: RoutedPeer) -> bool:
     """Whether this node is to hand `key` to the new node.
 
     Upstream (protocol.py:102-111) hashes the key, itself a hash, again.
@@ -302,14 +302,14 @@ class HandOff:
         self._table = table
         self._store = store
         self._store_at = store_at
-        self._queue: deque[Peer] = deque()
+        self._queue: deque[RoutedPeer] = deque()
         self._work: Steps[None] | None = None
 
     @property
     def is_working(self) -> bool:
         return self._work is not None and not self._work.is_over
 
-    def welcome(self, new: Peer) -> None:
+    def welcome(self, new: RoutedPeer) -> None:
         if len(self._store) == 0 or len(self._queue) >= WAITING:
             return
         self._queue.append(new)
@@ -324,7 +324,7 @@ class HandOff:
         while self._queue:
             await self._hand_over(self._queue.popleft())
 
-    async def _hand_over(self, new: Peer) -> None:
+    async def _hand_over(self, new: RoutedPeer) -> None:
         records = iter(self._store)
         due: list[PeerId] = []
         while some := list(islice(records, KEYS_A_TURN)):
@@ -337,7 +337,7 @@ class HandOff:
             if not all(taken):
                 return
 
-    async def _give(self, new: Peer, key: PeerId) -> bool:
+    async def _give(self, new: RoutedPeer, key: PeerId) -> bool:
         """Store one record at the new node; False if it does not answer."""
         held = self._store.get(key)
         if held is None or held.time_to_live <= DYING:

@@ -3,7 +3,7 @@
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.reading import Peers
 from overlay.directory.server import DirectoryServer
-from overlay.directory.service import DirectoryService, Replication, serve_directory
+from overlay.directory.service import DirectoryService, ShardReplication, serve_directory
 from overlay.directory.survey import TopicSize
 
 __all__ = [
@@ -11,7 +11,7 @@ __all__ = [
     "DirectoryServer",
     "DirectoryService",
     "Peers",
-    "Replication",
+    "ShardReplication",
     "TopicSize",
     "serve_directory",
 ]

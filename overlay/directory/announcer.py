@@ -15,7 +15,13 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.messages import BAD_TOKEN, HELD_ELSEWHERE, Announce, AnnounceReply, Withdraw
+from overlay.directory.messages import (
+    BAD_TOKEN,
+    HELD_ELSEWHERE,
+    AnnounceMember,
+    AnnounceReply,
+    Withdraw,
+)
 from overlay.directory.reading import Locations, Peers, Visit
 from overlay.directory.survey import Explorer
 from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
@@ -169,7 +175,7 @@ class Announcer:
         wide = depth == 0 and leaf_depth >= LARGE_DEPTH
         return await self._tell(
             shard,
-            lambda token: Announce(stay.topic, depth, leaf_depth, stay.number, token, sure),
+            lambda token: AnnounceMember(stay.topic, depth, leaf_depth, stay.number, token, sure),
             self._config.root_replicas if wide else self._config.replicas,
             told,
         )

@@ -28,7 +28,7 @@ _SPARSEST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AnnouncedMember:
     """One announcement that was taken; a trace if `leaf_depth` is deeper than the shard."""
 
     contact: Contact
@@ -41,7 +41,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class ShardCopy:
     """A record as another replica tells of it; `left`: the seconds that it has left to live."""
 
     contact: Contact
@@ -73,8 +73,8 @@ class HeldShard:
         self._config = config
         self._packed: bytes | None = None
         self._at_address: dict[Address, PeerId] = {}
-        self.members: dict[PeerId, Record] = {}
-        self.traces: dict[PeerId, Record] = {}
+        self.members: dict[PeerId, AnnouncedMember] = {}
+        self.traces: dict[PeerId, AnnouncedMember] = {}
         self._stand_for = 0.0
         """Members that the traces stand for."""
         self._by_chance = 0
@@ -86,7 +86,7 @@ class HeldShard:
     def __len__(self) -> int:
         return len(self.members) + len(self.traces)
 
-    def get(self, member: PeerId) -> Record | None:
+    def get(self, member: PeerId) -> AnnouncedMember | None:
         return self.members.get(member) or self.traces.get(member)
 
     def at(self, address: Address) -> PeerId | None:
@@ -109,7 +109,7 @@ class HeldShard:
         """Hold or refresh a record; a member that has moved deeper becomes a trace, and back."""
         packed = self._packed if contact.id in self.members else None
         self.remove(contact.id)
-        record = Record(
+        record = AnnouncedMember(
             contact,
             fingerprint(self._shard.topic, contact),
             leaf_depth,
@@ -126,7 +126,7 @@ class HeldShard:
         self._at_address[contact.address] = contact.id
         self.heard = now
 
-    def adopt(self, record: Record) -> None:
+    def adopt(self, record: AnnouncedMember) -> None:
         """Hold a copy of another replica's record."""
         kind = self.members if record.leaf_depth == self._shard.depth else self.traces
         kind[record.contact.id] = record
@@ -213,11 +213,11 @@ class HeldShard:
         members = {record.fingerprint: record.contact for record in self.members.values()}
         return [members[mark] for mark in by_rank(members, salt)[skip : skip + want]]
 
-    def _count_trace(self, trace: Record, by: int) -> None:
+    def _count_trace(self, trace: AnnouncedMember, by: int) -> None:
         self._by_chance += 0 if trace.sure else by
         self._stand_for += by * self._stands_for(trace)
 
-    def _stands_for(self, trace: Record) -> float:
+    def _stands_for(self, trace: AnnouncedMember) -> float:
         if trace.sure:
             return 1.0
         levels_up = min(trace.leaf_depth - self._shard.depth, _SPARSEST)
@@ -296,7 +296,7 @@ class ShardStore:
         if held is not None and record is not None:
             self._drop(shard, held, sender)
 
-    def adopt(self, shard: Shard, copies: Iterable[Copy], age: float, now: float) -> None:
+    def adopt(self, shard: Shard, copies: Iterable[ShardCopy], age: float, now: float) -> None:
         """Take what others hold, since `age` seconds, of a shard that is held here since a moment ago."""
         held = self.get(shard, now)
         if held is None:
@@ -312,7 +312,9 @@ class ShardStore:
             self._per_address[sender.address] = self._per_address.get(sender.address, 0) + 1
             expires = now + min(copy.left, self._config.record_life)
             mark = fingerprint(shard.topic, sender)
-            held.adopt(Record(sender, mark, copy.leaf_depth, copy.stay, copy.sure, expires))
+            held.adopt(
+                AnnouncedMember(sender, mark, copy.leaf_depth, copy.stay, copy.sure, expires)
+            )
         held.complete(now - age)
 
     def forget(self, shard: Shard, member: Contact) -> None:

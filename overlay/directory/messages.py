@@ -61,7 +61,7 @@ class ShardReply:
 
 @message(0x12)
 @dataclass(frozen=True, slots=True)
-class Announce:
+class AnnounceMember:
     """Hold the sender as a member (or a trace) of its shard at `depth`, for one record's life.
 
     `token` came with an earlier reply of the DHT node and proves that the sender gets what is sent to its
@@ -126,7 +126,7 @@ class Noted:
 
 @message(0x17)
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchShard:
     """All that you hold of this shard, from the record `skip` on: the sender has just begun to hold it."""
 
     topic: PeerId

@@ -531,7 +531,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardPart:
     """A shard's members on a path, without those that were seen deeper."""
 
     view: ShardView
@@ -553,14 +553,14 @@ class Path:
     views: tuple[ShardView, ...]
 
     @cached_property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[ShardPart, ...]:
         """The shards with members, each member in one of them."""
-        parts: list[Part] = []
+        parts: list[ShardPart] = []
         deeper: frozenset[int] = frozenset()
         for view in reversed(self.views):
             members = view.members - deeper
             if members:
-                parts.append(Part(view, members))
+                parts.append(ShardPart(view, members))
                 deeper |= members
         return tuple(parts)
 

@@ -17,7 +17,7 @@ from math import ceil
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.reading import Part, Path, Peers, ShardReader, ShardView, Visit
+from overlay.directory.reading import Path, Peers, ShardPart, ShardReader, ShardView, Visit
 from overlay.directory.survey import Explorer, TopicOutline
 from overlay.directory.tree import POINT_BITS, Shard, by_rank, fingerprint, shard_at
 from overlay.metrics import Metrics
@@ -106,7 +106,7 @@ class Sampler:
         drawn.chosen[left[0]] = part
         return True
 
-    def _part(self, path: Path) -> Part:
+    def _part(self, path: Path) -> ShardPart:
         spot = self._peers.context.random.random() * path.weight
         for part in path.parts:
             spot -= part.weight
@@ -116,7 +116,7 @@ class Sampler:
 
     async def _take_from_all(self, visit: Visit, drawn: _Drawn, count: int) -> None:
         """Read the whole of a topic that is hardly larger than the sample."""
-        found: dict[int, Part] = {}
+        found: dict[int, ShardPart] = {}
         point = 0
         for _ in range(4 * count + 64):
             path = await self._explorer.path(visit, point)
@@ -163,4 +163,4 @@ class _Drawn:
 
     def __init__(self, this_process: int) -> None:
         self.taken: dict[int, None] = {this_process: None}
-        self.chosen: dict[int, Part] = {}
+        self.chosen: dict[int, ShardPart] = {}

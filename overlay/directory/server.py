@@ -10,13 +10,13 @@ from struct import Struct
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.holding import Copy, HeldShard, ShardStore
+from overlay.directory.holding import HeldShard, ShardCopy, ShardStore
 from overlay.directory.messages import (
     BAD_TOKEN,
     HELD_ELSEWHERE,
-    Announce,
+    AnnounceMember,
     AnnounceReply,
-    Fetch,
+    FetchShard,
     Noted,
     Query,
     Records,
@@ -109,11 +109,11 @@ class DirectoryServer:
         """The reply to a directory request; None, and counted, when it deserves none."""
         if isinstance(request, Query):
             return self._query(request)
-        if isinstance(request, Announce | Withdraw):
+        if isinstance(request, AnnounceMember | Withdraw):
             return self._change(sender, request)
         if isinstance(request, Report):
             return self._report(request)
-        if isinstance(request, Fetch):
+        if isinstance(request, FetchShard):
             return self._fetch(request)
         self._refused.add("not_a_request")
         return None
@@ -151,7 +151,7 @@ class DirectoryServer:
         """Members announce themselves to the closest nodes only: one that was among them misses newcomers."""
         return self._own is None or self._own in closest[: self._config.replicas]
 
-    def _fetch(self, fetch: Fetch) -> Records | None:
+    def _fetch(self, fetch: FetchShard) -> Records | None:
         shard = Shard(fetch.topic, fetch.depth, fetch.prefix)
         if not _sound_shard(shard) or fetch.skip < 0:
             self._refused.add("bad_query")
@@ -173,15 +173,15 @@ class DirectoryServer:
         age = int(1000 * (now - held.since)) if self._is_near(closest) else 0
         return Records(len(records), age, tuple(r.contact for r in some), b"".join(numbers))
 
-    def adopt(self, shard: Shard, copies: Sequence[Copy], age: float) -> None:
+    def adopt(self, shard: Shard, copies: Sequence[ShardCopy], age: float) -> None:
         """Take what other replicas hold, since `age` seconds, of a shard that this node has begun to hold."""
         sound = [c for c in copies if shard.holds(point_of(shard.topic, c.contact.id))]
         deep = [c for c in sound if shard.depth <= c.leaf_depth <= MAX_DEPTH]
         self._store.adopt(shard, deep, age, self._now())
 
-    def _change(self, sender: Contact, request: Announce | Withdraw) -> AnnounceReply | None:
+    def _change(self, sender: Contact, request: AnnounceMember | Withdraw) -> AnnounceReply | None:
         now = self._now()
-        deepest = request.leaf_depth if isinstance(request, Announce) else request.depth
+        deepest = request.leaf_depth if isinstance(request, AnnounceMember) else request.depth
         if not 0 <= request.depth <= deepest <= MAX_DEPTH:
             self._refused.add("bad_depth")
             return None
@@ -191,7 +191,7 @@ class DirectoryServer:
             refusal = BAD_TOKEN
         elif not self._rate.allows(sender.address, now):
             refusal = "flood"
-        elif isinstance(request, Announce):
+        elif isinstance(request, AnnounceMember):
             is_new = self._store.get(shard, now) is None
             refusal = self._store.put(
                 shard, sender, request.leaf_depth, request.stay, request.sure, now
@@ -244,7 +244,7 @@ class DirectoryServer:
             self._buried.add()
 
 
-def read_records(reply: object) -> list[Copy] | None:
+def read_records(reply: object) -> list[ShardCopy] | None:
     """The records of a reply; None for what is not such a reply."""
     if not isinstance(reply, Records):
         return None
@@ -252,7 +252,7 @@ def read_records(reply: object) -> list[Copy] | None:
         return None
     numbers = RECORD_NUMBERS.iter_unpack(reply.numbers)
     return [
-        Copy(contact, depth, stay, sure, milliseconds / 1000)
+        ShardCopy(contact, depth, stay, sure, milliseconds / 1000)
         for contact, (depth, sure, stay, milliseconds) in zip(reply.contacts, numbers, strict=True)
     ]
 

@@ -17,8 +17,8 @@ from overlay.contact import Contact, PeerId
 from overlay.dht import DhtNode
 from overlay.directory.announcer import Announcer
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.holding import Copy
-from overlay.directory.messages import Announce, Fetch, Query, Records, Report, Withdraw
+from overlay.directory.holding import ShardCopy
+from overlay.directory.messages import AnnounceMember, FetchShard, Query, Records, Report, Withdraw
 from overlay.directory.reading import Locations, Peers, ShardReader, Visit
 from overlay.directory.sampler import Sampler
 from overlay.directory.server import DirectoryServer, read_records
@@ -250,11 +250,11 @@ class DirectoryService:
 class _Voice:
     """What one replica told of a shard, and since how many seconds its word is complete."""
 
-    copies: dict[Contact, Copy]
+    copies: dict[Contact, ShardCopy]
     age: float
 
 
-class Replication:
+class ShardReplication:
     """What a node does when it begins to hold a shard: it fetches what other replicas hold of it.
 
     Two of them are asked, and others where these know nothing. Its own word is then as good as theirs. A
@@ -325,11 +325,11 @@ class Replication:
         # Members of a deeper shard that is new everywhere may still live above.
         return self._config.round_time if is_new and not shard.depth else None
 
-    def _believed(self, voices: Sequence[_Voice]) -> list[Copy]:
+    def _believed(self, voices: Sequence[_Voice]) -> list[ShardCopy]:
         knowing = [voice for voice in voices if voice.copies]
         is_old = sum(self._is_settled(voice) for voice in voices) >= GIVERS
         needed = min(GIVERS, len(knowing)) if is_old else 1
-        named: dict[Contact, list[Copy]] = {}
+        named: dict[Contact, list[ShardCopy]] = {}
         for voice in knowing:
             for contact, copy in voice.copies.items():
                 named.setdefault(contact, []).append(copy)
@@ -341,10 +341,10 @@ class Replication:
 
     async def _copy(self, shard: Shard, giver: Contact) -> _Voice | None:
         """All that a replica holds of the shard; None if it does not answer."""
-        copies: dict[Contact, Copy] = {}
+        copies: dict[Contact, ShardCopy] = {}
         age = 0.0
         while len(copies) <= 2 * self._config.capacity:
-            request = Fetch(shard.topic, shard.depth, shard.prefix, len(copies))
+            request = FetchShard(shard.topic, shard.depth, shard.prefix, len(copies))
             reply = await answer_to(partial(self._peers.ask, giver, request))
             page = read_records(reply)
             if page is None or not isinstance(reply, Records):
@@ -359,7 +359,7 @@ class Replication:
 
 def serve_directory(
     node: DhtNode, config: DirectoryConfig, metrics: Metrics, max_message: int
-) -> Replication:
+) -> ShardReplication:
     """Hold shards for others on a node of the DHT, as every node does that is not a light member."""
     server = DirectoryServer(
         config,
@@ -373,7 +373,7 @@ def serve_directory(
         began=lambda shard: replication.begin(shard),
         own=node.context.contact,
     )
-    replication = Replication(node, server, config, lambda: node.is_joining)
-    for request in (Query, Announce, Withdraw, Report, Fetch):
+    replication = ShardReplication(node, server, config, lambda: node.is_joining)
+    for request in (Query, AnnounceMember, Withdraw, Report, FetchShard):
         node.serve(request, server.handle)
     return replication

@@ -27,7 +27,7 @@ from overlay.failure.detector import Ask, AskOthers, Detector, FailureConfig, Re
 from overlay.failure.probes import Probes
 from overlay.metrics import Metrics
 from overlay.transport.endpoint import Endpoint
-from overlay.transport.frame import Kind
+from overlay.transport.frame import FrameKind
 
 PeerHandler = Callable[[Contact], None]
 
@@ -61,14 +61,14 @@ class FailureDetector:
         self._restored = metrics.counter("failure_restored", "Suspicions taken back")
         self._malformed = metrics.counter("probes_malformed", "Probes that make no sense")
         self._probes = Probes(
-            lambda peer, body: endpoint.send(peer.address, Kind.PROBE, body),
+            lambda peer, body: endpoint.send(peer.address, FrameKind.PROBE, body),
             self._turn.now,
             self.heard,
             self._detector.note_light,
             self._malformed.add,
             light=config.light,
         )
-        endpoint.on(Kind.PROBE, self._probes.receive)
+        endpoint.on(FrameKind.PROBE, self._probes.receive)
         channels.on_restart(self._restarted)
         channels.on_state(lambda peer, state: self._news(peer))
 

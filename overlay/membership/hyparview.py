@@ -127,7 +127,7 @@ class HyParViewConfig:
 
 @message(0xA0)
 @dataclass(frozen=True, slots=True)
-class Join:
+class HyParViewJoin:
     """I am new: be my neighbour, and spread the word."""
 
     topic: str
@@ -167,7 +167,7 @@ class NeighbourAnswer:
 
 @message(0xA4)
 @dataclass(frozen=True, slots=True)
-class Disconnect:
+class HyParViewDisconnect:
     """You are not in my active view any more."""
 
     topic: str
@@ -244,11 +244,11 @@ class HyParViewMembership(Member):
         self._search = 0
         """Counts searches in the directory: only the answer to the last one counts."""
         self._reactions = {
-            Join: self._on_join,
+            HyParViewJoin: self._on_join,
             ForwardJoin: self._on_forward_join,
             Neighbour: self._on_neighbour,
             NeighbourAnswer: self._on_answer,
-            Disconnect: self._on_disconnect,
+            HyParViewDisconnect: self._on_disconnect,
             Keep: self._on_keep,
             Shuffle: self._on_shuffle,
             ShuffleAnswer: self._on_shuffle_answer,
@@ -271,7 +271,7 @@ class HyParViewMembership(Member):
         self._is_running = True
         now, random = self._context.now(), self._context.random
         self._shuffle_at = now + self._config.shuffle_seconds * random.uniform(0.5, 1.0)
-        self._visit(Join(self._topic))
+        self._visit(HyParViewJoin(self._topic))
         self._next_beat(random.random())
 
     def stop(self) -> None:
@@ -282,7 +282,7 @@ class HyParViewMembership(Member):
         if self._has_joined:
             self._directory.withdraw(self._topic)
         for neighbour in self._table:
-            self._context.send(neighbour, Disconnect(self._topic, True))
+            self._context.send(neighbour, HyParViewDisconnect(self._topic, True))
         for timer in (self._timer, self._settling):
             if timer is not None:
                 timer.cancel()
@@ -368,7 +368,7 @@ class HyParViewMembership(Member):
         self._asked[candidate.id] = (candidate, now + self._config.answer_seconds)
         self._context.send(candidate, Neighbour(self._topic, urgent, self._census.packed(now)))
 
-    def _visit(self, request: Join | Neighbour) -> None:
+    def _visit(self, request: HyParViewJoin | Neighbour) -> None:
         """Find a member by the directory and send it the request, as a newcomer or to meet new members."""
         now, config = self._context.now(), self._config
         if self._active:
@@ -386,7 +386,9 @@ class HyParViewMembership(Member):
             self._topic, CONTACTS, lambda contacts: self._found(search, request, contacts)
         )
 
-    def _found(self, search: int, request: Join | Neighbour, contacts: Iterable[Contact]) -> None:
+    def _found(
+        self, search: int, request: HyParViewJoin | Neighbour, contacts: Iterable[Contact]
+    ) -> None:
         if search != self._search or not self._is_running:
             return
         me = self._context.contact.id
@@ -442,7 +444,7 @@ class HyParViewMembership(Member):
         dropped = self._context.random.choice(self._table)
         self._remove(dropped.id)
         self._learn(dropped)
-        self._context.send(dropped, Disconnect(self._topic, False))
+        self._context.send(dropped, HyParViewDisconnect(self._topic, False))
 
     def _remove(self, peer: PeerId) -> bool:
         member = self._active.pop(peer, None)
@@ -453,7 +455,7 @@ class HyParViewMembership(Member):
         self._listener.member_removed(member)
         return True
 
-    def _on_join(self, sender: Contact, message: Join) -> None:
+    def _on_join(self, sender: Contact, message: HyParViewJoin) -> None:
         self._add(sender)
         census = self._census.packed(self._context.now())
         self._context.send(sender, NeighbourAnswer(self._topic, True, census))
@@ -495,7 +497,7 @@ class HyParViewMembership(Member):
         elif asked is not None:
             self._learn(sender)
 
-    def _on_disconnect(self, sender: Contact, message: Disconnect) -> None:
+    def _on_disconnect(self, sender: Contact, message: HyParViewDisconnect) -> None:
         was_neighbour = self._remove(sender.id)
         if message.leaving:
             self._passive.pop(sender.id, None)
@@ -514,7 +516,7 @@ class HyParViewMembership(Member):
         if sender.id not in self._active:
             # A message was lost, and the two disagree: be neighbours if there is room, and else say no.
             if len(self._active) > self._wanted:
-                self._context.send(sender, Disconnect(self._topic, False))
+                self._context.send(sender, HyParViewDisconnect(self._topic, False))
                 return
             self._add(sender)
         census = self._census.packed(self._context.now())

@@ -39,7 +39,7 @@ class HandshakeError(Exception):
 
 
 @dataclass(frozen=True)
-class Pattern:
+class HandshakePattern:
     """The messages of a handshake, each as its tokens; the initiator writes the first one."""
 
     name: str
@@ -51,7 +51,7 @@ class Pattern:
         return any("psk" in message for message in self.messages)
 
 
-IXPSK0 = Pattern("IXpsk0", (("psk", "e", "s"), ("e", "ee", "se", "s", "es")))
+IXPSK0 = HandshakePattern("IXpsk0", (("psk", "e", "s"), ("e", "ee", "se", "s", "es")))
 
 
 class _Symmetric:
@@ -110,7 +110,7 @@ class Handshake:
 
     def __init__(
         self,
-        pattern: Pattern,
+        pattern: HandshakePattern,
         is_initiator: bool,
         *,
         static: X25519PrivateKey | None = None,

@@ -11,7 +11,7 @@ from overlay.session import packets
 from overlay.session.network_key import NetworkKey
 from overlay.session.noise import IXPSK0, Handshake, HandshakeError
 from overlay.session.session import Session
-from overlay.transport.frame import Batch, Destination
+from overlay.transport.frame import Destination, FrameBatch
 
 LONGEST_WAIT = 1.0
 """Seconds between two sendings of an opening, at most."""
@@ -48,7 +48,7 @@ class Opening:
         self.datagram = b""
         """The opening as it is sent; empty before the first sending."""
         self.sent_at = float("-inf")
-        self.held: list[tuple[Destination, list[Batch]]] = []
+        self.held: list[tuple[Destination, list[FrameBatch]]] = []
         self.held_bytes = 0
         self.timer: Timer | None = None
         self.doubted: Session | None = None

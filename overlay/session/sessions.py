@@ -43,9 +43,9 @@ from overlay.transport.frame import (
     PLAIN,
     SEALED,
     VERSION,
-    Batch,
     Destination,
     Dropped,
+    FrameBatch,
     Wrap,
 )
 
@@ -61,7 +61,7 @@ LOST_A_SECOND = 100
 Source = tuple[Any, ...]
 
 
-class Carrier(Protocol):
+class SessionCarrier(Protocol):
     """What sessions need of the endpoint that they protect."""
 
     def now(self) -> float: ...
@@ -72,7 +72,7 @@ class Carrier(Protocol):
         """Send a datagram as it is, now; it may be lost."""
         ...
 
-    def release(self, to: Destination, batches: list[Batch]) -> None:
+    def release(self, to: Destination, batches: list[FrameBatch]) -> None:
         """Take back what was held: there is a session now."""
         ...
 
@@ -92,7 +92,7 @@ class Sessions:
         keys: Sequence[bytes],
         identity: Identity,
         config: SessionConfig,
-        carrier: Carrier,
+        carrier: SessionCarrier,
         random: Randomness,
         metrics: Metrics,
     ) -> None:
@@ -189,7 +189,7 @@ class Sessions:
             self._make_ready(session)
         return session.wrap
 
-    def hold(self, to: Destination, batches: list[Batch]) -> None:
+    def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
         """Keep what goes there until there is a session, and open one."""
         address = to.address if isinstance(to, Contact) else to
         frames = sum(batch.frames for batch in batches)
@@ -263,7 +263,7 @@ class Sessions:
         if opening.doubted is not None:
             opening.doubted.is_doubted = False
 
-    def _finish(self, opening: Opening) -> list[tuple[Destination, list[Batch]]]:
+    def _finish(self, opening: Opening) -> list[tuple[Destination, list[FrameBatch]]]:
         """Forget an opening; what it held."""
         if opening.timer is not None:
             opening.timer.cancel()
@@ -484,7 +484,7 @@ class Sessions:
 
     def _release(self, session: Session, addresses: dict[Address, None]) -> None:
         """Let what waited for a session leave in it, and tell the peer that it is used if nothing does."""
-        released: dict[Destination, list[Batch]] = {}
+        released: dict[Destination, list[FrameBatch]] = {}
         for opening in list(self._openings.values()):
             if opening.address in addresses:
                 self._settle(opening, session, released)
@@ -498,7 +498,7 @@ class Sessions:
             self._carrier.transmit(session.wrap(()), session.contact.address)
 
     def _settle(
-        self, opening: Opening, session: Session, released: dict[Destination, list[Batch]]
+        self, opening: Opening, session: Session, released: dict[Destination, list[FrameBatch]]
     ) -> None:
         """An opening is over: there is a session with the peer at its address."""
         for to, batches in self._finish(opening):
@@ -510,7 +510,7 @@ class Sessions:
             self._end(opening.doubted)
 
     def _settle_part(
-        self, opening: Opening, session: Session, released: dict[Destination, list[Batch]]
+        self, opening: Opening, session: Session, released: dict[Destination, list[FrameBatch]]
     ) -> None:
         """What waits for the peer at another address need wait no more; the rest of it does."""
         held, opening.held = opening.held, []

@@ -42,12 +42,12 @@ from overlay.transport.address import socket_address
 from overlay.transport.frame import (
     FRAME_HEAD_BYTES,
     MAX_DATAGRAM,
-    Batch,
     Buffer,
     Destination,
     Dropped,
     Envelope,
-    Kind,
+    FrameBatch,
+    FrameKind,
     Outbox,
     PlainEnvelope,
     frame_head,
@@ -293,11 +293,11 @@ class Endpoint:
         self.contact = Contact(identity.id, known_as.host, known_as.port or bound.port)
         return self
 
-    def on(self, kind: Kind, handler: Handler) -> None:
+    def on(self, kind: FrameKind, handler: Handler) -> None:
         """Hand frames of this kind to `handler(sender, body)`: the sender's id and source address."""
         self.on_views(kind, lambda sender, body: handler(sender, bytes(body)))
 
-    def on_views(self, kind: Kind, handler: ViewHandler) -> None:
+    def on_views(self, kind: FrameKind, handler: ViewHandler) -> None:
         """The same for a handler that takes bodies as views of their datagram, which are not copied."""
         if kind in self._handlers:
             raise UsageError(f"frames of kind {kind.name} have a handler already")
@@ -309,7 +309,7 @@ class Endpoint:
             raise UsageError("this endpoint was opened without a key and cannot be given one later")
         self.sessions.rekey(keys)
 
-    def send(self, to: Destination, kind: Kind, body: bytes) -> None:
+    def send(self, to: Destination, kind: FrameKind, body: bytes) -> None:
         """Queue a frame; it leaves within this turn of the loop, unless too much waits already.
 
         In a network with a key, a frame for a contact is read by the contact's id alone, and waits for the
@@ -322,7 +322,9 @@ class Endpoint:
             raise UsageError(f"a body of {len(body)} bytes exceeds max_body, {self.max_body}")
         self.send_all(to, kind, ((body,),))
 
-    def send_all(self, to: Destination, kind: Kind, bodies: Sequence[Sequence[Buffer]]) -> None:
+    def send_all(
+        self, to: Destination, kind: FrameKind, bodies: Sequence[Sequence[Buffer]]
+    ) -> None:
         """As `send`, for frames whose bodies are in pieces, each body at most `max_body` in all."""
         if self._closed:
             self._dropped_out.add("closed", len(bodies))
@@ -333,7 +335,9 @@ class Endpoint:
                 self._dropped_out.add("queue_full")
         self.turn.schedule()
 
-    def send_at_once(self, to: Contact, kind: Kind, bodies: Sequence[Sequence[Buffer]]) -> None:
+    def send_at_once(
+        self, to: Contact, kind: FrameKind, bodies: Sequence[Sequence[Buffer]]
+    ) -> None:
         """As `send_all`, for a stage of the turn's end: nothing more will join these frames in this turn.
 
         They leave now, as far as the turn's share of sends allows."""
@@ -425,7 +429,7 @@ class Endpoint:
             self._bytes_out.value += len(datagram)
             self.transport.send(datagram, destination)
 
-    def release(self, to: Destination, batches: list[Batch]) -> None:
+    def release(self, to: Destination, batches: list[FrameBatch]) -> None:
         self._outbox.give_back(to, batches)
         self.turn.schedule()
 
@@ -511,4 +515,4 @@ class Endpoint:
         await self.transport.close()
 
 
-_KINDS = {int(kind): kind.name for kind in Kind}
+_KINDS = {int(kind): kind.name for kind in FrameKind}

@@ -40,7 +40,7 @@ Buffer = bytes | memoryview
 """Bytes, or a part of the bytes of a datagram that was not copied."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Which layer a frame is for."""
 
     DHT = 1
@@ -74,7 +74,7 @@ class Envelope(Protocol):
         """How to wrap frames that go there; None when they have to wait (`hold`)."""
         ...
 
-    def hold(self, to: Destination, batches: list[Batch]) -> None:
+    def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
         """Keep frames that go there until they can be wrapped."""
         ...
 
@@ -99,7 +99,7 @@ class PlainEnvelope:
     def towards(self, to: Destination) -> Wrap | None:
         return self.wrap
 
-    def hold(self, to: Destination, batches: list[Batch]) -> None:
+    def hold(self, to: Destination, batches: list[FrameBatch]) -> None:
         raise NotImplementedError("plain frames never wait")
 
     def wrap(self, frames: Sequence[Buffer]) -> bytes:
@@ -190,7 +190,7 @@ def split_frames(buffer: Buffer, start: int) -> list[tuple[int, Buffer]]:
     return frames
 
 
-class Batch:
+class FrameBatch:
     """The frames of one datagram to be, in pieces."""
 
     __slots__ = ("frames", "parts", "size")
@@ -212,7 +212,7 @@ class Outbox:
         self.size = 0
         self._room = room
         self._limit = limit
-        self.waiting: dict[Destination, deque[Batch]] = {}
+        self.waiting: dict[Destination, deque[FrameBatch]] = {}
         """By destination; empty when nothing waits."""
 
     def put(self, to: Destination, kind: int, body: Sequence[Buffer]) -> bool:
@@ -226,10 +226,10 @@ class Outbox:
             return False
         batches = self.waiting.get(to)
         if batches is None:
-            batches = self.waiting[to] = deque((Batch(),))
+            batches = self.waiting[to] = deque((FrameBatch(),))
         batch = batches[-1]
         if batch.size + size > self._room or batch.frames >= MAX_FRAMES:
-            batch = Batch()
+            batch = FrameBatch()
             batches.append(batch)
         parts = batch.parts
         parts.append(frame_head(kind, length))
@@ -239,13 +239,13 @@ class Outbox:
         self.size += size
         return True
 
-    def give_back(self, to: Destination, batches: Sequence[Batch]) -> None:
+    def give_back(self, to: Destination, batches: Sequence[FrameBatch]) -> None:
         """Put what was taken for a destination in front of what waits for it; the limit does not apply."""
         waiting = self.waiting.setdefault(to, deque())
         waiting.extendleft(reversed(batches))
         self.size += sum(batch.size for batch in batches)
 
-    def take(self, most: int) -> tuple[Destination, list[Batch]]:
+    def take(self, most: int) -> tuple[Destination, list[FrameBatch]]:
         """The next destination, and its next datagrams: at most `most`, and all but the last of them full."""
         to = next(iter(self.waiting))
         batches = self.waiting.pop(to)

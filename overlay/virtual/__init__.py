@@ -23,7 +23,7 @@ long as they never walk a set of strings, bytes or plain objects.
 """
 
 from overlay.virtual.hosts import HostCrashed, HostStats, Loss, Stats, nth_host
-from overlay.virtual.links import DROP, PASS, Latency, Packet, Rule, Verdict
+from overlay.virtual.links import DROP, PASS, Latency, Packet, PacketVerdict, Rule
 from overlay.virtual.loop import Deadlock
 from overlay.virtual.network import Network
 
@@ -37,8 +37,8 @@ __all__ = [
     "Loss",
     "Network",
     "Packet",
+    "PacketVerdict",
     "Rule",
     "Stats",
-    "Verdict",
     "nth_host",
 ]

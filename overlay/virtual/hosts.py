@@ -250,7 +250,7 @@ def _is_octet(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) < 256 and str(int(text)) == text
 
 
-class Place:
+class HostPlace:
     """One address of the network, and the socket that is bound there now."""
 
     __slots__ = ("address", "host", "key", "name", "socket")
@@ -276,7 +276,7 @@ class SocketTable:
 
     def __init__(self, bandwidth: float | None) -> None:
         self.hosts: dict[str, Host] = {}
-        self.places: dict[tuple[str, int], Place] = {}
+        self.places: dict[tuple[str, int], HostPlace] = {}
         self._bandwidth = bandwidth
 
     def host(self, address: str) -> Host:
@@ -286,7 +286,7 @@ class SocketTable:
             host = self.hosts[address] = Host(address, self._bandwidth)
         return host
 
-    def place(self, address: tuple[str, int]) -> Place:
+    def place(self, address: tuple[str, int]) -> HostPlace:
         """The place of an address; any pair of a text and a port is one."""
         place = self.places.get(address)
         if place is None:
@@ -298,13 +298,13 @@ class SocketTable:
             )
         return place
 
-    def _new_place(self, address: Address) -> Place:
+    def _new_place(self, address: Address) -> HostPlace:
         try:
-            return Place(address, self.host(address.host))
+            return HostPlace(address, self.host(address.host))
         except UsageError:
-            return Place(address, None)
+            return HostPlace(address, None)
 
-    def choose(self, local: tuple[str, int] | None) -> tuple[Incarnation, Place]:
+    def choose(self, local: tuple[str, int] | None) -> tuple[Incarnation, HostPlace]:
         """Where to bind, as a kernel would: `OSError` when it cannot be had."""
         wanted, port = ("0.0.0.0", 0) if local is None else (resolve(local[0]), local[1])
         incarnation = self._incarnation(wanted)
@@ -328,7 +328,7 @@ class SocketTable:
             )
         return there
 
-    def _free_place(self, host: Host, wanted: int) -> Place:
+    def _free_place(self, host: Host, wanted: int) -> HostPlace:
         if wanted:
             place = self.place((host.address, wanted))
             if place.socket is not None:

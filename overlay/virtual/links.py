@@ -96,7 +96,7 @@ Way: TypeAlias = tuple[float, Callable[[], float]]
 """The quality of a link, ready for use: the loss, and a function that draws one latency after another."""
 
 
-class Links:
+class VirtualLinks:
     """The quality of every pair of hosts, in each direction, and which pairs are cut off."""
 
     def __init__(self, default: Quality, source: random.Random) -> None:
@@ -159,28 +159,28 @@ class Packet(NamedTuple):
         return f"{self.time:.6f}s {self.source} -> {self.destination} {len(self.data)} bytes"
 
 
-class Verdict(enum.Enum):
+class PacketVerdict(enum.Enum):
     """What a rule says of a packet, when it is not a delay."""
 
     PASS = "pass"
     DROP = "drop"
 
 
-PASS: Final = Verdict.PASS
-DROP: Final = Verdict.DROP
+PASS: Final = PacketVerdict.PASS
+DROP: Final = PacketVerdict.DROP
 
-Rule: TypeAlias = Callable[[Packet], Verdict | float | None]
+Rule: TypeAlias = Callable[[Packet], PacketVerdict | float | None]
 
 
-def judge(rules: list[Rule], packet: Packet) -> float | Literal[Verdict.DROP]:
+def judge(rules: list[Rule], packet: Packet) -> float | Literal[PacketVerdict.DROP]:
     """The seconds by which the rules hold a packet back, or `DROP`."""
     delay = 0.0
     for rule in rules:
         verdict = rule(packet)
-        if verdict is None or verdict is Verdict.PASS:
+        if verdict is None or verdict is PacketVerdict.PASS:
             continue
-        if verdict is Verdict.DROP:
-            return Verdict.DROP
+        if verdict is PacketVerdict.DROP:
+            return PacketVerdict.DROP
         if isinstance(verdict, bool) or not isinstance(verdict, int | float) or not verdict >= 0:
             raise UsageError(
                 f"a rule returns PASS, DROP or seconds to hold a packet back, not {verdict!r}"

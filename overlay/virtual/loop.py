@@ -90,7 +90,7 @@ class Soon(asyncio.Handle):
         return f"<Soon {'cancelled' if self._cancelled else self._callback}>"
 
 
-class Timer(asyncio.TimerHandle):
+class VirtualTimer(asyncio.TimerHandle):
     """A callback of a later time; `when` is in the clock of the host that set it."""
 
     __slots__ = ()
@@ -117,7 +117,9 @@ class Timer(asyncio.TimerHandle):
         return self._when
 
     def __repr__(self) -> str:
-        return f"<Timer at {self._when} {'cancelled' if self._cancelled else self._callback}>"
+        return (
+            f"<VirtualTimer at {self._when} {'cancelled' if self._cancelled else self._callback}>"
+        )
 
 
 class VirtualTask(asyncio.Task[Any]):
@@ -145,7 +147,7 @@ MAX_TURNS_PER_INSTANT = 2_000_000
 _MIN_PURGE = 1000
 
 _new_soon = Soon.__new__
-_new_timer = Timer.__new__
+_new_timer = VirtualTimer.__new__
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -209,7 +211,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: Context | None = None,
-    ) -> Timer:
+    ) -> VirtualTimer:
         when = self.time() + delay
         return self._set(when, callback, args, context)
 
@@ -219,7 +221,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[[*Ts], object],
         *args: *Ts,
         context: Context | None = None,
-    ) -> Timer:
+    ) -> VirtualTimer:
         return self._set(when, callback, args, context)
 
     def _set(
@@ -228,10 +230,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         args: tuple[Any, ...],
         context: Context | None,
-    ) -> Timer:
+    ) -> VirtualTimer:
         if self._closed:
             self._refuse()
-        timer = _new_timer(Timer)
+        timer = _new_timer(VirtualTimer)
         timer._callback = callback
         timer._args = args
         timer._cancelled = False
@@ -361,7 +363,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             f"{describe_waiting(self.tasks())}"
         )
 
-    def _run_timer(self, timer: Timer) -> None:
+    def _run_timer(self, timer: VirtualTimer) -> None:
         timer._scheduled = False
         if timer._cancelled:
             self._cancelled_timers -= 1
@@ -373,11 +375,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return
         self._run(timer)
 
-    def _run_late(self, timer: Timer) -> None:
+    def _run_late(self, timer: VirtualTimer) -> None:
         if not timer._cancelled:
             self._run(timer)
 
-    def _run(self, handle: Soon | Timer) -> None:
+    def _run(self, handle: Soon | VirtualTimer) -> None:
         if self.mortal and self._is_dead(handle):
             return
         try:
@@ -387,7 +389,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         except BaseException as failure:
             self.report(failure, f"Exception in callback {handle}")
 
-    def _is_dead(self, handle: Soon | Timer) -> bool:
+    def _is_dead(self, handle: Soon | VirtualTimer) -> bool:
         """Whether the host on which it was to run has crashed."""
         incarnation = handle._context.get(RUNNING_ON)
         return incarnation is not None and not incarnation.alive

@@ -14,15 +14,15 @@ from array import array
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from overlay.virtual.hosts import Loss, Place, SocketTable, Stats, resolve, total
-from overlay.virtual.links import Links, Packet, Rule, Verdict, judge
+from overlay.virtual.hosts import HostPlace, Loss, SocketTable, Stats, resolve, total
+from overlay.virtual.links import Packet, PacketVerdict, Rule, VirtualLinks, judge
 from overlay.virtual.loop import VirtualLoop
 from overlay.virtual.transport import VirtualSocket, VirtualTransport
 
 _FLUSH = 8192
 
 
-class Trace:
+class PacketTrace:
     """Folds records of numbers into a hash; two runs are the same when their hashes are.
 
     Numbers are kept as doubles: an IPv4 address and port (48 bits) and a size fit exactly.
@@ -62,7 +62,7 @@ class Medium:
         self,
         loop: VirtualLoop,
         source: random.Random,
-        links: Links,
+        links: VirtualLinks,
         sockets: SocketTable,
         *,
         duplicate: float,
@@ -70,7 +70,7 @@ class Medium:
         receive_buffer: int,
     ) -> None:
         self.rules: list[Rule] = []
-        self.trace = Trace()
+        self.trace = PacketTrace()
         self.places = sockets.places
         self.place = sockets.place
         self._loop = loop
@@ -101,7 +101,7 @@ class Medium:
 
     # -- the way of a datagram --
 
-    def send(self, source: VirtualTransport, place: Place, data: bytes) -> None:
+    def send(self, source: VirtualTransport, place: HostPlace, data: bytes) -> None:
         """A datagram leaves a program: decide whether it goes on its way."""
         sender = source.host
         size = len(data)
@@ -110,7 +110,7 @@ class Medium:
         held = 0.0
         if self.rules:
             verdict = self._judge(source, place, data)
-            if verdict is Verdict.DROP:
+            if verdict is PacketVerdict.DROP:
                 return self._lose(source, place, size, Loss.RULE)
             held = verdict
         loss, draw = self._links.default
@@ -134,16 +134,16 @@ class Medium:
         return None
 
     def _judge(
-        self, source: VirtualTransport, place: Place, data: bytes
-    ) -> float | Literal[Verdict.DROP]:
+        self, source: VirtualTransport, place: HostPlace, data: bytes
+    ) -> float | Literal[PacketVerdict.DROP]:
         packet = Packet(self._loop.now, source.place.address, place.address, data)
         try:
             return judge(self.rules, packet)
         except BaseException as failure:
             self._loop.fail(failure)
-            return Verdict.DROP
+            return PacketVerdict.DROP
 
-    def _spoil(self, source: VirtualTransport, place: Place, data: bytes) -> bytes:
+    def _spoil(self, source: VirtualTransport, place: HostPlace, data: bytes) -> bytes:
         """Flip one to eight bits of one byte."""
         self._corrupted += 1
         self._record(source, place, len(data), _CORRUPTED)
@@ -152,7 +152,7 @@ class Medium:
         return bytes(spoiled)
 
     def _leave(
-        self, source: VirtualTransport, place: Place, data: bytes, held: float, draw: Draw
+        self, source: VirtualTransport, place: HostPlace, data: bytes, held: float, draw: Draw
     ) -> None:
         """A datagram has passed its host's uplink, unless the host has crashed meanwhile."""
         if source.incarnation.alive:
@@ -162,7 +162,7 @@ class Medium:
             self._lose(source, place, len(data), Loss.CRASH)
 
     def _launch(
-        self, source: VirtualTransport, place: Place, data: bytes, held: float, draw: Draw
+        self, source: VirtualTransport, place: HostPlace, data: bytes, held: float, draw: Draw
     ) -> None:
         loop = self._loop
         arrival = loop.now + held + draw()
@@ -174,7 +174,7 @@ class Medium:
             loop.post(arrival, self._arrive, source, place, data)
             self._record(source, place, len(data), arrival)
 
-    def _arrive(self, source: VirtualTransport, place: Place, data: bytes) -> None:
+    def _arrive(self, source: VirtualTransport, place: HostPlace, data: bytes) -> None:
         """A datagram comes to the host of its destination."""
         target = place.socket
         if target is None or (target.peer is not None and target.peer is not source.place):
@@ -218,7 +218,7 @@ class Medium:
         except BaseException as failure:
             self._loop.report(failure, f"Exception in datagram_received at {target}")
 
-    def _refuse(self, source: VirtualTransport, place: Place, data: bytes) -> None:
+    def _refuse(self, source: VirtualTransport, place: HostPlace, data: bytes) -> None:
         """Nobody listens: a connected sender is told, as a kernel does when an ICMP message comes back."""
         if place.host is not None and not place.host.is_up:
             return self._lose(source, place, len(data), Loss.CRASH)
@@ -228,14 +228,14 @@ class Medium:
             self._loop.post(self._loop.now + draw(), source.error, errno.ECONNREFUSED)
         return None
 
-    def _lose(self, source: VirtualTransport, place: Place, size: int, reason: Loss) -> None:
+    def _lose(self, source: VirtualTransport, place: HostPlace, size: int, reason: Loss) -> None:
         sender = source.host
         sender.lost += 1
         sender.lost_bytes += size
         self._lost_by[reason] += 1
         self._record(source, place, size, -reason)
 
-    def _record(self, source: VirtualTransport, place: Place, size: int, fate: float) -> None:
+    def _record(self, source: VirtualTransport, place: HostPlace, size: int, fate: float) -> None:
         """Note a datagram in the trace; its fate is its arrival, or a negative number."""
         self.trace.record(self._loop.now, source.place.key, place.key, size, fate)
 

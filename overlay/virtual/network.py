@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from overlay.errors import UsageError
 from overlay.virtual import crash
 from overlay.virtual.hosts import SocketTable, Stats
-from overlay.virtual.links import Latency, Links, Packet, Quality, Rule, require_probability
+from overlay.virtual.links import Latency, Packet, Quality, Rule, VirtualLinks, require_probability
 from overlay.virtual.loop import Deadlock, VirtualLoop, describe_waiting
 from overlay.virtual.medium import Medium
 from overlay.virtual.transport import DEFAULT_RECEIVE_BUFFER
@@ -54,7 +54,7 @@ class Network:
         self.seed = choose_seed(seed)
         self._loop = VirtualLoop()
         chance = stream(self.seed, "network")
-        self._links = Links(Quality(latency or Latency.constant(0.001), loss), chance)
+        self._links = VirtualLinks(Quality(latency or Latency.constant(0.001), loss), chance)
         self._programs: dict[asyncio.Task[Any], None] = {}
         self._sockets = SocketTable(_checked_bandwidth(bandwidth))
         self._medium = self._loop.medium = Medium(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from overlay.virtual.hosts import Incarnation
 
 if TYPE_CHECKING:
-    from overlay.virtual.hosts import Place
+    from overlay.virtual.hosts import HostPlace
     from overlay.virtual.loop import VirtualLoop
     from overlay.virtual.medium import Medium
 
@@ -90,9 +90,9 @@ class VirtualTransport(asyncio.DatagramTransport):
         loop: VirtualLoop,
         medium: Medium,
         incarnation: Incarnation,
-        place: Place,
+        place: HostPlace,
         socket: VirtualSocket,
-        peer: Place | None,
+        peer: HostPlace | None,
     ) -> None:
         peer_name = None if peer is None else peer.name
         super().__init__(
@@ -136,7 +136,7 @@ class VirtualTransport(asyncio.DatagramTransport):
         else:
             self._medium.send(self, place, data)
 
-    def _find_place(self, addr: Any) -> Place | None:
+    def _find_place(self, addr: Any) -> HostPlace | None:
         if self.peer is not None:
             if addr not in (None, self.peer.address):
                 raise ValueError(f"Invalid address: must be None or {self.peer.address}")

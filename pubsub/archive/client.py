@@ -18,10 +18,10 @@ from overlay.runtime import Runtime
 from pubsub.archive import rules
 from pubsub.archive.errors import NoArchiveFound
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.finder import MOST_ASKED, Finder, Found, archives_of
+from pubsub.archive.protocol.finder import MOST_ASKED, Finder, FoundArchive, archives_of
 from pubsub.archive.protocol.messages import AckResponse, Negotiation, Notice, Offer
-from pubsub.archive.protocol.publisher import Publisher
-from pubsub.archive.protocol.subscriber import Subscriber
+from pubsub.archive.protocol.publisher import DurablePublisher
+from pubsub.archive.protocol.subscriber import DurableSubscriber
 from pubsub.gate import Gate
 from pubsub.topic import Topic
 
@@ -55,12 +55,12 @@ class DurableClient:
         self._directory = directory
         self._manages = manages
         self._finders: dict[Finder, None] = {}
-        self._searches: dict[Publisher | Subscriber, Finder] = {}
+        self._searches: dict[DurablePublisher | DurableSubscriber, Finder] = {}
         """The last search for each of them."""
-        self._last_used: dict[Publisher | Subscriber, PeerId] = {}
+        self._last_used: dict[DurablePublisher | DurableSubscriber, PeerId] = {}
         """The archive that each was given last."""
-        self._publishers: dict[str, Publisher] = {}
-        self._subscribers: dict[tuple[str, str], Subscriber] = {}
+        self._publishers: dict[str, DurablePublisher] = {}
+        self._subscribers: dict[tuple[str, str], DurableSubscriber] = {}
         self._closed = False
         runtime.on(Offer, self._receive_offer)
         runtime.on(Negotiation, self._receive_negotiation)
@@ -85,14 +85,14 @@ class DurableClient:
         self,
         topics: tuple[str, ...],
         publisher: bytes,
-        found: Callable[[Found], None],
+        found: Callable[[FoundArchive], None],
         avoid: PeerId | None = None,
         *,
         lowest: bool = False,
     ) -> Finder:
         """Look for an archive until there is one, or the search is stopped."""
 
-        def done(result: Found) -> None:
+        def done(result: FoundArchive) -> None:
             self._finders.pop(finder, None)
             found(result)
 
@@ -116,12 +116,12 @@ class DurableClient:
 
     async def find(
         self, topic: Topic, publisher: bytes, within: float, *, lowest: bool = False
-    ) -> Found:
+    ) -> FoundArchive:
         """An archive of the topic or its nearest managed super-topic; `NoArchiveFound` after `within`
         seconds."""
-        result: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
+        result: asyncio.Future[FoundArchive] = asyncio.get_running_loop().create_future()
 
-        def found(one: Found) -> None:
+        def found(one: FoundArchive) -> None:
             if not result.done():
                 result.set_result(one)
 
@@ -138,7 +138,7 @@ class DurableClient:
             self.stop(finder)
 
     def look_nearer(
-        self, topic: Topic, managed: str, publisher: bytes, found: Callable[[Found], None]
+        self, topic: Topic, managed: str, publisher: bytes, found: Callable[[FoundArchive], None]
     ) -> None:
         """Look once whether there is an archive of a topic nearer to this one than `managed` by now."""
         topics = managed_topics(topic)
@@ -168,47 +168,47 @@ class DurableClient:
 
     # Publishers and subscribers, by managed topic.
 
-    def add_publisher(self, publisher: Publisher) -> None:
+    def add_publisher(self, publisher: DurablePublisher) -> None:
         self._check_open()
         self._publishers[publisher.topic] = publisher
 
-    def publisher(self, topic: str) -> Publisher | None:
+    def publisher(self, topic: str) -> DurablePublisher | None:
         return self._publishers.get(topic)
 
-    def use_for_publisher(self, publisher: Publisher, found: Found) -> None:
+    def use_for_publisher(self, publisher: DurablePublisher, found: FoundArchive) -> None:
         self._last_used[publisher] = found.archive.id
         publisher.use(found.archive, found.replica, found.catenation, found.time)
 
-    def search_for_publisher(self, publisher: Publisher) -> None:
+    def search_for_publisher(self, publisher: DurablePublisher) -> None:
         """Find a publisher another archive of its topic."""
         use = partial(self.use_for_publisher, publisher)
         self._search_for(publisher, publisher.topic, self.runtime.contact.id, use)
 
     def _search_for(
         self,
-        core: Publisher | Subscriber,
+        core: DurablePublisher | DurableSubscriber,
         topic: str,
         publisher: bytes,
-        use: Callable[[Found], None],
+        use: Callable[[FoundArchive], None],
     ) -> None:
         """The archive that was used last does not serve, though it may answer: it is avoided, and taken
         again only where no other one answers."""
         self._stop_search_for(core)
         avoid = self._last_used.get(core)
-        lowest = isinstance(core, Subscriber) and core.shared
+        lowest = isinstance(core, DurableSubscriber) and core.shared
         self._searches[core] = self.search((topic,), publisher, use, avoid, lowest=lowest)
 
-    def _stop_search_for(self, core: Publisher | Subscriber) -> None:
+    def _stop_search_for(self, core: DurablePublisher | DurableSubscriber) -> None:
         finder = self._searches.pop(core, None)
         if finder is not None:
             self.stop(finder)
 
-    def add_subscriber(self, subscriber: Subscriber) -> None:
+    def add_subscriber(self, subscriber: DurableSubscriber) -> None:
         self._check_open()
         asked = subscriber.subscribing
         self._subscribers[asked.topic, asked.entity] = subscriber
 
-    def remove_subscriber(self, subscriber: Subscriber) -> None:
+    def remove_subscriber(self, subscriber: DurableSubscriber) -> None:
         asked = subscriber.subscribing
         if self._subscribers.get((asked.topic, asked.entity)) is subscriber:
             del self._subscribers[asked.topic, asked.entity]
@@ -216,11 +216,11 @@ class DurableClient:
         self._last_used.pop(subscriber, None)
         subscriber.close()
 
-    def use_for_subscriber(self, subscriber: Subscriber, found: Found) -> None:
+    def use_for_subscriber(self, subscriber: DurableSubscriber, found: FoundArchive) -> None:
         self._last_used[subscriber] = found.archive.id
         subscriber.use(found.archive)
 
-    def search_for_subscriber(self, subscriber: Subscriber) -> None:
+    def search_for_subscriber(self, subscriber: DurableSubscriber) -> None:
         """Find a subscriber another archive of its topic."""
         use = partial(self.use_for_subscriber, subscriber)
         self._search_for(subscriber, subscriber.subscribing.topic, b"", use)
@@ -252,7 +252,11 @@ class NearerWatch:
     """Looks every few seconds until there is one, and tells once."""
 
     def __init__(
-        self, client: DurableClient, topic: Topic, managed: str, found: Callable[[Found], None]
+        self,
+        client: DurableClient,
+        topic: Topic,
+        managed: str,
+        found: Callable[[FoundArchive], None],
     ) -> None:
         """`managed`: the topic whose archive is in use for `topic`."""
         self._client = client
@@ -277,7 +281,7 @@ class NearerWatch:
         self._client.look_nearer(self._topic, self._managed, b"", self._there)
         self._wait()
 
-    def _there(self, found: Found) -> None:
+    def _there(self, found: FoundArchive) -> None:
         if not self._stopped:
             self.stop()
             self._found(found)

@@ -37,7 +37,7 @@ class DurableEvent(Event):
         self.missed = missed
         """This many sequence numbers before this event were removed by the archive's retention, unseen."""
         self._numbered = numbered
-        self._held: Held | None = None
+        self._held: HeldEvent | None = None
 
     def ack(self) -> None:
         """The application is done with this event, which does not come again. Asking for the next one says
@@ -53,7 +53,7 @@ class DurableEvent(Event):
         if self._held is not None:
             self._held.give_back(self, delay)
 
-    def held_by(self, held: Held) -> Self:
+    def held_by(self, held: HeldEvent) -> Self:
         """This event, in an application's hands."""
         self._held = held
         return self
@@ -67,7 +67,7 @@ class DurableEvent(Event):
         return super()._fields() | {name: getattr(self, name) for name in self.__slots__[2:]}
 
 
-class Held(Protocol):
+class HeldEvent(Protocol):
     """What a subscription does with events that it has given to the application."""
 
     def acknowledge(self, event: DurableEvent) -> None: ...

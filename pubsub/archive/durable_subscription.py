@@ -43,8 +43,8 @@ from pubsub.archive.protocol.delivery import (
     SharingSubscriber,
 )
 from pubsub.archive.protocol.dissemination import MOST_NAME_BYTES, Interest, is_entity_name
-from pubsub.archive.protocol.finder import Found
-from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
+from pubsub.archive.protocol.finder import FoundArchive
+from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered, Since, Subscribing
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 from pubsub.event import Batch, Event
 from pubsub.subscription import Subscription
@@ -132,7 +132,7 @@ class DurableSubscription:
         self._live: dict[bytes, Event] = {}
         self._feed: LiveFeed | None = None
         self._watch: NearerWatch | None = None
-        self._core: Subscriber | None = None
+        self._core: DurableSubscriber | None = None
         self._arrival: asyncio.Future[None] | None = None
         self._registered: asyncio.Future[str] | None = None
         self._moved = asyncio.Event()
@@ -151,7 +151,7 @@ class DurableSubscription:
         self._watch = NearerWatch(self._client, self.pattern.topic, found.topic, self._overtaken)
         return self
 
-    async def _register(self) -> Found:
+    async def _register(self) -> FoundArchive:
         """Find an archive, and register there; the archive that was found."""
         end = asyncio.get_running_loop().time() + self._within
         found = await self._client.find(self.pattern.topic, b"", self._within, lowest=self._share)
@@ -173,10 +173,10 @@ class DurableSubscription:
             raise
         return found
 
-    def _make_core(self, topic: str) -> Subscriber:
+    def _make_core(self, topic: str) -> DurableSubscriber:
         kinds = {"ordered": OrderedSubscriber, "optimistic": OptimisticSubscriber}
         kind = SharingSubscriber if self._share else kinds[self._delivery]
-        core: Subscriber = kind(
+        core: DurableSubscriber = kind(
             self._client.runtime.context("channel"),
             Subscribing(topic, self.name, self._interest.packed(), *self._since),
             self._client.config,
@@ -368,7 +368,7 @@ class DurableSubscription:
         ).add()
         _log.warning("%s: events %d to %d of its archive are gone", self.name, first, last)
 
-    def _overtaken(self, found: Found) -> None:
+    def _overtaken(self, found: FoundArchive) -> None:
         """What is published from here on goes to other archives than the one that this name is known to."""
         self._node.metrics.counter(
             "durable_overtaken", "Durable subscriptions whose topic has got a nearer archive since."
@@ -502,7 +502,7 @@ class DurableSubscription:
         if self._core is not None and event._numbered is not None:
             self._core.done_with(event._numbered)
 
-    def _running(self) -> Subscriber:
+    def _running(self) -> DurableSubscriber:
         if self._core is None or self._ended:
             raise DurableUsageError("use a subscription inside `async with`")
         return self._core

@@ -24,7 +24,7 @@ from overlay.wire import message
 from pubsub.archive.errors import ArchiveError, DurableUsageError
 from pubsub.archive.protocol.finder import archives_of
 from pubsub.archive.protocol.managed_topic import ManagedTopic
-from pubsub.archive.protocol.replica_table import Peer
+from pubsub.archive.protocol.replica_table import ReplicaPeer
 from pubsub.topic import Pattern, included
 
 WORKING, DONE, REFUSED = "working", "done", "refused"
@@ -171,7 +171,7 @@ class Departures:
             self._asked[key] = answer.why or "it does not say why"
 
 
-def _peer_at(core: ManagedTopic, address: Address) -> Peer | None:
+def _peer_at(core: ManagedTopic, address: Address) -> ReplicaPeer | None:
     live = core.replication.table.live()
     return next((peer for peer in live if peer.contact.address == address), None)
 

@@ -11,8 +11,8 @@ from overlay.errors import ClosedError
 from pubsub.archive.client import NEARER_SECONDS, DurableClient
 from pubsub.archive.errors import DurableUsageError, NoRoom, NotSafe
 from pubsub.archive.protocol.archived_event import pack_event
-from pubsub.archive.protocol.finder import Found
-from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.finder import FoundArchive
+from pubsub.archive.protocol.publisher import DurablePublisher
 from pubsub.topic import Topic
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DurablePublishing:
         self._for_room: list[asyncio.Future[None]] = []
         self._waits = 0
         self._closed = False
-        self.core = Publisher(
+        self.core = DurablePublisher(
             client.runtime.context("channel"),
             topic,
             client.config,
@@ -140,7 +140,7 @@ class DurablePublishers:
     def __init__(self, client: DurableClient) -> None:
         self._client = client
         self.repeats = False
-        """Events may have been archived before (see `Publisher`): for streams that are opened from now on."""
+        """Events of streams that are opened from now on may have been archived before."""
         self._by_topic: dict[str, DurablePublishing] = {}
         """What is published durably, by the topic that it is published to."""
         self._managed: dict[str, DurablePublishing] = {}
@@ -197,7 +197,7 @@ class DurablePublishers:
         self._use(topic, found)
         return self._by_topic[topic.name]
 
-    def _use(self, topic: Topic, found: Found) -> None:
+    def _use(self, topic: Topic, found: FoundArchive) -> None:
         """Have the topic's events go to the archives of the topic that was found, from here on."""
         publishing = self._managed.get(found.topic)
         if publishing is None:

@@ -23,8 +23,8 @@ from pubsub.camcast.heard import MOST_GAPS, HeardEvents, read_ranges
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links, SuperTables
 from pubsub.camcast.messages import (
-    Announce,
-    Fetch,
+    AnnounceBlocks,
+    FetchBlocks,
     Goodbye,
     NewProcesses,
     NewProcessesAnswer,
@@ -331,7 +331,7 @@ class Community:
                 self.record_block("send", gossip.block, gossip.hops, member.id)
         self._leases.send(to, gossip)
 
-    def announce(self, to: Sequence[Contact], announcement: Announce) -> None:
+    def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
         if self._observer is not None:
             numbers = read_ranges(announcement.source, announcement.ranges)
             assert numbers is not None
@@ -341,7 +341,7 @@ class Community:
         for member in to:
             self._leases.warm(member, self.name, partial(self._tell, member, announcement))
 
-    def _tell(self, member: Contact, announcement: Announce, is_member: bool) -> None:
+    def _tell(self, member: Contact, announcement: AnnounceBlocks, is_member: bool) -> None:
         if is_member:
             self._leases.tell(member, self.name, announcement)
 
@@ -373,7 +373,9 @@ class Community:
                 missing = lost.missing(stretch.start, stretch.stop)
                 self.lost(sum(map(len, missing)) - len(stretch))
 
-    def receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+    def receive_about_events(
+        self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune
+    ) -> None:
         """What another process's dissemination strategy says to this one's."""
         self._dissemination.receive(sender, message)
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Randomness
 from overlay.metrics import Metrics
-from pubsub.camcast.messages import Announce, Fetch, Prune
+from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import Gossip
 
@@ -55,7 +55,7 @@ class Neighbourhood(Protocol):
         """Send a copy of the block to each of these members of the community."""
         ...
 
-    def announce(self, to: Sequence[Contact], announcement: Announce) -> None:
+    def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
         """Tell each of these members of events, once it is sure that it is one."""
         ...
 
@@ -86,7 +86,7 @@ class Dissemination(Protocol):
         """A copy of a block of which this process had every event, from within the community."""
         ...
 
-    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+    def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
         """A message from another process's strategy."""
         ...
 
@@ -123,7 +123,7 @@ class EagerGossip:
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
         """Nothing to learn: every target gets the whole block whatever the others do."""
 
-    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+    def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
         """Nobody announces anything where all are eager."""
 
     def reconfigure(self) -> None:

@@ -32,7 +32,7 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.gossip import EagerGossip, Neighbourhood
 from pubsub.camcast.heard import Ranges, read_ranges
-from pubsub.camcast.messages import Announce, Fetch, Prune
+from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.observer import ONE
 from pubsub.camcast.repair import KeptBlocks, MissingEvents
 from pubsub.event import Gossip
@@ -158,14 +158,14 @@ class LazyGossip:
             run.prunes[sender.id] = now
             self._context.send(sender, Prune(self._topic, source))
 
-    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+    def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
         if isinstance(message, Prune):
             self._receive_prune(sender, message)
             return
         ranges = read_ranges(message.source, message.ranges)
         if ranges is None:
             self._neighbourhood.give_up(None, ONE, "malformed_event")
-        elif isinstance(message, Announce):
+        elif isinstance(message, AnnounceBlocks):
             for numbers in ranges:
                 self._receive_announcement(sender, message.source, numbers)
         else:
@@ -237,7 +237,7 @@ class LazyGossip:
             parts = route.news.parts()
             route.news = Ranges()
             for part in parts:
-                self._neighbourhood.announce(route.told, Announce(self._topic, source, part))
+                self._neighbourhood.announce(route.told, AnnounceBlocks(self._topic, source, part))
                 self._announced.value += sum(part[1::2]) * len(route.told)
 
     def _receive_announcement(self, sender: Contact, source: bytes, numbers: range) -> None:
@@ -250,7 +250,7 @@ class LazyGossip:
         run = self._runs.get(source)
         return (-inf, -1) if run is None else (run.heard_at, run.newest)
 
-    def _receive_fetch(self, sender: Contact, fetch: Fetch, ranges: Sequence[range]) -> None:
+    def _receive_fetch(self, sender: Contact, fetch: FetchBlocks, ranges: Sequence[range]) -> None:
         source = fetch.source
         run = self._runs.get(source)
         if fetch.go_on and run is not None and not run.wants.get(sender.id):

@@ -86,7 +86,7 @@ class ShareSuper:
 
 @message(0x4C)
 @dataclass(frozen=True, slots=True)
-class Announce:
+class AnnounceBlocks:
     """I have these events of `source`, as ranges: first number, how many, first number, how many."""
 
     topic: str
@@ -96,7 +96,7 @@ class Announce:
 
 @message(0x4D)
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchBlocks:
     """Send me these events, which you announced; and if I say so (`go_on`), those that follow."""
 
     topic: str

@@ -17,10 +17,10 @@ from pubsub.camcast.community import Community, Deliver, Services
 from pubsub.camcast.heard import HeardEvents
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import (
-    Announce,
+    AnnounceBlocks,
     Check,
     CheckAnswer,
-    Fetch,
+    FetchBlocks,
     FindSuper,
     Goodbye,
     NewProcesses,
@@ -54,8 +54,8 @@ RULES: Mapping[type, Rule] = {
     SuperFound: lambda peer, message: not message.topic or peer.is_near(message.topic),
     NewProcessesAnswer: members_only,
     ShareSuper: members_only,
-    Announce: lambda peer, message: peer.is_near(message.topic),
-    Fetch: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
+    AnnounceBlocks: lambda peer, message: peer.is_near(message.topic),
+    FetchBlocks: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
     Prune: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
 }
 """In a network with an authority: whose messages are taken. What a block may be, its signature says."""
@@ -96,8 +96,8 @@ class Process:
             NewProcesses: self._receive_new_processes,
             NewProcessesAnswer: self._receive_new_processes_answer,
             ShareSuper: self._receive_share,
-            Announce: self._receive_about_events,
-            Fetch: self._receive_about_events,
+            AnnounceBlocks: self._receive_about_events,
+            FetchBlocks: self._receive_about_events,
             Prune: self._receive_about_events,
         }
         """What takes each of CAMCAST's own messages; those of membership services go to
@@ -225,11 +225,13 @@ class Process:
             self._drops.add(reason, copy.community, source, numbers, sender.id)
         self._context.send(sender, Goodbye(copy.community))
 
-    def _receive_about_events(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+    def _receive_about_events(
+        self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune
+    ) -> None:
         community = self.communities.get(message.topic)
         if community is not None:
             community.receive_about_events(sender, message)
-        elif isinstance(message, Announce):
+        elif isinstance(message, AnnounceBlocks):
             reason = self._why_dropped(message.topic)
             self._drops.add(reason, message.topic, None, ONE, sender.id)
             self._context.send(sender, Goodbye(message.topic))

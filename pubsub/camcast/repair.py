@@ -19,7 +19,7 @@ from overlay.contact import Contact
 from overlay.context import Timer
 from pubsub.camcast.gossip import Neighbourhood
 from pubsub.camcast.heard import Ranges
-from pubsub.camcast.messages import Fetch
+from pubsub.camcast.messages import FetchBlocks
 from pubsub.event import MOST_EVENTS, Gossip
 
 MOST_ANNOUNCEMENTS = 4096
@@ -252,7 +252,7 @@ class MissingEvents:
             numbers.sort(key=lambda stretch: stretch.start)
             go_on = not self._flows(source, now)
             for part in Ranges(numbers).parts():
-                fetch = Fetch(self._neighbourhood.name, source, part, go_on)
+                fetch = FetchBlocks(self._neighbourhood.name, source, part, go_on)
                 self._context.send(announcer, fetch)
         self._arm()
 

@@ -26,7 +26,7 @@ from pubsub.collections.dac import DAC, CollectionError
 from pubsub.collections.interest import Interest
 from pubsub.reliable.receipts import MessageReceipt, NotInTime
 from pubsub.reliable.runs import Gap, GapError
-from pubsub.topics.config import BroadcastConfig, MembershipConfig
+from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 
 __all__ = [
     "DAC",
@@ -48,9 +48,9 @@ __all__ = [
     "Gap",
     "GapError",
     "Interest",
-    "MembershipConfig",
     "MessageReceipt",
     "NotInTime",
     "OneOfNConfig",
     "OrderConfig",
+    "TopicMembershipConfig",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 
 from overlay.errors import UsageError
-from pubsub.topics.config import BroadcastConfig, MembershipConfig
+from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class CollectionConfig:
     broadcast: BroadcastConfig = field(default_factory=BroadcastConfig)
     """How long messages are held for whom, and how many."""
 
-    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    membership: TopicMembershipConfig = field(default_factory=TopicMembershipConfig)
     """How views are agreed upon."""
 
     order: OrderConfig = field(default_factory=OrderConfig)

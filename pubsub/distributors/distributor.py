@@ -200,7 +200,7 @@ class Distributor:
             (messages.Digest, core.receive_digest),
             (messages.Want, core.receive_want),
             (messages.SpreadBlocks, core.receive_spread),
-            (messages.Request, core.receive_request),
+            (messages.ClientRequest, core.receive_request),
             (messages.StreamAck, core.receive_received),
             (messages.ListServices, core.receive_list),
             (messages.Raise, core.receive_raise),

@@ -173,7 +173,7 @@ class PublicationAck:
 # Services.
 
 
-class Action(IntEnum):
+class ClientAction(IntEnum):
     """What a publisher or subscriber asks of a distributor."""
 
     CREATE = 1
@@ -187,7 +187,7 @@ class Action(IntEnum):
 
 @message(0x89)
 @dataclass(frozen=True, slots=True)
-class Request:
+class ClientRequest:
     """Asked again until it is answered."""
 
     number: int

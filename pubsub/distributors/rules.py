@@ -79,10 +79,10 @@ class _Rules:
         """Of this group, or of one above or below."""
         return any(peer.may(Action.DISTRIBUTE, topic) for topic in self._groups)
 
-    def request(self, peer: Holder, request: messages.Request) -> bool:
-        if request.action in (messages.Action.CREATE, messages.Action.REMOVE):
+    def request(self, peer: Holder, request: messages.ClientRequest) -> bool:
+        if request.action in (messages.ClientAction.CREATE, messages.ClientAction.REMOVE):
             return self.may(peer, Action.PUBLISH, request.service)
-        if request.action == messages.Action.SUBSCRIBE:
+        if request.action == messages.ClientAction.SUBSCRIBE:
             return self.may(peer, Action.SUBSCRIBE, request.service)
         return True
 
@@ -112,7 +112,7 @@ def rules_of_distributor(
         **dict.fromkeys(views, rules.is_colleague),
         messages.Want: rules.want,
         messages.SpreadBlocks: rules.spread,
-        messages.Request: rules.request,
+        messages.ClientRequest: rules.request,
         messages.StreamAck: rules.ack,
         messages.ListServices: rules.is_distributor,
         messages.Raise: rules.is_distributor,

@@ -56,7 +56,7 @@ class Holds:
 
 @message(0x7D)
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedPieces:
     """Asks for pieces, or for the checksums of all pieces from `hashes_from` on."""
 
     file: bytes
@@ -84,7 +84,7 @@ class PieceHashes:
     hashes: bytes
 
 
-class Peer:
+class FilePeer:
     """What it has, what it was asked for, and when it was last heard."""
 
     __slots__ = ("asked", "bad", "contact", "heard_at", "pieces")
@@ -100,7 +100,7 @@ class Peer:
         """Pieces from it whose checksum was wrong."""
 
 
-class Outcome(Enum):
+class FileOutcome(Enum):
     """What became of a part."""
 
     UNASKED = "unasked"
@@ -146,14 +146,14 @@ class HashFetch:
         self._is_awaited, self._asked_at = True, now
         return self._gathered.known
 
-    def receive(self, peer: PeerId, part: PieceHashes) -> Outcome:
+    def receive(self, peer: PeerId, part: PieceHashes) -> FileOutcome:
         if peer != self._source or not self._is_awaited or part.first != self._gathered.known:
-            return Outcome.UNASKED
+            return FileOutcome.UNASKED
         self._is_awaited = False
         if part.hashes and self._gathered.add(part.first, part.hashes):
-            return Outcome.COMPLETE if self._gathered.is_complete else Outcome.TAKEN
+            return FileOutcome.COMPLETE if self._gathered.is_complete else FileOutcome.TAKEN
         self._begin(None)
-        return Outcome.WRONG
+        return FileOutcome.WRONG
 
     def forget(self, peer: PeerId) -> None:
         """The peer is gone: ask another one, from the beginning."""
@@ -182,7 +182,7 @@ def checked_piece(storage: Storage, manifest: Manifest, hashes: HashList, index:
     return data
 
 
-class Exchange:
+class PieceExchange:
     """A core; its links should be channels. `on_change` is called whenever it has got or given something.
 
     `FileError` from the storage, or for content that has changed there, goes through to the caller."""
@@ -208,7 +208,7 @@ class Exchange:
         self._storage = storage
         self._on_change = on_change
         self._drop = drop
-        self._peers: dict[PeerId, Peer] = {}
+        self._peers: dict[PeerId, FilePeer] = {}
         self._banned: dict[PeerId, None] = {}
         self._finished: dict[PeerId, None] = {}
         self._hash_fetch = HashFetch(manifest, PATIENCE)
@@ -258,7 +258,7 @@ class Exchange:
         match message:
             case Holds():
                 self._receive_holds(peer, message)
-            case Wanted():
+            case WantedPieces():
                 self._receive_wanted(peer, message)
             case Piece():
                 self._receive_piece(peer, message)
@@ -279,13 +279,13 @@ class Exchange:
         self._take(fragment)
         return True
 
-    def _peer(self, contact: Contact) -> Peer | None:
+    def _peer(self, contact: Contact) -> FilePeer | None:
         """The peer, new where there is room for one more; None for one's own self and those banned."""
         if contact.id == self._context.contact.id or contact.id in self._banned:
             return None
         peer = self._peers.get(contact.id)
         if peer is None and len(self._peers) < MOST_PEERS:
-            peer = self._peers[contact.id] = Peer(contact, self._context.now())
+            peer = self._peers[contact.id] = FilePeer(contact, self._context.now())
         elif peer is not None:
             peer.contact = contact
         return peer
@@ -307,7 +307,7 @@ class Exchange:
             self._context.random.uniform(0.8, 1.2) * TELL_SECONDS, self._tick
         )
 
-    def _forget(self, peer: Peer) -> None:
+    def _forget(self, peer: FilePeer) -> None:
         for index in list(peer.asked):
             self._unask(peer, index)
         del self._peers[peer.contact.id]
@@ -320,7 +320,7 @@ class Exchange:
         known = self._context.random.sample(others, min(PEERS_TOLD, len(others)))
         self._context.send(to, Holds(self.file, self.pieces.packed(), tuple(known), answer))
 
-    def _receive_holds(self, peer: Peer, holds: Holds) -> None:
+    def _receive_holds(self, peer: FilePeer, holds: Holds) -> None:
         pieces = PieceSet.unpack(self.manifest.pieces, holds.pieces)
         if pieces is None or len(holds.peers) > PEERS_TOLD:
             self._drop("malformed_holds")
@@ -338,7 +338,7 @@ class Exchange:
 
     # -- getting --
 
-    def _ask(self, peer: Peer) -> None:
+    def _ask(self, peer: FilePeer) -> None:
         """Ask a peer for what it has and we lack, for at most `ASKED_AT_ONCE` pieces at a time."""
         if self.is_complete or peer.pieces is None or not peer.pieces.count:
             return
@@ -346,7 +346,7 @@ class Exchange:
         if not self.hashes.is_complete:
             first = self._hash_fetch.next_part(peer.contact.id, now)
             if first is not None:
-                self._context.send(peer.contact, Wanted(self.file, (), first))
+                self._context.send(peer.contact, WantedPieces(self.file, (), first))
             return
         chosen: list[int] = []
         while len(peer.asked) < ASKED_AT_ONCE:
@@ -357,7 +357,7 @@ class Exchange:
             peer.asked[index] = now
             chosen.append(index)
         if chosen:
-            self._context.send(peer.contact, Wanted(self.file, tuple(chosen), None))
+            self._context.send(peer.contact, WantedPieces(self.file, tuple(chosen), None))
 
     def _choose(self, theirs: PieceSet) -> int | None:
         """A piece that they have, and that is neither here nor asked for: any of them."""
@@ -371,12 +371,12 @@ class Exchange:
                 return index
         return None
 
-    def _unask(self, peer: Peer, index: int) -> None:
+    def _unask(self, peer: FilePeer, index: int) -> None:
         peer.asked.pop(index, None)
         if self._asked.get(index) == peer.contact.id:
             del self._asked[index]
 
-    def _receive_piece(self, peer: Peer, piece: Piece) -> None:
+    def _receive_piece(self, peer: FilePeer, piece: Piece) -> None:
         if not 0 <= piece.index < self.manifest.pieces or not self.hashes.is_complete:
             self._drop("unknown_piece")
             return
@@ -406,25 +406,25 @@ class Exchange:
                 self._tell(peer.contact, answer=False)
         self._on_change()
 
-    def _receive_hashes(self, peer: Peer, part: PieceHashes) -> None:
+    def _receive_hashes(self, peer: FilePeer, part: PieceHashes) -> None:
         outcome = self._hash_fetch.receive(peer.contact.id, part)
-        if outcome is Outcome.UNASKED:
+        if outcome is FileOutcome.UNASKED:
             self._drop("unasked_hashes")
-        elif outcome is Outcome.WRONG:
+        elif outcome is FileOutcome.WRONG:
             self._drop("wrong_hashes")
             self._ban(peer)
-        elif outcome is Outcome.COMPLETE:
+        elif outcome is FileOutcome.COMPLETE:
             self.hashes.replace(self._hash_fetch.hashes)
         for other in list(self._peers.values()):
             self._ask(other)
 
-    def _ban(self, peer: Peer) -> None:
+    def _ban(self, peer: FilePeer) -> None:
         self._forget(peer)
         self._banned[peer.contact.id] = None
 
     # -- giving --
 
-    def _receive_wanted(self, peer: Peer, wanted: Wanted) -> None:
+    def _receive_wanted(self, peer: FilePeer, wanted: WantedPieces) -> None:
         if wanted.hashes_from is not None:
             if self.hashes.is_complete and 0 <= wanted.hashes_from <= self.manifest.pieces:
                 part = self.hashes.part(wanted.hashes_from)

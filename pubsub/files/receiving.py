@@ -10,7 +10,7 @@ from overlay.contact import AddressError, Contact
 from overlay.errors import UsageError
 from pubsub.files.archived import fragment_in
 from pubsub.files.disk import Arrivals, PieceFile
-from pubsub.files.exchange import Exchange, Piece, PieceHashes
+from pubsub.files.exchange import Piece, PieceExchange, PieceHashes
 from pubsub.files.manifest import FileError, HashList, Manifest
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Transfer:
     def __init__(self, manifest: Manifest, file: PieceFile) -> None:
         self.manifest = manifest
         self.file = file
-        self.exchange: Exchange | None = None
+        self.exchange: PieceExchange | None = None
         """None while the file is read to see what is there of it."""
         self.path: Path | None = None
         """Where the file is once it has arrived and its checksum was right."""

@@ -31,7 +31,7 @@ from pubsub.archive.protocol.config import DEADLINE
 from pubsub.archive.publishing import wait_until_safe
 from pubsub.files.archived import SendingRecord, fragments_of
 from pubsub.files.disk import Arrivals, PieceFile, describe_file
-from pubsub.files.exchange import Exchange, Holds, Piece, PieceHashes, Wanted
+from pubsub.files.exchange import Holds, Piece, PieceExchange, PieceHashes, WantedPieces
 from pubsub.files.manifest import HASHES_A_MESSAGE, FileError, HashList, Manifest, PieceSet
 from pubsub.files.receiving import Receiving, Transfer
 from pubsub.node import Node
@@ -49,7 +49,7 @@ MOST_SHARED = 64
 UNSAFE_PIECES = 6
 """Pieces on their way to an archive at one time. An archive that is in the topic's community may be sent each
 of them twice, for its store and as any member is: both have room in a channel's buffer of 4 MiB."""
-_MESSAGES = (Holds, Wanted, Piece, PieceHashes)
+_MESSAGES = (Holds, WantedPieces, Piece, PieceHashes)
 
 
 class FileSharing:
@@ -214,10 +214,10 @@ class FileSharing:
         for transfer in arrived[:-MOST_SHARED]:
             self.end(transfer)
 
-    def share(self, transfer: Transfer, hashes: HashList, pieces: PieceSet | None) -> Exchange:
+    def share(self, transfer: Transfer, hashes: HashList, pieces: PieceSet | None) -> PieceExchange:
         """Begin to exchange pieces with others, and let them find this node."""
         manifest = transfer.manifest
-        exchange = transfer.exchange = Exchange(
+        exchange = transfer.exchange = PieceExchange(
             self._runtime.context("channel"),
             manifest,
             transfer.file,
@@ -232,7 +232,7 @@ class FileSharing:
         self.start(self._search(transfer, exchange))
         return exchange
 
-    async def _search(self, transfer: Transfer, exchange: Exchange) -> None:
+    async def _search(self, transfer: Transfer, exchange: PieceExchange) -> None:
         """Look for others, as long as something is missing."""
 
         def found(contacts: tuple[Contact, ...]) -> None:
@@ -245,7 +245,9 @@ class FileSharing:
             await asyncio.sleep(pause)
             pause = min(2 * pause, SEARCH_SECONDS)
 
-    def _receive(self, sender: Contact, message: Holds | Wanted | Piece | PieceHashes) -> None:
+    def _receive(
+        self, sender: Contact, message: Holds | WantedPieces | Piece | PieceHashes
+    ) -> None:
         transfer = self._transfers.get(message.file)
         if transfer is None or transfer.exchange is None:
             self.drop("unknown_file")

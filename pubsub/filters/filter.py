@@ -53,7 +53,7 @@ class Filter:
     def evaluate(self, data: Any) -> bool | None:
         """Whether the condition is true of the data; None when that is unknown."""
         try:
-            condition = self._condition(data, Budget())
+            condition = self._condition(data, FilterBudget())
         except BudgetSpent:
             return None
         return condition if isinstance(condition, bool) else None
@@ -71,7 +71,7 @@ class Filter:
         return f"Filter.parse({self.text!r})"
 
 
-class Budget:
+class FilterBudget:
     """The work that one evaluation may still do."""
 
     __slots__ = ("left",)
@@ -89,7 +89,7 @@ class BudgetSpent(Exception):
     """The evaluation would take more work than it may."""
 
 
-Evaluator = Callable[[Any, Budget], Any]
+Evaluator = Callable[[Any, FilterBudget], Any]
 
 
 def compile_expression(node: Expression) -> Evaluator:
@@ -135,7 +135,7 @@ def _field(steps: tuple[str | int, ...]) -> Evaluator:
         name = steps[0]
         return lambda data, budget: data.get(name) if isinstance(data, dict) else None
 
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         for step in steps:
             if isinstance(step, str):
                 if not isinstance(data, dict):
@@ -158,7 +158,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _negate(operand: Evaluator) -> Evaluator:
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         number = operand(data, budget)
         return -number if _is_number(number) else None
 
@@ -186,7 +186,7 @@ def _arithmetic(node: syntax.Arithmetic) -> Evaluator:
     first = compile_expression(node.first)
     rest = [(_OPERATIONS[sign], compile_expression(operand)) for sign, operand in node.rest]
 
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         total = first(data, budget)
         if not _is_number(total):
             return None
@@ -232,7 +232,7 @@ def _compare(node: syntax.Compare) -> Evaluator:
     order = _ORDERS[node.operator]
     ordering = node.operator not in ("=", "<>")
 
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         one = left(data, budget)
         kind = _kind(one)
         if kind is None or (ordering and kind is bool):
@@ -246,7 +246,7 @@ def _compare(node: syntax.Compare) -> Evaluator:
 def _between(operand: Evaluator, low: Evaluator, high: Evaluator) -> Evaluator:
     """What `operand >= low AND operand <= high` is."""
 
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         one = operand(data, budget)
         kind = _kind(one)
         if kind is None or kind is bool:
@@ -270,21 +270,21 @@ def _in(node: syntax.In) -> Evaluator:
     if len(values) == len(node.items) and kinds[0] is not None and len(set(kinds)) == 1:
         only, members = kinds[0], frozenset(values)
 
-        def among_constants(data: Any, budget: Budget) -> Any:
+        def among_constants(data: Any, budget: FilterBudget) -> Any:
             value = operand(data, budget)
             return value in members if _kind(value) is only else None
 
         return among_constants
     items = [compile_expression(item) for item in node.items]
 
-    def among_values(data: Any, budget: Budget) -> Any:
+    def among_values(data: Any, budget: FilterBudget) -> Any:
         return _among(operand(data, budget), (item(data, budget) for item in items))
 
     return among_values
 
 
 def _in_field(operand: Evaluator, field: Evaluator) -> Evaluator:
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         members = field(data, budget)
         if not isinstance(members, list | tuple):
             return None
@@ -306,7 +306,7 @@ def _among(value: Any, members: Any) -> bool | None:
 
 
 def _like(operand: Evaluator, pattern: LikePattern) -> Evaluator:
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         text = operand(data, budget)
         if not isinstance(text, str):
             return None
@@ -320,7 +320,7 @@ def _like(operand: Evaluator, pattern: LikePattern) -> Evaluator:
 
 
 def _not(operand: Evaluator) -> Evaluator:
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         condition = operand(data, budget)
         return not condition if isinstance(condition, bool) else None
 
@@ -328,7 +328,7 @@ def _not(operand: Evaluator) -> Evaluator:
 
 
 def _all(items: list[Evaluator]) -> Evaluator:
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         result: bool | None = True
         for item in items:
             condition = item(data, budget)
@@ -342,7 +342,7 @@ def _all(items: list[Evaluator]) -> Evaluator:
 
 
 def _any(items: list[Evaluator]) -> Evaluator:
-    def value(data: Any, budget: Budget) -> Any:
+    def value(data: Any, budget: FilterBudget) -> Any:
         result: bool | None = False
         for item in items:
             condition = item(data, budget)

@@ -18,7 +18,7 @@ BITS_A_STEP = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class LikeSegment:
     """Characters that stand together; None is any character."""
 
     chars: tuple[str | None, ...]
@@ -26,10 +26,10 @@ class Segment:
     """All of it as text, when every character is given."""
 
     @staticmethod
-    def of(chars: list[str | None]) -> Segment:
+    def of(chars: list[str | None]) -> LikeSegment:
         given = [char for char in chars if char is not None]
         plain = "".join(given) if len(given) == len(chars) else None
-        return Segment(tuple(chars), plain)
+        return LikeSegment(tuple(chars), plain)
 
     @property
     def width(self) -> int:
@@ -77,8 +77,8 @@ class LikePattern:
     def __init__(self, pattern: str, escape: str | None = None) -> None:
         pieces = _pieces(pattern, escape)
         self._open = len(pieces) > 1
-        self._first, self._last = Segment.of(pieces[0]), Segment.of(pieces[-1])
-        self._middle = tuple(Segment.of(piece) for piece in pieces[1:-1] if piece)
+        self._first, self._last = LikeSegment.of(pieces[0]), LikeSegment.of(pieces[-1])
+        self._middle = tuple(LikeSegment.of(piece) for piece in pieces[1:-1] if piece)
         self._shortest = sum(len(piece) for piece in pieces)
         self._width = max((s.width for s in self._middle if s.plain is None), default=0)
         """Steps that a character of the text takes at most; 0 when `str.find` does it all."""

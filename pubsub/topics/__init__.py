@@ -12,7 +12,7 @@ made of `knowledge`, `spreading` and `views`; and `broadcast` (Topic Reliable Br
 """
 
 from pubsub.reliable.runs import Gap
-from pubsub.topics.config import BroadcastConfig, MembershipConfig, TopicConfig
+from pubsub.topics.config import BroadcastConfig, TopicConfig, TopicMembershipConfig
 from pubsub.topics.delivering import Delivery, Order, Participant, Semantics
 from pubsub.topics.strong_topic import StrongTopic, Unfinished
 from pubsub.topics.strong_topics import StrongTopics
@@ -22,7 +22,6 @@ __all__ = [
     "BroadcastConfig",
     "Delivery",
     "Gap",
-    "MembershipConfig",
     "Order",
     "Participant",
     "Semantics",
@@ -30,6 +29,7 @@ __all__ = [
     "StrongTopic",
     "StrongTopics",
     "TopicConfig",
+    "TopicMembershipConfig",
     "TopicView",
     "Unfinished",
 ]

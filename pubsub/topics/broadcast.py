@@ -25,7 +25,7 @@ from overlay.contact import Contact, PeerId
 from pubsub.reliable.numbers import Numbers
 from pubsub.reliable.runs import Gap, Reason
 from pubsub.topics.acknowledging import Acknowledging
-from pubsub.topics.config import BroadcastConfig, MembershipConfig
+from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.delivering import Delivering, Holes, Order
 from pubsub.topics.forwarding import CheckAndForward
@@ -40,8 +40,8 @@ from pubsub.topics.messages import (
     run_of_life,
     source_of,
 )
-from pubsub.topics.state import BroadcastState, Held, restore
-from pubsub.topics.upkeep import Collecting, Upkeep
+from pubsub.topics.state import BroadcastState, HeldMessage, restore
+from pubsub.topics.upkeep import Collecting, TopicUpkeep
 from pubsub.topics.views import StableView, TopicView
 
 SYNC_DELAY = 0.01
@@ -88,7 +88,7 @@ class TopicBroadcast:
         topic: str,
         context: TopicContext,
         config: BroadcastConfig,
-        membership: MembershipConfig,
+        membership: TopicMembershipConfig,
         application: Application,
         log: TopicLog,
         *,
@@ -118,7 +118,7 @@ class TopicBroadcast:
         self._collecting = Collecting(self._state, self._others_let_go)
         self._delivering = Delivering(self._state, order, application.deliver)
         self._holes = Holes(self._state, self._skipped)
-        self._upkeep = Upkeep(
+        self._upkeep = TopicUpkeep(
             self._state,
             self._forwarding,
             self._acknowledging,
@@ -353,7 +353,7 @@ class TopicBroadcast:
             if held.since <= appeared and not row.has(state.own_source, held.item.number)
         ]
         for item in state.kept.take_lacked(needs_not, appeared, now):
-            held = Held(item, now, {item.publisher: None}, revived=True)
+            held = HeldMessage(item, now, {item.publisher: None}, revived=True)
             state.held.add(held)
             state.counts["revived"] += 1
             lacked.append(item)
@@ -391,7 +391,7 @@ class TopicBroadcast:
             return
         state.sources.setdefault(source, (item.publisher, item.life))
         state.counts["taken"] += 1
-        held = Held(item, state.context.now(), {sender: None, item.publisher: None})
+        held = HeldMessage(item, state.context.now(), {sender: None, item.publisher: None})
         state.held.add(held)
         delivers = item.payload is not None and item.is_for(state.me)
         if not written:

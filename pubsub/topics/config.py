@@ -8,7 +8,7 @@ from overlay.errors import UsageError
 
 
 @dataclass(frozen=True)
-class MembershipConfig:
+class TopicMembershipConfig:
     """Times are seconds. In a calm topic a change is known to all, and the view stable again, within about
     settle + 2 x log4(n) x rumour_interval."""
 
@@ -150,4 +150,4 @@ class TopicConfig:
     """The times and limits of one participant in one topic."""
 
     broadcast: BroadcastConfig = field(default_factory=BroadcastConfig)
-    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    membership: TopicMembershipConfig = field(default_factory=TopicMembershipConfig)

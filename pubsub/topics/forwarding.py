@@ -24,10 +24,10 @@ from functools import partial
 from overlay.contact import Contact, PeerId
 from pubsub.reliable.batches import batches
 from pubsub.topics.messages import Cast, Item
-from pubsub.topics.state import BroadcastState, Held
+from pubsub.topics.state import BroadcastState, HeldMessage
 
 
-def publisher_reaches(state: BroadcastState, held: Held, receiver: PeerId) -> bool:
+def publisher_reaches(state: BroadcastState, held: HeldMessage, receiver: PeerId) -> bool:
     """Whether the publisher runs in the life in which it published, and can send it there itself."""
     item, membership = held.item, state.membership
     entry = membership.participants.get(item.publisher)
@@ -38,7 +38,7 @@ def publisher_reaches(state: BroadcastState, held: Held, receiver: PeerId) -> bo
     )
 
 
-def is_first(state: BroadcastState, held: Held, receiver: PeerId, young: bool) -> bool:
+def is_first(state: BroadcastState, held: HeldMessage, receiver: PeerId, young: bool) -> bool:
     """Whether this participant is the one to send a message to `receiver`, which it can talk to."""
     item, me = held.item, state.me
     if item.publisher == me:
@@ -59,7 +59,7 @@ def is_first(state: BroadcastState, held: Held, receiver: PeerId, young: bool) -
     return True
 
 
-def _holds(state: BroadcastState, held: Held, peer: PeerId) -> bool:
+def _holds(state: BroadcastState, held: HeldMessage, peer: PeerId) -> bool:
     item = held.item
     row = state.acknowledged.rows.get(peer)
     return peer in held.holders or (row is not None and row.holds(item.source, item.number))
@@ -83,12 +83,12 @@ class CheckAndForward:
         self._state = state
         self.spoken: dict[PeerId, float] = {}
         """The participants that have said what they have since their channel opened, and when."""
-        self._stubs: dict[PeerId, list[Held]] = {}
+        self._stubs: dict[PeerId, list[HeldMessage]] = {}
         self._unstable_since: float | None = None
 
     # New messages.
 
-    def publish(self, held: Held) -> None:
+    def publish(self, held: HeldMessage) -> None:
         """Send a new message to everybody who can be talked to (lines 25 to 30)."""
         state, item = self._state, held.item
         cast = self._cast((item,))
@@ -121,7 +121,7 @@ class CheckAndForward:
             if contact.id in self.spoken:
                 self._send_batches(contact, self._lacked_by(contact.id))
 
-    def _lacked_by(self, peer: PeerId) -> Iterator[Held]:
+    def _lacked_by(self, peer: PeerId) -> Iterator[HeldMessage]:
         """The held messages that a peer lacks and that this participant is to send it."""
         state = self._state
         row = state.acknowledged.rows.get(peer)
@@ -147,7 +147,7 @@ class CheckAndForward:
         people = len(self._state.membership.participants)
         return self._state.context.random.random() * people < 1
 
-    def _cannot_send(self, held: Held, peer: PeerId) -> bool:
+    def _cannot_send(self, held: HeldMessage, peer: PeerId) -> bool:
         """It is on its way to this peer, came from it, or is here without the payload that it needs."""
         item = held.item
         return (
@@ -169,10 +169,10 @@ class CheckAndForward:
             self._unstable_since = now
         return now - self._unstable_since > 2 * state.config.patience
 
-    def _send_batches(self, contact: Contact, messages: Iterable[Held]) -> None:
+    def _send_batches(self, contact: Contact, messages: Iterable[HeldMessage]) -> None:
         """Send messages until the channel is full; one that is too large for it keeps no other back."""
 
-        def size(held: Held) -> int:
+        def size(held: HeldMessage) -> int:
             return held.size if held.item.is_for(contact.id) else held.stub_size
 
         for batch in batches(messages, size, BATCH_BYTES):
@@ -180,7 +180,7 @@ class CheckAndForward:
             if not self._send_batch(contact, batch) and not is_large:
                 return
 
-    def _send_batch(self, contact: Contact, messages: list[Held]) -> bool:
+    def _send_batch(self, contact: Contact, messages: list[HeldMessage]) -> bool:
         items = tuple(
             held.item if held.item.is_for(contact.id) else held.item.stub() for held in messages
         )
@@ -198,7 +198,7 @@ class CheckAndForward:
         )
         return Cast(state.topic, items, garbage, state.membership.digest)
 
-    def _send(self, contact: Contact, cast: Cast, messages: tuple[Held, ...]) -> bool:
+    def _send(self, contact: Contact, cast: Cast, messages: tuple[HeldMessage, ...]) -> bool:
         peer = contact.id
         self._state.membership.tell_along(contact)
         if not self._state.context.send(contact, cast, partial(_outcome, peer, messages)):
@@ -208,7 +208,7 @@ class CheckAndForward:
         return True
 
 
-def _outcome(peer: PeerId, messages: tuple[Held, ...], arrived: bool) -> None:
+def _outcome(peer: PeerId, messages: tuple[HeldMessage, ...], arrived: bool) -> None:
     if not arrived:
         for held in messages:
             held.sent.pop(peer, None)

@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from overlay.contact import Contact, PeerId
-from pubsub.topics.config import MembershipConfig
+from pubsub.topics.config import TopicMembershipConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.knowledge import Kind, NewsItem, TopicKnowledge, as_bytes
-from pubsub.topics.messages import LARGEST, Absent, Entry, Knowledge, NumbersOnWire, Subscribe
+from pubsub.topics.messages import LARGEST, Absent, Entry, JoinTopic, Knowledge, NumbersOnWire
 from pubsub.topics.spreading import Spreading
 from pubsub.topics.views import OwnRow, StableView, TopicView, ViewWatch
 
@@ -37,7 +37,7 @@ class TopicMembership:
         self,
         topic: str,
         context: TopicContext,
-        config: MembershipConfig,
+        config: TopicMembershipConfig,
         listener: TopicBroadcast,
         *,
         boot: int,
@@ -117,7 +117,7 @@ class TopicMembership:
             return
         self.boot += 1
         self._asked[sponsor.id] = sponsor
-        request = Subscribe(self.topic, self._context.contact, self.boot, self.life, self.filter)
+        request = JoinTopic(self.topic, self._context.contact, self.boot, self.life, self.filter)
         self._context.send(sponsor, request)
 
     def meet(self, stranger: Contact) -> None:
@@ -203,12 +203,12 @@ class TopicMembership:
         """React to one of the membership's own messages; anything else is ignored."""
         if isinstance(message, Knowledge):
             self.receive_knowledge(sender, message)
-        elif isinstance(message, Subscribe):
+        elif isinstance(message, JoinTopic):
             self.receive_subscribe(sender, message)
         elif isinstance(message, Absent):
             self.doubted(sender.id)
 
-    def receive_subscribe(self, sender: Contact, request: Subscribe) -> None:
+    def receive_subscribe(self, sender: Contact, request: JoinTopic) -> None:
         """Announce a newcomer vicariously; one that asks twice gets the same answer twice."""
         newcomer = request.subscriber
         if not self.is_joined or sender.id != newcomer.id or newcomer.id == self.me:

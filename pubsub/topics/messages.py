@@ -29,7 +29,7 @@ NumbersOnWire = tuple[tuple[bytes, int, tuple[tuple[int, int], ...]], ...]
 
 @message(0x60)
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class JoinTopic:
     """A process that is not a participant yet asks: announce me to all, on my behalf."""
 
     topic: str

@@ -15,7 +15,7 @@ from functools import partial
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.reliable.batches import batches
-from pubsub.topics.config import MembershipConfig
+from pubsub.topics.config import TopicMembershipConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.knowledge import Kind, News, NewsItem, TopicKnowledge
 from pubsub.topics.messages import PART_BYTES, Knowledge, NumbersOnWire, numbers_size
@@ -36,7 +36,7 @@ class Spreading:
         self,
         topic: str,
         context: TopicContext,
-        config: MembershipConfig,
+        config: TopicMembershipConfig,
         knowledge: TopicKnowledge,
         open_peers: OpenPeers,
         on_heard: Callable[[], None] = lambda: None,

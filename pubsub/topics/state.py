@@ -22,7 +22,7 @@ NAME_BYTES = ID_BYTES + 2
 
 
 @dataclass(slots=True)
-class Held:
+class HeldMessage:
     """One message, since when, who is known to hold it beside those who say so, and to whom it was sent."""
 
     item: Item
@@ -49,18 +49,18 @@ class HeldMessages:
     """
 
     def __init__(self) -> None:
-        self.by_source: dict[bytes, dict[int, Held]] = {}
+        self.by_source: dict[bytes, dict[int, HeldMessage]] = {}
         self.bytes = 0
         self._bytes_of: dict[bytes, int] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self.by_source.values()))
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[HeldMessage]:
         for messages in self.by_source.values():
             yield from messages.values()
 
-    def add(self, held: Held) -> None:
+    def add(self, held: HeldMessage) -> None:
         source = held.item.source
         self.by_source.setdefault(source, {})[held.item.number] = held
         self.bytes += held.size
@@ -81,10 +81,10 @@ class HeldMessages:
     def bytes_of(self, source: bytes) -> int:
         return self._bytes_of.get(source, 0)
 
-    def get(self, source: bytes, number: int) -> Held | None:
+    def get(self, source: bytes, number: int) -> HeldMessage | None:
         return self.by_source.get(source, {}).get(number)
 
-    def of(self, source: bytes) -> dict[int, Held]:
+    def of(self, source: bytes) -> dict[int, HeldMessage]:
         return self.by_source.get(source, {})
 
     def older_than(self, since: float) -> list[bytes]:
@@ -116,7 +116,7 @@ class KeptMessages:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, held: Held, now: float) -> None:
+    def keep(self, held: HeldMessage, now: float) -> None:
         key = (held.item.source, held.item.number)
         if key not in self._kept:
             self._kept[key] = (held.item, now)
@@ -146,7 +146,7 @@ class KeptMessages:
 
     def _forget(self, key: tuple[bytes, int]) -> None:
         item, since = self._kept.pop(key)
-        self._bytes -= Held(item, since).size
+        self._bytes -= HeldMessage(item, since).size
 
 
 class AcknowledgedBy:
@@ -385,7 +385,7 @@ def restore(state: BroadcastState, restored: Restored) -> int:
         state.taken_of(item.source).add(item.number)
     for item in restored.held:
         state.sources[item.source] = (item.publisher, item.life)
-        state.held.add(Held(item, state.context.now(), {item.publisher: None}))
+        state.held.add(HeldMessage(item, state.context.now(), {item.publisher: None}))
     _restore_garbage(state, restored)
     own = state.taken.get(state.own_source)
     return own.highest if own is not None else 0

@@ -99,7 +99,7 @@ class StrongTopic:
         self._on_left = on_left
         self._news = News()
         self._tasks = Tasks(f"strong topic {topic}", runtime.metrics)
-        self._inbox = Inbox(
+        self._inbox = TopicInbox(
             config.broadcast,
             self._tasks,
             lambda delivery: self._call("deliver", handlers.deliver, delivery),
@@ -470,7 +470,7 @@ class Unfinished:
             done()
 
 
-class Inbox:
+class TopicInbox:
     """Messages that wait for a handler that turned out to be a coroutine function; others get them at once.
 
     Nothing is lost here: the code that hands over looks at `is_full` before, or has limits of its own.

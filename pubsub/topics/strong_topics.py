@@ -36,11 +36,11 @@ from pubsub.topics.context import Outcome
 from pubsub.topics.delivering import Order, Participant
 from pubsub.topics.log import NoLog, SqliteTopicLog, TopicLog
 from pubsub.topics.membership import TopicMembership
-from pubsub.topics.messages import MOST_FILTER, Absent, Aside, Cast, Knowledge, Received, Subscribe
+from pubsub.topics.messages import MOST_FILTER, Absent, Aside, Cast, JoinTopic, Knowledge, Received
 from pubsub.topics.strong_topic import Handlers, OnDeliver, StrongTopic
 from pubsub.topics.views import StableView, TopicView
 
-MESSAGES = (Subscribe, Knowledge, Absent, Cast, Received, Aside)
+MESSAGES = (JoinTopic, Knowledge, Absent, Cast, Received, Aside)
 
 SPONSOR_SECONDS = 2.0
 """How long one that wants to subscribe waits for a sponsor before it asks another."""

@@ -114,7 +114,7 @@ class Collecting:
         return found
 
 
-class Upkeep:
+class TopicUpkeep:
     """The timers of a participant; `room` is called when messages have been let go, and `look_for_holes` now
     and then, for as long as it says that something is missing."""
 

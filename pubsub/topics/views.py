@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from overlay.contact import PeerId
 from overlay.context import Timer
-from pubsub.topics.config import MembershipConfig
+from pubsub.topics.config import TopicMembershipConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.knowledge import Kind, NewsItem, TopicKnowledge
 from pubsub.topics.messages import Row, Sight
@@ -63,7 +63,7 @@ class ViewWatch:
     def __init__(
         self,
         context: TopicContext,
-        config: MembershipConfig,
+        config: TopicMembershipConfig,
         knowledge: TopicKnowledge,
         spreading: Spreading,
         listener: TopicBroadcast,
@@ -161,7 +161,7 @@ class OwnRow:
     def __init__(
         self,
         context: TopicContext,
-        config: MembershipConfig,
+        config: TopicMembershipConfig,
         knowledge: TopicKnowledge,
         spreading: Spreading,
         on_due: Callable[[], None],

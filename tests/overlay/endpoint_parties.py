@@ -18,8 +18,8 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.session import SessionConfig
 from overlay.session.sessions import Sessions
-from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
-from overlay.transport.frame import Batch
+from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
+from overlay.transport.frame import FrameBatch
 from overlay.virtual import Network
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
@@ -49,12 +49,12 @@ class Party:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.contact = endpoint.contact
-        self.received: list[tuple[Contact, Kind, bytes]] = []
+        self.received: list[tuple[Contact, FrameKind, bytes]] = []
         self._arrived = asyncio.Event()
-        for kind in Kind:
+        for kind in FrameKind:
             endpoint.on(kind, self._handler(kind))
 
-    def _handler(self, kind: Kind) -> Callable[[Contact, bytes], None]:
+    def _handler(self, kind: FrameKind) -> Callable[[Contact, bytes], None]:
         def take(sender: Contact, body: bytes) -> None:
             self.received.append((sender, kind, body))
             self._arrived.set()
@@ -71,7 +71,7 @@ class Party:
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    def send(self, to: Party, body: bytes, kind: Kind = Kind.DATAGRAM) -> None:
+    def send(self, to: Party, body: bytes, kind: FrameKind = FrameKind.DATAGRAM) -> None:
         self.endpoint.send(to.contact.address, kind, body)
 
     def count(self, name: str, label: str | None = None) -> Any:
@@ -117,7 +117,7 @@ async def raw_send(to: Party, *datagrams: bytes) -> None:
     for datagram in datagrams:
         transport.sendto(datagram, tuple(to.contact.address))
     async with party(keys=to.endpoint.config.keys) as stranger:
-        stranger.send(to, b"last", Kind.CHANNEL)
+        stranger.send(to, b"last", FrameKind.CHANNEL)
         while b"last" not in to.bodies[before:]:
             await to.has(len(to.received) + 1)
     to.received.pop()
@@ -138,7 +138,7 @@ class Insider:
 
     def open(self, source: tuple[str, int] = ("127.0.0.1", 5)) -> None:
         """Open a session with the endpoint, without the network."""
-        self.sessions.hold(self._to.contact, [Batch()])
+        self.sessions.hold(self._to.contact, [FrameBatch()])
         endpoint = self._to
         replies: list[bytes] = []
         endpoint.transmit, usual = (
@@ -167,6 +167,6 @@ class Insider:
     def transmit(self, datagram: bytes, to: Address) -> None:
         self.sent.append(datagram)
 
-    def release(self, to: object, batches: list[Batch]) -> None: ...
+    def release(self, to: object, batches: list[FrameBatch]) -> None: ...
 
     def drop(self, reason: str, frames: int) -> None: ...

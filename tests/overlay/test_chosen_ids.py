@@ -11,7 +11,7 @@ import pytest
 
 from overlay import Overlay
 from overlay.contact import Contact, PeerId
-from overlay.directory.messages import Announce, AnnounceReply, Query, ShardReply
+from overlay.directory.messages import AnnounceMember, AnnounceReply, Query, ShardReply
 from overlay.directory.tree import Shard, by_rank, fingerprint, topic_key
 from overlay.identity import Identity
 from overlay.virtual import Latency, Network
@@ -24,7 +24,7 @@ HONEST, MEMBERS, ATTACKERS = 24, 10, 6
 
 def lie(request: Any) -> object:
     """Invented members for who asks for the root of the topic, and a friendly word for who announces."""
-    if isinstance(request, Announce):
+    if isinstance(request, AnnounceMember):
         return AnnounceReply("", True, False, 5, (), b"")
     draw = random.Random(1)
     fakes = [Contact(PeerId(draw.randbytes(20)), NOWHERE, 1 + port) for port in range(200)]
@@ -49,7 +49,7 @@ async def attacker(number: int, key: bytes | None) -> None:
     async with Overlay(f"127.0.2.{number + 1}:4000", bootstrap, key, identity) as overlay:
         assert overlay._dht is not None
         handlers = overlay._dht.node._handlers
-        for kind in (Query, Announce):
+        for kind in (Query, AnnounceMember):
             handlers[kind] = lambda sender, request: lie(request)
         await asyncio.sleep(1e9)
 

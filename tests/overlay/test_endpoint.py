@@ -10,7 +10,7 @@ from overlay import loops
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from overlay.identity import Identity
-from overlay.transport.endpoint import SENDS_A_TURN, Kind
+from overlay.transport.endpoint import SENDS_A_TURN, FrameKind
 from overlay.transport.udp import ListenError
 from overlay.virtual import Latency, Network
 from tests.overlay.endpoint_parties import (
@@ -34,15 +34,15 @@ def test_frames_arrive_in_order_with_their_sender_and_kind(
     async def main() -> None:
         async with two(keys=keys) as (alice, bob):
             for number in range(300):
-                alice.send(bob, b"%d" % number, Kind(1 + number % 3))
+                alice.send(bob, b"%d" % number, FrameKind(1 + number % 3))
             await bob.has(300)
             assert bob.received == [
-                (alice.contact, Kind(1 + number % 3), b"%d" % number) for number in range(300)
+                (alice.contact, FrameKind(1 + number % 3), b"%d" % number) for number in range(300)
             ]
             assert type(bob.received[0][0].id) is PeerId
             bob.send(alice, b"back")
             await alice.has(1)
-            assert alice.received == [(bob.contact, Kind.DATAGRAM, b"back")]
+            assert alice.received == [(bob.contact, FrameKind.DATAGRAM, b"back")]
 
     run(main())
 
@@ -194,7 +194,7 @@ def test_a_restarted_node_is_heard_again() -> None:
 
     async def hello(bob: Contact) -> None:
         async with party("127.0.0.2:4000", identity=alice_identity, keys=(KEY,)) as alice:
-            alice.endpoint.send(bob.address, Kind.DATAGRAM, b"hello")
+            alice.endpoint.send(bob.address, FrameKind.DATAGRAM, b"hello")
             await asyncio.sleep(60)
 
     async def main() -> None:

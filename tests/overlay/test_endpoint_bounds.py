@@ -7,7 +7,7 @@ import itertools
 
 from overlay.identity import Identity
 from overlay.transport.endpoint import WORK_A_TURN
-from overlay.transport.frame import MAX_FRAMES, Kind, PlainEnvelope, frame_head
+from overlay.transport.frame import MAX_FRAMES, FrameKind, PlainEnvelope, frame_head
 from tests.overlay.endpoint_parties import (
     Runner,
     on_every_loop,
@@ -76,7 +76,9 @@ def test_closing_lets_go_of_those_who_wait_for_space() -> None:
 def test_more_than_a_turn_can_handle_waits_within_a_bound(run: Runner) -> None:
     async def main() -> None:
         async with party(incoming_limit=10) as alice:
-            datagram = PlainEnvelope(Identity.create().id).wrap([frame_head(Kind.DHT, 1), b"x"])
+            datagram = PlainEnvelope(Identity.create().id).wrap(
+                [frame_head(FrameKind.DHT, 1), b"x"]
+            )
             now = WORK_A_TURN // 2
             for _ in range(now + 30):
                 alice.endpoint.receive(datagram, ("127.0.0.1", 5))
@@ -93,7 +95,9 @@ def test_more_than_a_turn_can_handle_waits_within_a_bound(run: Runner) -> None:
 def test_receiving_gives_others_a_turn(run: Runner) -> None:
     async def main() -> None:
         async with party() as alice:
-            datagram = PlainEnvelope(Identity.create().id).wrap([frame_head(Kind.DHT, 1), b"x"])
+            datagram = PlainEnvelope(Identity.create().id).wrap(
+                [frame_head(FrameKind.DHT, 1), b"x"]
+            )
             for _ in range(3 * WORK_A_TURN):
                 alice.endpoint.receive(datagram, ("127.0.0.1", 5))
             seen = [len(alice.received)]
@@ -111,11 +115,11 @@ def test_tiny_frames_cause_bounded_work_a_datagram_and_a_turn(run: Runner) -> No
         async with party() as alice:
             envelope = PlainEnvelope(Identity.create().id)
             alice.endpoint.receive(
-                envelope.wrap([frame_head(Kind.DATAGRAM, 0)] * 21_000), ("127.0.0.1", 5)
+                envelope.wrap([frame_head(FrameKind.DATAGRAM, 0)] * 21_000), ("127.0.0.1", 5)
             )
             assert alice.received == []
             assert alice.count("dropped_in") == {"too_many_frames": 1}
-            datagram = envelope.wrap([frame_head(Kind.DATAGRAM, 0)] * MAX_FRAMES)
+            datagram = envelope.wrap([frame_head(FrameKind.DATAGRAM, 0)] * MAX_FRAMES)
             for _ in range(8):
                 alice.endpoint.receive(datagram * 60, ("127.0.0.1", 5))
             before = 0

@@ -11,7 +11,7 @@ from overlay.contact import Address, Contact
 from overlay.errors import UsageError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
+from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
 from overlay.transport.frame import SEALED, PlainEnvelope, frame_head
 from overlay.virtual import Latency, Network
 from tests.overlay.endpoint_parties import (
@@ -45,7 +45,7 @@ def test_a_replayed_datagram_is_dropped_and_counted(run: Runner) -> None:
         async with party(keys=(KEY,)) as alice:
             insider = Insider(alice.endpoint)
             insider.open()
-            datagram = insider.wrap([frame_head(Kind.DATAGRAM, 1), b"x"])
+            datagram = insider.wrap([frame_head(FrameKind.DATAGRAM, 1), b"x"])
             await raw_send(alice, datagram, datagram, datagram)
             assert len(alice.received) == 1
             assert alice.count("dropped_in", "replayed") == 2
@@ -75,7 +75,7 @@ def test_a_flipped_bit_is_dropped_and_counted(run: Runner) -> None:
         async with party(keys=(KEY,)) as alice:
             insider = Insider(alice.endpoint)
             insider.open()
-            datagrams = [insider.wrap([frame_head(Kind.DATAGRAM, 1), b"x"]) for _ in range(20)]
+            datagrams = [insider.wrap([frame_head(FrameKind.DATAGRAM, 1), b"x"]) for _ in range(20)]
             flipped = [
                 datagram[:place] + bytes([datagram[place] ^ 1]) + datagram[place + 1 :]
                 for datagram, place in zip(datagrams, range(16, 36), strict=True)
@@ -135,7 +135,7 @@ def test_every_reason_to_drop_has_its_counter(run: Runner) -> None:
     async def main() -> None:
         identity = Identity.create()
         async with party(identity=identity) as alice:
-            plain = stranger.wrap([frame_head(Kind.DHT, 1), b"x"])
+            plain = stranger.wrap([frame_head(FrameKind.DHT, 1), b"x"])
             await raw_send(
                 alice,
                 b"\x07" + plain[1:],
@@ -144,7 +144,7 @@ def test_every_reason_to_drop_has_its_counter(run: Runner) -> None:
                 plain[:10],
                 stranger.wrap([]),
                 plain[:1] + bytes([SEALED]) + plain[2:],
-                PlainEnvelope(identity.id).wrap([frame_head(Kind.DHT, 0)]),
+                PlainEnvelope(identity.id).wrap([frame_head(FrameKind.DHT, 0)]),
                 stranger.wrap([frame_head(99, 0)]),
                 plain,
             )
@@ -165,7 +165,7 @@ def test_every_reason_to_drop_has_its_counter(run: Runner) -> None:
 def test_frames_without_a_handler_are_counted() -> None:
     async def main() -> None:
         endpoint = await Endpoint.open(EndpointConfig("127.0.0.1:0"), Identity.create(), Metrics())
-        datagram = PlainEnvelope(Identity.create().id).wrap([frame_head(Kind.DHT, 0)])
+        datagram = PlainEnvelope(Identity.create().id).wrap([frame_head(FrameKind.DHT, 0)])
         endpoint.receive(datagram, ("127.0.0.1", 5))
         assert endpoint.metrics.as_dict()["dropped_in"] == {"no_handler": 1}
         for source in [("0.0.0.0", 5), ("127.0.0.1", 0), ("224.0.0.1", 5), ("fe80::1%lo", 5, 0, 1)]:
@@ -191,8 +191,8 @@ def test_sending_to_nowhere_is_counted_and_harms_nobody(run: Runner) -> None:
                 Address("", 5),
             ]
             for address in nowhere:
-                alice.endpoint.send(address, Kind.DHT, b"x")
-            alice.endpoint.send(Address("127.0.0.1", 1), Kind.DHT, b"nobody listens there")
+                alice.endpoint.send(address, FrameKind.DHT, b"x")
+            alice.endpoint.send(Address("127.0.0.1", 1), FrameKind.DHT, b"nobody listens there")
             alice.send(bob, b"hello")
             await bob.has(1)
             assert alice.count("dropped_out", "bad_address") == len(nowhere)
@@ -226,12 +226,12 @@ def test_a_handler_that_raises_is_counted_and_the_rest_flows(
             raise RuntimeError("boom")
 
         heard = asyncio.Event()
-        endpoint.on(Kind.DHT, fail)
-        endpoint.on(Kind.DATAGRAM, lambda sender, body: heard.set())
+        endpoint.on(FrameKind.DHT, fail)
+        endpoint.on(FrameKind.DATAGRAM, lambda sender, body: heard.set())
         async with party() as alice:
             for _ in range(5):
-                alice.endpoint.send(endpoint.contact.address, Kind.DHT, b"x")
-            alice.endpoint.send(endpoint.contact.address, Kind.DATAGRAM, b"x")
+                alice.endpoint.send(endpoint.contact.address, FrameKind.DHT, b"x")
+            alice.endpoint.send(endpoint.contact.address, FrameKind.DATAGRAM, b"x")
             async with asyncio.timeout(10):
                 await heard.wait()
         await endpoint.close()
@@ -248,6 +248,6 @@ def test_a_kind_has_one_handler() -> None:
     async def main() -> None:
         async with party() as alice:
             with pytest.raises(UsageError, match="DHT"):
-                alice.endpoint.on(Kind.DHT, lambda sender, body: None)
+                alice.endpoint.on(FrameKind.DHT, lambda sender, body: None)
 
     asyncio.run(main())

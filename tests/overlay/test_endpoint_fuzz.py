@@ -15,7 +15,7 @@ from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
 from overlay.session import SessionConfig
-from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
+from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
 from overlay.transport.frame import PlainEnvelope, frame_head
 from overlay.wire import Data, WireError, decode, encode, message
 from tests.overlay.endpoint_parties import Insider
@@ -83,7 +83,7 @@ class Fuzzer:
 
     def _frame(self) -> bytes:
         kind = self.random.choice(
-            [Kind.DHT, Kind.DATAGRAM, Kind.CHANNEL, self.random.randrange(256)]
+            [FrameKind.DHT, FrameKind.DATAGRAM, FrameKind.CHANNEL, self.random.randrange(256)]
         )
         note = Note(self.random.getrandbits(40), "text", None, [1, {"a": b"b"}, None, 2.5])
         body = encode(note)
@@ -155,18 +155,18 @@ async def open_endpoint(keys: tuple[bytes, ...]) -> Endpoint:
         if len(body) % 7 == 0:
             raise RuntimeError("a faulty handler")
 
-    endpoint.on(Kind.DHT, read)
-    endpoint.on(Kind.CHANNEL, fail_at_times)
+    endpoint.on(FrameKind.DHT, read)
+    endpoint.on(FrameKind.CHANNEL, fail_at_times)
     return endpoint
 
 
 async def assert_traffic_flows(target: Endpoint, keys: tuple[bytes, ...]) -> None:
     arrived = asyncio.Event()
-    target.on(Kind.DATAGRAM, lambda sender, body: arrived.set() if body == b"valid" else None)
+    target.on(FrameKind.DATAGRAM, lambda sender, body: arrived.set() if body == b"valid" else None)
     peer = await Endpoint.open(
         EndpointConfig("127.0.0.1:0", keys=keys), Identity.create(), Metrics()
     )
-    peer.send(target.contact.address, Kind.DATAGRAM, b"valid")
+    peer.send(target.contact.address, FrameKind.DATAGRAM, b"valid")
     async with asyncio.timeout(10):
         await arrived.wait()
     await peer.close()

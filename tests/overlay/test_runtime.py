@@ -16,7 +16,7 @@ from overlay.limited_msgpack import pack
 from overlay.loops import run as run_on_real_loop
 from overlay.runtime import Links, Runtime, RuntimeConfig
 from overlay.transport.endpoint import EndpointConfig
-from overlay.transport.frame import Kind
+from overlay.transport.frame import FrameKind
 from overlay.virtual import Deadlock, Latency, Network, nth_host
 from overlay.wire import MAX_ARRAY, encode, message
 
@@ -136,7 +136,7 @@ def test_what_cannot_be_decoded_or_has_no_handler_is_counted_and_dropped() -> No
         a.send(b.contact, Ping(1))
         a.send_datagram(b.contact, Ping(2))
         await a.channels.to(b.contact).send(b"\xc1 is no message")
-        a.endpoint.send(b.contact.address, Kind.DATAGRAM, b"\x91\xcd\xff\xff")
+        a.endpoint.send(b.contact.address, FrameKind.DATAGRAM, b"\x91\xcd\xff\xff")
         await asyncio.sleep(1)
         assert dropped(b, "in") == {"malformed": 1, "no_handler": 2, "unknown_type": 1}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from overlay.channel.packet import BUNDLE, PacketType, decode_bundle
 from overlay.contact import Address
-from overlay.transport.frame import HEADER_BYTES, Kind, split_frames
+from overlay.transport.frame import HEADER_BYTES, FrameKind, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
-from pubsub.camcast.messages import Announce
+from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.event import Copy, read_block
 from pubsub.node import Node
 from pubsub.topic import included
@@ -35,14 +35,14 @@ class ParasiteWatch:
             for message in self._messages(kind, body):
                 if type(message) is Copy:
                     self._check(packet, message)
-                elif type(message) is Announce:
+                elif type(message) is AnnounceBlocks:
                     self.announcements += 1
                     self._check_member(packet, message.topic, "events announced")
 
     def _messages(self, kind: int, body: bytes) -> list[object]:
-        if kind == Kind.DATAGRAM:
+        if kind == FrameKind.DATAGRAM:
             return [decode(body)]
-        if kind == Kind.CHANNEL and body[0] == PacketType.BUNDLE:
+        if kind == FrameKind.CHANNEL and body[0] == PacketType.BUNDLE:
             return [decode(message) for message in decode_bundle(body[BUNDLE.size :])]
         return []
 

@@ -9,7 +9,7 @@ from typing import Any
 from overlay.channel import ChannelConfig
 from overlay.channel.packet import ACCEPTANCE, PACKET_HEAD, PROGRESS, PacketType
 from overlay.contact import PeerId
-from overlay.transport.frame import Kind, PlainEnvelope, frame_head, split_frames
+from overlay.transport.frame import FrameKind, PlainEnvelope, frame_head, split_frames
 from overlay.virtual import Latency, Network, nth_host
 from pubsub import Node
 from pubsub.config import LARGEST_MESSAGE
@@ -19,7 +19,7 @@ SMALL = ChannelConfig(max_message=LARGEST_MESSAGE, max_half_open=16, max_channel
 
 
 def datagram(sender: PeerId, packet: bytes) -> bytes:
-    return PlainEnvelope(sender).wrap([frame_head(Kind.CHANNEL, len(packet)), packet])
+    return PlainEnvelope(sender).wrap([frame_head(FrameKind.CHANNEL, len(packet)), packet])
 
 
 class Sybils(asyncio.DatagramProtocol):

@@ -11,7 +11,7 @@ from overlay.contact import Contact
 from overlay.errors import CamcastError
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
+from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
 from overlay.transport.frame import ANSWER, SEALED
 from overlay.virtual import Latency, Network, nth_host
 from overlay.wire import encode
@@ -160,7 +160,7 @@ def test_a_member_cannot_make_a_durable_publish_safe_in_the_archives_name() -> N
             forged = encode(Negotiation("/t", stream, (2,), 1, (), 0))
             for _ in range(3):
                 victim: Contact = contact_of(box["node"])
-                endpoint.send(victim, Kind.DATAGRAM, forged)
+                endpoint.send(victim, FrameKind.DATAGRAM, forged)
                 await asyncio.sleep(1)
 
     async def main() -> None:
@@ -185,7 +185,7 @@ def test_a_member_cannot_silence_another() -> None:
     async def member() -> None:
         endpoint = await poser(victim, 6)
         for name in ("first", "carol"):
-            endpoint.send(contact_of(town.nodes[name]), Kind.CHANNEL, b"\x00" * 17)
+            endpoint.send(contact_of(town.nodes[name]), FrameKind.CHANNEL, b"\x00" * 17)
         await asyncio.sleep(10)
 
     async def main() -> None:

@@ -15,7 +15,7 @@ from overlay.identity import Identity
 from overlay.runtime import MessageHandler
 from overlay.virtual import Network, nth_host
 from pubsub import Node, Subscription
-from pubsub.camcast.messages import Announce
+from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.event import Copy
 from pubsub.gate import COMPARE_SECONDS, Gate
 from pubsub.rights import CLOCK_SLACK, Action, Grant, Right, RightError, grant_first, revoke
@@ -49,7 +49,7 @@ def count_what_comes(node: Node) -> None:
 
         return receive
 
-    for kind in (Copy, Announce):
+    for kind in (Copy, AnnounceBlocks):
         handlers[kind] = counting(handlers[kind])
 
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 
-from overlay.membership.scamp.community import Community
-from overlay.membership.scamp.messages import Spare, Subscribe
+from overlay.membership.scamp.community import ScampState
+from overlay.membership.scamp.messages import ScampSubscribe, Spare
 
 TOO_FEW = 0.75
 """A member acts when fewer than this part of the members that should hold it do."""
@@ -35,7 +35,7 @@ SPARED_AT_ONCE = 8
 class Balance:
     """One member's care for the number of those that hold it."""
 
-    def __init__(self, community: Community) -> None:
+    def __init__(self, community: ScampState) -> None:
         self._community = community
         self._beats = 0
         self._wants_more = False
@@ -95,7 +95,7 @@ class Balance:
         lost = community.some_lost() if self._beats % 2 else None
         if lost is not None:
             subscription = community.own_subscription()
-            visit = Subscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
+            visit = ScampSubscribe(community.topic, subscription, COPIES_TO_THE_LOST, False)
             community.context.send(lost, visit)
 
     def _at_random(self, copies: float) -> int:

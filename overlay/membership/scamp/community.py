@@ -16,7 +16,7 @@ from overlay.context import Context, Randomness
 from overlay.errors import UsageError
 from overlay.membership.interface import MembershipListener
 from overlay.membership.scamp.census import Census
-from overlay.membership.scamp.messages import Heartbeat, Subscription
+from overlay.membership.scamp.messages import Heartbeat, ScampSubscription
 from overlay.metrics import Metrics
 
 
@@ -93,22 +93,22 @@ MOST_HOLDERS = 1024
 """The most members of an in-view, against peers that make up heartbeats."""
 
 
-class Held:
+class HeldArcs:
     """One member of a partial view."""
 
     __slots__ = ("contact", "expires", "term")
 
-    def __init__(self, subscription: Subscription, now: float) -> None:
+    def __init__(self, subscription: ScampSubscription, now: float) -> None:
         self.contact = subscription.subscriber
         self.renew(subscription, now)
 
-    def renew(self, subscription: Subscription, now: float) -> None:
+    def renew(self, subscription: ScampSubscription, now: float) -> None:
         self.term = subscription.term
         self.expires = now + subscription.lease
 
-    def subscription(self, now: float) -> Subscription:
+    def subscription(self, now: float) -> ScampSubscription:
         """What another member needs to hold the same member; the lease is what is left of it."""
-        return Subscription(self.contact, self.term, max(self.expires - now, 1.0))
+        return ScampSubscription(self.contact, self.term, max(self.expires - now, 1.0))
 
 
 class PartialView:
@@ -117,7 +117,7 @@ class PartialView:
     __slots__ = ("_held", "_table")
 
     def __init__(self) -> None:
-        self._held: OrderedDict[PeerId, Held] = OrderedDict()
+        self._held: OrderedDict[PeerId, HeldArcs] = OrderedDict()
         self._table: tuple[Contact, ...] | None = ()
 
     @property
@@ -132,26 +132,26 @@ class PartialView:
     def __contains__(self, peer: PeerId) -> bool:
         return peer in self._held
 
-    def get(self, peer: PeerId) -> Held | None:
+    def get(self, peer: PeerId) -> HeldArcs | None:
         return self._held.get(peer)
 
-    def add(self, held: Held) -> None:
+    def add(self, held: HeldArcs) -> None:
         self._held[held.contact.id] = held
         self._table = None
 
-    def remove(self, peer: PeerId) -> Held | None:
+    def remove(self, peer: PeerId) -> HeldArcs | None:
         held = self._held.pop(peer, None)
         if held is not None:
             self._table = None
         return held
 
-    def next_in_turn(self) -> Held:
+    def next_in_turn(self) -> HeldArcs:
         """The member whose turn is the longest ago; its turn is now."""
         held = next(iter(self._held.values()))
         self._held.move_to_end(held.contact.id)
         return held
 
-    def expired(self, now: float) -> list[Held]:
+    def expired(self, now: float) -> list[HeldArcs]:
         return [held for held in self._held.values() if held.expires <= now]
 
     def clear(self) -> None:
@@ -215,7 +215,7 @@ LOST_SECONDS = 600.0
 """How long they are visited."""
 
 
-class Community:
+class ScampState:
     """The views, the census, and the two things that every part does: hold a member, let go of one."""
 
     def __init__(
@@ -268,10 +268,10 @@ class Community:
         """How many views this process should be in."""
         return self.config.holders(self.size)
 
-    def own_subscription(self) -> Subscription:
+    def own_subscription(self) -> ScampSubscription:
         """This process's subscription; its lease leaves time for the renewal to be answered."""
         lease = max(self.renew_at - self.context.now(), 0.0) + self.config.grace_seconds
-        return Subscription(self.context.contact, self.term, lease)
+        return ScampSubscription(self.context.contact, self.term, lease)
 
     def new_term(self) -> None:
         """Begin another subscription of this process."""
@@ -282,14 +282,14 @@ class Community:
         """Seconds until a renewal: random, so that those who joined together drift apart."""
         return self.config.lease(self.size) * self.context.random.uniform(0.5, 1.0)
 
-    def is_sound(self, subscription: Subscription) -> bool:
+    def is_sound(self, subscription: ScampSubscription) -> bool:
         """Whether a peer's subscription makes sense; one that does not is counted."""
         if 0 < subscription.lease <= MOST_LEASE_SECONDS:
             return True
         self.dropped.add("unsound_subscription")
         return False
 
-    def hold(self, subscription: Subscription) -> None:
+    def hold(self, subscription: ScampSubscription) -> None:
         """Take a member into the view, or renew its lease, and let it know."""
         now = self.context.now()
         contact = subscription.subscriber
@@ -300,7 +300,7 @@ class Community:
             self.dropped.add("view_full")
             return
         else:
-            self.view.add(Held(subscription, now))
+            self.view.add(HeldArcs(subscription, now))
             self.listener.member_added(contact)
         period = self.heartbeat_period
         self.context.send(contact, Heartbeat(self.topic, subscription.term, period, False, b""))

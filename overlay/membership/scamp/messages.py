@@ -10,7 +10,7 @@ from overlay.wire import message
 
 @message(0x30)
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class ScampSubscription:
     """A member's wish to be held in other members' views; it travels inside other messages."""
 
     subscriber: Contact
@@ -22,11 +22,11 @@ class Subscription:
 
 @message(0x31)
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class ScampSubscribe:
     """A subscriber asks any member to have the subscriber held."""
 
     topic: str
-    subscription: Subscription
+    subscription: ScampSubscription
     copies: int | None
     """Members that shall hold the subscription; None for a newcomer, for whom the contact decides."""
     indirect: bool
@@ -35,11 +35,11 @@ class Subscribe:
 
 @message(0x32)
 @dataclass(frozen=True, slots=True)
-class Walk:
+class SubscriptionWalk:
     """One step of the walk that chooses a contact."""
 
     topic: str
-    subscription: Subscription
+    subscription: ScampSubscription
     copies: int | None
     steps: int
     """Steps that are left."""
@@ -55,7 +55,7 @@ class Forward:
     """One copy of a subscription, looking for a member that keeps it."""
 
     topic: str
-    subscription: Subscription
+    subscription: ScampSubscription
     hops: int
     """Times that it may still be passed on."""
 
@@ -66,7 +66,7 @@ class Welcome:
     """From the contact to the subscriber: here I am for your view; `copies` of you are on their way."""
 
     topic: str
-    contact: Subscription
+    contact: ScampSubscription
     lease: float
     """The lease that the copies carry, in seconds."""
     copies: int
@@ -93,7 +93,7 @@ class Echo:
     """I am alive and a member; `hint` is somebody in my view, for a vacancy in yours."""
 
     topic: str
-    hint: Subscription | None
+    hint: ScampSubscription | None
     census: bytes
 
 
@@ -115,8 +115,8 @@ class Spare:
 
 @message(0x38)
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class ScampUnsubscribe:
     """I leave: forget me, and hold `replacement`, when there is one, in my place."""
 
     topic: str
-    replacement: Subscription | None
+    replacement: ScampSubscription | None

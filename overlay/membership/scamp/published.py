@@ -43,15 +43,15 @@ from dataclasses import replace
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from overlay.membership.interface import TopicDirectory
-from overlay.membership.scamp.community import Community
+from overlay.membership.scamp.community import ScampState
 from overlay.membership.scamp.messages import (
     Echo,
     Forward,
     Heartbeat,
-    Subscribe,
-    Subscription,
-    Unsubscribe,
-    Walk,
+    ScampSubscribe,
+    ScampSubscription,
+    ScampUnsubscribe,
+    SubscriptionWalk,
     Welcome,
 )
 
@@ -70,10 +70,10 @@ def keep_probability(view_size: int) -> float:
 class Forwarding:
     """A member's part in other members' subscriptions."""
 
-    def __init__(self, community: Community) -> None:
+    def __init__(self, community: ScampState) -> None:
         self._community = community
 
-    def be_contact(self, subscription: Subscription, copies: int | None) -> None:
+    def be_contact(self, subscription: ScampSubscription, copies: int | None) -> None:
         """Send copies of a subscription on their way, and welcome the subscriber."""
         community = self._community
         if copies is None:
@@ -142,19 +142,21 @@ def walk_length(size: float) -> int:
 class Indirection:
     """A member's part in the walks of other members' subscriptions."""
 
-    def __init__(self, community: Community, forwarding: Forwarding) -> None:
+    def __init__(self, community: ScampState, forwarding: Forwarding) -> None:
         self._community = community
         self._forwarding = forwarding
 
-    def begin(self, message: Subscribe) -> None:
+    def begin(self, message: ScampSubscribe) -> None:
         """Start the walk of a subscription that arrived here first, or be its contact at once."""
         community = self._community
         steps = walk_length(community.size) if message.indirect else 0
         self._step(
-            Walk(community.topic, message.subscription, message.copies, steps, 0, refused=False)
+            SubscriptionWalk(
+                community.topic, message.subscription, message.copies, steps, 0, refused=False
+            )
         )
 
-    def walk(self, sender: Contact, walk: Walk) -> None:
+    def walk(self, sender: Contact, walk: SubscriptionWalk) -> None:
         """A proposed step arrived here, or one that was refused came back."""
         community = self._community
         degree = len(self._neighbours(walk))
@@ -163,7 +165,7 @@ class Indirection:
         else:
             community.context.send(sender, replace(walk, refused=True))
 
-    def _step(self, walk: Walk) -> None:
+    def _step(self, walk: SubscriptionWalk) -> None:
         """The walk is here: propose its next step to a neighbour, or end it."""
         community = self._community
         neighbours = self._neighbours(walk)
@@ -176,7 +178,7 @@ class Indirection:
             target, replace(walk, steps=steps, degree=len(neighbours), refused=False)
         )
 
-    def _neighbours(self, walk: Walk) -> list[Contact]:
+    def _neighbours(self, walk: SubscriptionWalk) -> list[Contact]:
         """Members at either end of an arc with this one, but for the subscriber itself."""
         view, subscriber = self._community.view, walk.subscription.subscriber.id
         neighbours = [contact for contact in view.table if contact.id != subscriber]
@@ -203,7 +205,7 @@ class Joining:
     """A process's own subscription: `begin` it as often as needed; one at a time is under way."""
 
     def __init__(
-        self, community: Community, directory: TopicDirectory, done: Callable[[], None]
+        self, community: ScampState, directory: TopicDirectory, done: Callable[[], None]
     ) -> None:
         self._community = community
         self._directory = directory
@@ -285,7 +287,7 @@ class Joining:
             self._finish()
             return
         candidate = self._candidates[self._tries % len(self._candidates)]
-        message = Subscribe(
+        message = ScampSubscribe(
             community.topic, community.own_subscription(), self._copies, self._tries == 0
         )
         self._tries += 1
@@ -318,7 +320,7 @@ MOST_PERIOD_SECONDS = 3600.0
 class Heartbeats:
     """A member's own heartbeats, and its answers to those of others."""
 
-    def __init__(self, community: Community) -> None:
+    def __init__(self, community: ScampState) -> None:
         self._community = community
         self._unanswered: dict[PeerId, int] = {}
         self._vacancies = 0
@@ -396,7 +398,7 @@ class Heartbeats:
             community.hold(hint)
 
 
-def unsubscribe(community: Community) -> None:
+def unsubscribe(community: ScampState) -> None:
     """Tell everyone on either end of an arc with this process that it leaves."""
     context, topic = community.context, community.topic
     now = context.now()
@@ -411,13 +413,15 @@ def unsubscribe(community: Community) -> None:
     replaced = len(holders) - community.config.c - 1
     for turn, holder in enumerate(holders):
         replacement = _replacement(offered, turn, holder) if turn < replaced else None
-        context.send(holder, Unsubscribe(topic, replacement))
+        context.send(holder, ScampUnsubscribe(topic, replacement))
     for contact in community.view.table:
         if contact.id not in community.holders:
-            context.send(contact, Unsubscribe(topic, None))
+            context.send(contact, ScampUnsubscribe(topic, None))
 
 
-def _replacement(offered: list[Subscription], turn: int, holder: Contact) -> Subscription | None:
+def _replacement(
+    offered: list[ScampSubscription], turn: int, holder: Contact
+) -> ScampSubscription | None:
     for shift in range(len(offered)):
         choice = offered[(turn + shift) % len(offered)]
         if choice.subscriber.id != holder.id:
@@ -425,7 +429,7 @@ def _replacement(offered: list[Subscription], turn: int, holder: Contact) -> Sub
     return None
 
 
-def unsubscribed(community: Community, leaver: Contact, message: Unsubscribe) -> None:
+def unsubscribed(community: ScampState, leaver: Contact, message: ScampUnsubscribe) -> None:
     """A member leaves: forget it, and hold the one in its place."""
     was_held = community.lose(leaver.id)
     community.holders.remove(leaver.id)

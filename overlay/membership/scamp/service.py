@@ -20,16 +20,16 @@ from overlay.context import Context, Timer
 from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.member import Member
 from overlay.membership.scamp.balance import Balance
-from overlay.membership.scamp.community import MOST_LEASE_SECONDS, Community, ScampConfig
+from overlay.membership.scamp.community import MOST_LEASE_SECONDS, ScampConfig, ScampState
 from overlay.membership.scamp.messages import (
     Echo,
     Forward,
     Heartbeat,
     Release,
+    ScampSubscribe,
+    ScampUnsubscribe,
     Spare,
-    Subscribe,
-    Unsubscribe,
-    Walk,
+    SubscriptionWalk,
     Welcome,
 )
 from overlay.membership.scamp.published import (
@@ -66,7 +66,7 @@ class ScampMembership(Member):
         metrics = metrics or Metrics()
         super().__init__(topic, context, directory, listener, metrics, balance)
         self._config = config or ScampConfig()
-        community = Community(topic, context, listener, self._config, metrics, balance)
+        community = ScampState(topic, context, listener, self._config, metrics, balance)
         self._community = community
         self._joining = Joining(community, directory, self._subscribed)
         self._heartbeats = Heartbeats(community)
@@ -74,15 +74,15 @@ class ScampMembership(Member):
         self._indirection = Indirection(community, self._forwarding)
         self._improvement = Balance(community) if balance else None
         self._reactions = {
-            Subscribe: self._on_subscribe,
-            Walk: self._on_walk,
+            ScampSubscribe: self._on_subscribe,
+            SubscriptionWalk: self._on_walk,
             Forward: self._on_forward,
             Welcome: self._on_welcome,
             Heartbeat: self._on_heartbeat,
             Echo: self._heartbeats.echo,
             Release: self._on_release,
             Spare: self._on_spare,
-            Unsubscribe: self._on_unsubscribe,
+            ScampUnsubscribe: self._on_unsubscribe,
         }
         self._timer: Timer | None = None
         self._retry_at = 0.0
@@ -189,13 +189,13 @@ class ScampMembership(Member):
 
     # What a member does for others.
 
-    def _on_subscribe(self, sender: Contact, message: Subscribe) -> None:
+    def _on_subscribe(self, sender: Contact, message: ScampSubscribe) -> None:
         if message.subscription.subscriber.id != sender.id:
             self._dropped.add("unsound_subscription")
         elif self._community.is_sound(message.subscription):
             self._indirection.begin(message)
 
-    def _on_walk(self, sender: Contact, message: Walk) -> None:
+    def _on_walk(self, sender: Contact, message: SubscriptionWalk) -> None:
         if message.subscription.subscriber.id == self._context.contact.id:
             self._dropped.add("from_itself")  # it cannot be its own contact
         elif self._community.is_sound(message.subscription):
@@ -223,5 +223,5 @@ class ScampMembership(Member):
     def _on_spare(self, sender: Contact, message: Spare) -> None:
         self._community.let_go(sender.id)
 
-    def _on_unsubscribe(self, sender: Contact, message: Unsubscribe) -> None:
+    def _on_unsubscribe(self, sender: Contact, message: ScampUnsubscribe) -> None:
         unsubscribed(self._community, sender, message)

@@ -108,7 +108,7 @@ GROWTH = 4
 """The most times that an interval is as long as the last: what was quiet once may have been so by chance."""
 
 
-class Pace:
+class DrawPace:
     """Counts changes between drawings and says when the next drawing is due."""
 
     __slots__ = ("_changes", "_config", "_drawn_at", "_interval", "_rate")

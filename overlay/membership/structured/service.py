@@ -26,8 +26,8 @@ from overlay.membership.structured.drawing import (
     Confirm,
     Drawing,
     Drawn,
+    DrawPace,
     Farewell,
-    Pace,
     Released,
     StructuredConfig,
 )
@@ -62,7 +62,7 @@ class StructuredMembership(Member):
         self._holders = Holders(context, self._config, self._dropped)
         self._wanted = 0
         self._size = 1.0
-        self._pace = Pace(self._config, context.now())
+        self._pace = DrawPace(self._config, context.now())
         self._drawing: Drawing | None = None
         self._timer: Timer | None = None
         self._request: Timer | None = None

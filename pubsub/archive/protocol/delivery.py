@@ -25,10 +25,10 @@ from math import inf
 from typing import Any
 
 from pubsub.archive.protocol.frontier import Given, Marks, begin_of
-from pubsub.archive.protocol.subscriber import Numbered, Subscriber
+from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered
 
 
-class OrderedSubscriber(Subscriber):
+class OrderedSubscriber(DurableSubscriber):
     """The events themselves come from the archive: a delivery waits for its word anyway."""
 
     ordered = True
@@ -117,7 +117,7 @@ REMEMBERED = 100_000
 """Ids of events that the application was given; the oldest are forgotten, when they are long acknowledged."""
 
 
-class OptimisticSubscriber(Subscriber):
+class OptimisticSubscriber(DurableSubscriber):
     """`heard` takes what comes live; the archive is asked for the rest."""
 
     ordered = False

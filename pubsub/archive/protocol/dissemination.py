@@ -1,8 +1,8 @@
 """What durable subscribers ask an archive for (section 4.2), and what each is yet to be sent (4.4 to 6).
 
 A subscriber has a name in its managed topic, and asks for the topics of a pattern and for profiles over
-events' data. `Dissemination` is the archive's side of it. Three numbers, all of the archive's own sequence,
-and `done <= sync <= cursor`:
+events' data. `EntityDissemination` is the archive's side of it. Three numbers, all of the archive's own
+sequence, and `done <= sync <= cursor`:
 
     cursor   every event up to here was looked at, and the subscriber notified of those that are for it
     sync     the sync point: the subscriber has acknowledged everything for it up to here. Only the archive
@@ -32,12 +32,12 @@ from overlay.wire import WireError
 from pubsub.archive.profiles import Profile, ProfileError
 from pubsub.archive.protocol.archived_event import ReadEvent
 from pubsub.archive.protocol.frontier import Frontier
-from pubsub.archive.store.changes import Gap, StoredEvent
+from pubsub.archive.store.changes import EntityGap, StoredEvent
 from pubsub.reliable.numbers import Span, spans_of
 from pubsub.topic import Pattern, included
 
 if TYPE_CHECKING:
-    from pubsub.archive.protocol.sharing import Sharing
+    from pubsub.archive.protocol.sharing import SharedName
 
 MOST_NAME_BYTES = 255
 
@@ -121,7 +121,7 @@ class Interest:
 class Matching:
     """Matches events one after another; made anew for each batch, as entities come, go and change."""
 
-    def __init__(self, entities: Mapping[str, Dissemination]) -> None:
+    def __init__(self, entities: Mapping[str, EntityDissemination]) -> None:
         self._entities = entities
         self._by_topic: dict[tuple[str, tuple[str, ...]], list[tuple[str, Interest]]] = {}
         """Those who ask for a topic; whether for all of its events, their profiles say."""
@@ -148,7 +148,7 @@ class Matching:
 
 
 @dataclass(slots=True)
-class Session:
+class SubscriberSession:
     """One life of a subscriber with this archive; nothing of it outlives a restart of either."""
 
     id: bytes
@@ -224,7 +224,7 @@ class Session:
         return spans_of(takewhile(lambda one: one <= to, self.outstanding))
 
 
-class Dissemination:
+class EntityDissemination:
     """What an archive knows of one entity."""
 
     def __init__(
@@ -267,8 +267,8 @@ class Dissemination:
         """It is being looked which of the next events here `covered` covers."""
         self.is_waiting = False
         """The next event above `done` is for it: there is nothing to pass over."""
-        self.session: Session | None = None
-        self.sharing: Sharing | None = None
+        self.session: SubscriberSession | None = None
+        self.sharing: SharedName | None = None
         """The consumers that share the name; there is no session then."""
         self.dropping = 0
         """Removals of events that it had not had, and cannot have been told of as they are being written."""
@@ -284,11 +284,11 @@ class Dissemination:
         highest: int,
         now: float,
         shared_until: float,
-    ) -> Session:
+    ) -> SubscriberSession:
         """The subscriber is there, in a life that has nothing of the one before. Other replicas may have
         served it until the time `shared_until`: what was archived by then is not certain to be new to
         it."""
-        self.session = Session(
+        self.session = SubscriberSession(
             id,
             contact,
             ordered,
@@ -340,17 +340,21 @@ class Dissemination:
         return self.granted if self.session is None else min(self.session.sync, self.granted)
 
 
-def gaps_of_lost(entities: Iterable[Dissemination], spans: Sequence[Span]) -> tuple[Gap, ...]:
+def gaps_of_lost(
+    entities: Iterable[EntityDissemination], spans: Sequence[Span]
+) -> tuple[EntityGap, ...]:
     """The gaps of numbers whose events cannot be read: nobody knows whom these events were for."""
     return tuple(
-        Gap(entity.name, span, span.last - span.first + 1)
+        EntityGap(entity.name, span, span.last - span.first + 1)
         for entity in entities
         for span in spans
         if span.last > entity.done
     )
 
 
-def gaps_of_unread(entities: Iterable[Dissemination], spans: Sequence[Span]) -> tuple[Gap, ...]:
+def gaps_of_unread(
+    entities: Iterable[EntityDissemination], spans: Sequence[Span]
+) -> tuple[EntityGap, ...]:
     """The gaps of events that were archived before an entity was registered and that it has yet to read: they
     are matched when they are read, so that no record tells whether they are for it."""
     gaps = []
@@ -361,5 +365,5 @@ def gaps_of_unread(entities: Iterable[Dissemination], spans: Sequence[Span]) -> 
         unread = [(first, last) for first, last in unread if first <= last]
         if unread:
             count = sum(last - first + 1 for first, last in unread)
-            gaps.append(Gap(entity.name, Span(unread[0][0], unread[-1][1]), count))
+            gaps.append(EntityGap(entity.name, Span(unread[0][0], unread[-1][1]), count))
     return tuple(gaps)

@@ -14,9 +14,9 @@ from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import (
-    Dissemination,
+    EntityDissemination,
     Interest,
-    Session,
+    SubscriberSession,
     gaps_of_lost,
     gaps_of_unread,
     is_entity_name,
@@ -32,7 +32,7 @@ from pubsub.archive.protocol.messages import (
     Register,
 )
 from pubsub.archive.protocol.notifier import SYNC, Notifier, OnChange
-from pubsub.archive.protocol.sharing import Sharing
+from pubsub.archive.protocol.sharing import SharedName
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import (
     AdvanceSync,
@@ -96,7 +96,7 @@ class Entities:
         self._told_at: dict[str, float] = {}
         """When other replicas were last told that it is."""
         self._registering: dict[str, None] = {}
-        self.all: dict[str, Dissemination] = {}
+        self.all: dict[str, EntityDissemination] = {}
         self._load()
 
     def _load(self) -> None:
@@ -107,7 +107,7 @@ class Entities:
             name = entity.name
             interest = self._interest(name, entity.profiles.get(PROFILE))
             times = registered.get(REGISTERED + name, b"")
-            self.all[name] = Dissemination(
+            self.all[name] = EntityDissemination(
                 name,
                 interest,
                 entity.epoch,
@@ -190,7 +190,7 @@ class Entities:
         else:
             self._begin(sender, register, entity)
 
-    def _share(self, sender: Contact, register: Register, entity: Dissemination) -> None:
+    def _share(self, sender: Contact, register: Register, entity: EntityDissemination) -> None:
         """One more of several consumers; the first one says what the name asks for."""
         session = entity.session
         if session is not None and self._is_anothers(session, sender):
@@ -201,7 +201,7 @@ class Entities:
             entity.session = None
             if entity.sharing is None:
                 entity.cover(register.position)
-                entity.sharing = Sharing(
+                entity.sharing = SharedName(
                     self._world,
                     self._inventory,
                     self.notifier,
@@ -223,7 +223,7 @@ class Entities:
             if not entity.sharing.consumers:
                 entity.sharing = None
 
-    def _is_anothers(self, session: Session, sender: Contact) -> bool:
+    def _is_anothers(self, session: SubscriberSession, sender: Contact) -> bool:
         """Whether a session belongs to another node, which has been heard of lately."""
         silent = self._world.context.now() - session.heard_at
         return session.contact.id != sender.id and silent < self._world.config.patience
@@ -258,7 +258,7 @@ class Entities:
         """Events that are stored from here on are matched for it, though it is told once it is safe."""
         epoch = self._inventory.number()
         now = self.tombstones.after(register.entity, self._world.clock())
-        entity = Dissemination(
+        entity = EntityDissemination(
             register.entity,
             interest,
             epoch,
@@ -281,7 +281,7 @@ class Entities:
 
         self._world.commit(self._registration(entity), registered)
 
-    def _registration(self, entity: Dissemination) -> list[Change]:
+    def _registration(self, entity: EntityDissemination) -> list[Change]:
         """The changes that register an entity: it is to have what it is not done with, matched when it is
         read up to its epoch, which is the number of the registration itself."""
         topic, name = self._world.topic, entity.name
@@ -293,7 +293,7 @@ class Entities:
             self._times(entity),
         ]
 
-    def _times(self, entity: Dissemination) -> Note:
+    def _times(self, entity: EntityDissemination) -> Note:
         times = pack_times(entity.registered, entity.began, entity.revised)
         return Note(self._world.topic, REGISTERED + entity.name, times)
 
@@ -321,7 +321,7 @@ class Entities:
             then((None, self._world.clock()))
 
     def _change_interest(
-        self, sender: Contact, register: Register, entity: Dissemination, interest: Interest
+        self, sender: Contact, register: Register, entity: EntityDissemination, interest: Interest
     ) -> None:
         """Events from here on are matched by the new interest; those already archived keep their readers."""
         revised = max(self._world.clock(), entity.revised + AFTERWARDS)
@@ -339,7 +339,7 @@ class Entities:
 
     def _revise(
         self,
-        entity: Dissemination,
+        entity: EntityDissemination,
         interest: Interest,
         revised: float,
         then: Callable[[], None] = lambda: None,
@@ -355,7 +355,7 @@ class Entities:
 
         self._world.commit([change, self._times(entity)], changed)
 
-    def _begin(self, sender: Contact, register: Register, entity: Dissemination) -> None:
+    def _begin(self, sender: Contact, register: Register, entity: EntityDissemination) -> None:
         if register.shared:
             self._share(sender, register, entity)
             return
@@ -408,7 +408,7 @@ class Entities:
         """An entity has been registered at another replica, at this time. Nothing is kept from it meanwhile:
         it is known at once, as one that is to have everything."""
         number, topic = self._inventory.number(), self._world.topic
-        entity = Dissemination(
+        entity = EntityDissemination(
             name,
             interest,
             number,
@@ -443,7 +443,7 @@ class Entities:
 
     def cover(
         self,
-        entity: Dissemination,
+        entity: EntityDissemination,
         interest: Interest,
         marks: Marks,
         registered: float,
@@ -462,7 +462,7 @@ class Entities:
         if interest != entity.interest and theirs > ours:
             self._revise(entity, interest, revised)
 
-    def settle(self, entity: Dissemination, *, look: bool) -> None:
+    def settle(self, entity: EntityDissemination, *, look: bool) -> None:
         """Turn what is covered into this archive's own numbers, as far as nobody is being served: pass over
         the next events that are covered or are not for the entity.
 
@@ -476,19 +476,19 @@ class Entities:
         entity.is_settling = True
         self._pass_over(entity)
 
-    def _may_pass_over(self, entity: Dissemination) -> bool:
+    def _may_pass_over(self, entity: EntityDissemination) -> bool:
         is_behind = entity.done < self._inventory.highest
         is_new = entity.name in self._registering
         return is_behind and not (is_new or entity.is_waiting or self._inventory.damaged())
 
-    def _pass_over(self, entity: Dissemination) -> None:
+    def _pass_over(self, entity: EntityDissemination) -> None:
         page = self._inventory.recent(entity.done, AT_ONCE)
         if page is None:
             self._inventory.after(entity.done, AT_ONCE, partial(self._passed, entity))
         else:
             self._passed(entity, page)
 
-    def _passed(self, entity: Dissemination, page: Page) -> None:
+    def _passed(self, entity: EntityDissemination, page: Page) -> None:
         is_served = entity.session is not None or entity.sharing is not None
         if self.all.get(entity.name) is not entity or is_served:
             entity.is_settling, entity.is_covered_anew = False, True
@@ -507,7 +507,7 @@ class Entities:
         else:
             self._pass_over(entity)
 
-    def _tidy(self, entity: Dissemination) -> None:
+    def _tidy(self, entity: EntityDissemination) -> None:
         """Drop what `done` says as well from what is covered, and write both down."""
         topic, done = self._world.topic, entity.done
 
@@ -526,7 +526,7 @@ class Entities:
         else:
             self._world.read(lambda store: store.firsts_above(topic, done), tidy)
 
-    def _write_down(self, entity: Dissemination) -> None:
+    def _write_down(self, entity: EntityDissemination) -> None:
         if self.all.get(entity.name) is not entity:
             return
         topic, name = self._world.topic, entity.name
@@ -616,7 +616,7 @@ class Entities:
             return
         self.notifier.receive_invoice(sender, invoice, entity)
 
-    def _may_have(self, peer: Contact, entity: Dissemination) -> bool:
+    def _may_have(self, peer: Contact, entity: EntityDissemination) -> bool:
         """Whether a peer may have what waits for a name, whoever has registered it."""
         return self._world.may(peer.id, Action.SUBSCRIBE, entity.interest.pattern)
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from overlay.contact import Contact
 from overlay.context import Timer
 from overlay.wire import WireError
-from pubsub.archive.protocol.dissemination import Dissemination, Interest, is_entity_name
+from pubsub.archive.protocol.dissemination import EntityDissemination, Interest, is_entity_name
 from pubsub.archive.protocol.entities import Entities
 from pubsub.archive.protocol.frontier import ComparedFrontier, Frontier, Marks
 from pubsub.archive.protocol.messages import EntityUpdates, ReplicaInfo
-from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
+from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.interface import Store
 from pubsub.reliable.batches import batches
@@ -50,7 +50,7 @@ MOST_GATHERED = 4
 class _Told:
     """What others are to be told of an entity."""
 
-    entity: Dissemination
+    entity: EntityDissemination
     done: int
     progress: Frontier | None
     """What its application got done with since they were told; None to tell them all of it."""
@@ -79,7 +79,7 @@ class EntityExchange:
         self._vital = self.number
         """The number of the last update that told of a registration or a removal."""
         self._sendings = 0
-        self._changed: dict[str, Dissemination] = {}
+        self._changed: dict[str, EntityDissemination] = {}
         self._gone: dict[str, None] = {}
         self._timer: Timer | None = None
 
@@ -89,7 +89,7 @@ class EntityExchange:
 
     # Telling.
 
-    def changed(self, entity: Dissemination) -> None:
+    def changed(self, entity: EntityDissemination) -> None:
         """An entity has been registered, or its application got on."""
         if not len(self._table()):
             entity.progress = Frontier()
@@ -104,7 +104,7 @@ class EntityExchange:
             self._gone[name] = None
             self._tell_soon()
 
-    def is_told(self, peer: Peer) -> bool:
+    def is_told(self, peer: ReplicaPeer) -> bool:
         """Whether a replica has heard of every registration and removal here."""
         vital = self._gone or any(not one.is_known_elsewhere for one in self._changed.values())
         return not vital and self._vital <= peer.heard_updates <= self.number
@@ -139,7 +139,9 @@ class EntityExchange:
         for peer in list(self._table().peers.values()):
             self._send_all(peer, gone, told, full=False)
 
-    def _send_all(self, peer: Peer, gone: list[Update], told: list[_Told], *, full: bool) -> None:
+    def _send_all(
+        self, peer: ReplicaPeer, gone: list[Update], told: list[_Told], *, full: bool
+    ) -> None:
         """Look up what entities that lag behind have not had, and send it all."""
         number = self.number
         base = self._here.marks() if any(one.progress is None for one in told) else ()
@@ -210,7 +212,7 @@ class EntityExchange:
             )
 
     def _send_pages(
-        self, peer: Peer, number: int, base: Marks, rows: list[Update], full: bool
+        self, peer: ReplicaPeer, number: int, base: Marks, rows: list[Update], full: bool
     ) -> None:
         world, most = self._world, self._world.config.batch_bytes
         self._sendings += 1
@@ -237,7 +239,7 @@ class EntityExchange:
 
     # Hearing.
 
-    def met(self, peer: Peer, info: ReplicaInfo, is_new: bool) -> None:
+    def met(self, peer: ReplicaPeer, info: ReplicaInfo, is_new: bool) -> None:
         """A sign of life: does the replica know of updates that did not come?"""
         if is_new or info.updates != peer.updates:
             world = self._world
@@ -263,7 +265,7 @@ class EntityExchange:
         if message.full or message.number == peer.updates + 1:
             peer.updates = message.number
 
-    def _gather(self, peer: Peer, message: EntityUpdates) -> list[EntityUpdates] | None:
+    def _gather(self, peer: ReplicaPeer, message: EntityUpdates) -> list[EntityUpdates] | None:
         """All pages of an update, once they are there; the rest of some earlier ones is forgotten."""
         if message.pages == 1:
             return [message]

@@ -38,7 +38,7 @@ def archives_of(topic: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundArchive:
     """An archive that answered."""
 
     archive: Contact
@@ -63,7 +63,7 @@ class Finder:
         publisher: bytes,
         lookup: Lookup,
         config: DurableConfig,
-        found: Callable[[Found], None],
+        found: Callable[[FoundArchive], None],
         avoid: PeerId | None = None,
         *,
         lowest: bool = False,
@@ -82,7 +82,7 @@ class Finder:
         self._looking: dict[str, float] = {}
         """Topics for which the directory has not answered, and when it was asked."""
         self._asked: dict[int, tuple[Contact, str, float]] = {}
-        self._offers: dict[tuple[PeerId, str], Found] = {}
+        self._offers: dict[tuple[PeerId, str], FoundArchive] = {}
         self._wait = FIRST_WAIT
         self._again: Timer | None = None
         self._listening: Timer | None = None
@@ -112,7 +112,7 @@ class Finder:
         if asked is None or asked[0].id != sender.id or asked[1] != offer.topic or self._stopped:
             return
         trip = self._context.now() - asked[2]
-        found = Found(
+        found = FoundArchive(
             sender,
             offer.topic,
             offer.replica,
@@ -182,7 +182,7 @@ class Finder:
         self._found(replace(chosen, catenation=catenation))
 
 
-def choose(offers: list[Found]) -> Found:
+def choose(offers: list[FoundArchive]) -> FoundArchive:
     """The nearest of those with at most twice the least load, where 100 events a second count as none."""
     least = min(one.load for one in offers)
     light = [one for one in offers if one.load <= 2 * least + 100]

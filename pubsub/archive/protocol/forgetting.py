@@ -32,7 +32,7 @@ from pubsub.archive.store.changes import Change, ForgetStreams, Note
 from pubsub.archive.store.interface import Store
 
 if TYPE_CHECKING:
-    from pubsub.archive.protocol.replica_table import Peer, ReplicaTable
+    from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable
 
 GONE = "gone/"
 """Notes of the times at which names were removed."""
@@ -208,7 +208,7 @@ class Forgetting:
                     before = begin_of(stream)
         return before
 
-    def _waited_for(self) -> list[Peer]:
+    def _waited_for(self) -> list[ReplicaPeer]:
         """Every replica but those that have been away for very long."""
         now, patience = self._world.context.now(), self._world.config.tombstones
         return [

@@ -12,7 +12,7 @@ from functools import partial
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import join, join_ids, read_event
-from pubsub.archive.protocol.dissemination import Dissemination, Session
+from pubsub.archive.protocol.dissemination import EntityDissemination, SubscriberSession
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import (
     REGISTER_AGAIN,
@@ -37,7 +37,7 @@ until then only what lies before an acknowledged number does."""
 MOST_BLOCKS = 16
 """Messages of events that are kept in memory for further entities."""
 
-OnChange = Callable[[Dissemination], None]
+OnChange = Callable[[EntityDissemination], None]
 """Called with an entity that other replicas should hear of."""
 
 
@@ -70,7 +70,7 @@ class Notifier:
 
     # Notifying.
 
-    def push(self, entity: Dissemination) -> None:
+    def push(self, entity: EntityDissemination) -> None:
         """Notify an entity of what is next for it, as far as it is there and keeps up."""
         session = entity.session
         world = self._world
@@ -91,11 +91,11 @@ class Notifier:
         if offers:
             self._send(entity, session, offers)
 
-    def _has_room(self, session: Session) -> bool:
+    def _has_room(self, session: SubscriberSession) -> bool:
         config = self._world.config
         return len(session.offered) < config.unread and session.offered_bytes < config.window_bytes
 
-    def _read(self, entity: Dissemination, session: Session, page: Page) -> None:
+    def _read(self, entity: EntityDissemination, session: SubscriberSession, page: Page) -> None:
         """Events that are not in memory have come."""
         session.is_reading = False
         if entity.session is not session:
@@ -108,7 +108,11 @@ class Notifier:
             self.push(entity)
 
     def _offer(
-        self, entity: Dissemination, session: Session, page: Page, offers: list[_Offer]
+        self,
+        entity: EntityDissemination,
+        session: SubscriberSession,
+        page: Page,
+        offers: list[_Offer],
     ) -> bool:
         """Offer what is for the entity; whether the cursor has moved."""
         events, end = page
@@ -123,7 +127,7 @@ class Notifier:
         session.cursor = max(end, session.cursor)
         return moved
 
-    def is_for(self, entity: Dissemination, event: StoredEvent) -> bool:
+    def is_for(self, entity: EntityDissemination, event: StoredEvent) -> bool:
         """Whether an entity is yet to have an event."""
         if entity.covered.covers(event.publisher, event.catenation):
             return False
@@ -134,7 +138,9 @@ class Notifier:
         except WireError:
             return False
 
-    def _send(self, entity: Dissemination, session: Session, offers: Iterable[_Offer]) -> None:
+    def _send(
+        self, entity: EntityDissemination, session: SubscriberSession, offers: Iterable[_Offer]
+    ) -> None:
         resent = self._inventory.resent
 
         def is_doubtful(event: StoredEvent) -> bool:
@@ -189,7 +195,7 @@ class Notifier:
     # Invoices.
 
     def receive_invoice(
-        self, sender: Contact, invoice: Invoice, entity: Dissemination | None
+        self, sender: Contact, invoice: Invoice, entity: EntityDissemination | None
     ) -> None:
         """`entity`: the one that the invoice names, if it is registered."""
         session = None if entity is None else entity.session
@@ -220,7 +226,10 @@ class Notifier:
         self.push(entity)
 
     def _send_again(
-        self, entity: Dissemination, session: Session, missing: Iterable[tuple[int, int]]
+        self,
+        entity: EntityDissemination,
+        session: SubscriberSession,
+        missing: Iterable[tuple[int, int]],
     ) -> None:
         wanted, config = Numbers(spans=missing), self._world.config
         numbers = [one for one in session.outstanding if one in wanted][: config.window]
@@ -232,7 +241,9 @@ class Notifier:
         if numbers:
             self._inventory.read(numbers, config.window_bytes, send)
 
-    def _tell_numbers(self, entity: Dissemination, session: Session, ids: Sequence[bytes]) -> None:
+    def _tell_numbers(
+        self, entity: EntityDissemination, session: SubscriberSession, ids: Sequence[bytes]
+    ) -> None:
         """Tell the numbers of events that a subscriber names by their ids, as far as it was to be told."""
         topic, ids = self._world.topic, [id for id in ids if len(id) == ID_BYTES]
 
@@ -247,7 +258,7 @@ class Notifier:
 
         self._world.read(lambda store: store.sequences(topic, ids), tell)
 
-    def _persist_progress(self, entity: Dissemination) -> None:
+    def _persist_progress(self, entity: EntityDissemination) -> None:
         """Make the sync point safe; then, and not before, tell the subscriber."""
         topic, sync = self._world.topic, entity.sync
         changes: list[Change] = []
@@ -262,7 +273,7 @@ class Notifier:
 
         self._world.commit(changes, safe)
 
-    def _heard_of_gaps(self, entity: Dissemination, invoice: Invoice) -> None:
+    def _heard_of_gaps(self, entity: EntityDissemination, invoice: Invoice) -> None:
         """Forget the gaps of an entity once it has heard of all that there are."""
         if not invoice.gaps or entity.dropping:
             return
@@ -271,11 +282,11 @@ class Notifier:
             told = GapsTold(self._world.topic, entity.name, max(last for _, last in gaps))
             self._world.commit([told], lambda: None)
 
-    def gaps(self, entity: Dissemination) -> Spans:
+    def gaps(self, entity: EntityDissemination) -> Spans:
         known = self._world.store.entity(self._world.topic, entity.name)
         return () if known is None else tuple((g.span.first, g.span.last) for g in known.gaps)
 
-    def respond(self, entity: Dissemination) -> None:
+    def respond(self, entity: EntityDissemination) -> None:
         """Tell a subscriber where it stands."""
         session = entity.session
         if session is None:

@@ -60,7 +60,7 @@ class _Kept:
     """The event is owed until this many replicas have it."""
 
 
-class Publisher:
+class DurablePublisher:
     """A core. `use` gives it an archive, at first and whenever `on_silent` asked for another one."""
 
     def __init__(

@@ -21,7 +21,7 @@ from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, row_of
 from pubsub.archive.protocol.frontier import STREAM_BYTES
 from pubsub.archive.protocol.inventory import Inventory
 from pubsub.archive.protocol.messages import ReplicaInvoice, Spans, StoredEvents
-from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
+from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.interface import Store
@@ -146,7 +146,7 @@ class Repair:
                 hopeless = hopeless.without(hopeless.without(denied))
         return hopeless
 
-    def _ask(self, peer: Peer, spans: Spans) -> None:
+    def _ask(self, peer: ReplicaPeer, spans: Spans) -> None:
         world, wanted = self._world, Numbers(spans=spans)
         named = [
             (id, number) for number, ids in self._ids.items() if number in wanted for id in ids
@@ -156,11 +156,11 @@ class Repair:
         )
         world.context.send(peer.contact, question)
 
-    def _is_absent(self, peer: Peer) -> bool:
+    def _is_absent(self, peer: ReplicaPeer) -> bool:
         since = self._started_at if peer.heard_at is None else peer.heard_at
         return self._world.context.now() - since >= self._world.config.absence
 
-    def receive(self, peer: Peer, message: StoredEvents) -> None:
+    def receive(self, peer: ReplicaPeer, message: StoredEvents) -> None:
         """Another replica's answer. One that still catches up may find later what it lacks."""
         damaged = Numbers(spans=self._inventory.damaged())
         self._write(damaged, message.events)
@@ -214,7 +214,7 @@ class Repair:
 
     # For another one.
 
-    def answer(self, peer: Peer, spans: Spans, named: Iterable[tuple[bytes, int]]) -> None:
+    def answer(self, peer: ReplicaPeer, spans: Spans, named: Iterable[tuple[bytes, int]]) -> None:
         """Find the events that a replica has under these numbers, by the ids that it knows or as it told
         before, and send them; and say which numbers lead to nothing."""
         ids = tuple(line for line in named if is_line(*line))[:MOST_SPANS]
@@ -267,7 +267,7 @@ class Repair:
         return looked, numbers
 
     def _send(
-        self, peer: Peer, rows: list[Row], lacking: Spans, told: list[tuple[bytes, int]]
+        self, peer: ReplicaPeer, rows: list[Row], lacking: Spans, told: list[tuple[bytes, int]]
     ) -> None:
         world = self._world
         config = world.config

@@ -27,7 +27,7 @@ MOST_NAME_BYTES = 32
 
 
 @dataclass(slots=True)
-class Peer:
+class ReplicaPeer:
     """Another replica."""
 
     id: bytes
@@ -65,25 +65,25 @@ class ReplicaTable:
 
     def __init__(self, world: ArchiveWorld) -> None:
         self._world = world
-        self.peers: dict[bytes, Peer] = {}
+        self.peers: dict[bytes, ReplicaPeer] = {}
         self._left: dict[bytes, float] = {}
         self._shared_until = unpack_time(world.store.notes(world.topic, SHARED).get(SHARED, b""))
         for key, packed in world.store.notes(world.topic, PEER).items():
             try:
                 replica = bytes.fromhex(key.removeprefix(PEER))
-                self.peers[replica] = Peer(replica, Contact.unpack(packed))
+                self.peers[replica] = ReplicaPeer(replica, Contact.unpack(packed))
             except (ValueError, UsageError):
                 world.count_drop("unreadable_peer")
 
     def __len__(self) -> int:
         return len(self.peers)
 
-    def met(self, replica: bytes, contact: Contact) -> tuple[Peer, bool]:
+    def met(self, replica: bytes, contact: Contact) -> tuple[ReplicaPeer, bool]:
         """A replica that gave a sign of life, and whether it is a new one."""
         peer = self.peers.get(replica)
         is_new = peer is None
         if peer is None:
-            peer = self.peers[replica] = Peer(replica, contact)
+            peer = self.peers[replica] = ReplicaPeer(replica, contact)
         if is_new or peer.contact != contact:
             peer.contact = contact
             note = Note(self._world.topic, PEER + replica.hex(), contact.packed())
@@ -91,7 +91,7 @@ class ReplicaTable:
         peer.heard_at = self._world.context.now()
         return peer, is_new
 
-    def of(self, contact: Contact) -> Peer | None:
+    def of(self, contact: Contact) -> ReplicaPeer | None:
         """The replica at this node, if it is known as one."""
         return next((peer for peer in self.peers.values() if peer.contact.id == contact.id), None)
 
@@ -131,7 +131,7 @@ class ReplicaTable:
     def _is_recent(self, time: float) -> bool:
         return time > self._world.context.now() - self._world.config.patience
 
-    def live(self) -> Iterator[Peer]:
+    def live(self) -> Iterator[ReplicaPeer]:
         """The replicas that were heard of lately."""
         for peer in self.peers.values():
             if peer.heard_at is not None and self._is_recent(peer.heard_at):

@@ -36,7 +36,7 @@ from pubsub.archive.protocol.messages import (
     StoredEvents,
 )
 from pubsub.archive.protocol.repair import Repair
-from pubsub.archive.protocol.replica_table import Peer, ReplicaTable, is_line
+from pubsub.archive.protocol.replica_table import ReplicaPeer, ReplicaTable, is_line
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import ReplicaStored, StoredEvent
 from pubsub.archive.store.interface import Store
@@ -65,12 +65,12 @@ class Replication:
         on_safe: Callable[[Iterable[bytes]], None],
         on_ready: Callable[[], None],
         updates: Callable[[], int],
-        on_info: Callable[[Peer, ReplicaInfo, bool], None],
+        on_info: Callable[[ReplicaPeer, ReplicaInfo, bool], None],
         destinations: Callable[[bytes], tuple[str, ...]],
         ask_publishers: Callable[[tuple[bytes, ...]], None],
         on_hopeless: Callable[[list[Span]], None],
         on_again: Callable[[list[Span]], None],
-        is_told: Callable[[Peer], bool],
+        is_told: Callable[[ReplicaPeer], bool],
         on_left: Callable[[], None],
         forgetting: Callable[[], Forgetting],
     ) -> None:
@@ -131,7 +131,7 @@ class Replication:
             peer = self.table.of(contact)
             self._world.context.send(contact, self.info("alive", peer))
 
-    def info(self, kind: str, peer: Peer | None = None) -> ReplicaInfo:
+    def info(self, kind: str, peer: ReplicaPeer | None = None) -> ReplicaInfo:
         """What this replica says of itself to another node, and if that is a replica, of that one's
         updates."""
         world = self._world
@@ -201,7 +201,7 @@ class Replication:
             else:
                 self._catch_up(max(ready or live, key=lambda peer: (peer.count, peer.id)))
 
-    def _catch_up(self, peer: Peer) -> None:
+    def _catch_up(self, peer: ReplicaPeer) -> None:
         if self._target is None or not self._target.is_known:
             self._compare(peer)
         else:
@@ -224,7 +224,7 @@ class Replication:
             left, self._leaving = self._leaving, None
             left()
 
-    def _can_replace(self, peer: Peer) -> bool:
+    def _can_replace(self, peer: ReplicaPeer) -> bool:
         if not peer.is_ready:
             return False
         has, owed = self._owed.get(peer.id, (None, Awaited()))
@@ -270,7 +270,7 @@ class Replication:
         self._on_info(peer, info, is_new)
         self._check_leaving()
 
-    def _are_equal(self, peer: Peer, info: ReplicaInfo) -> None:
+    def _are_equal(self, peer: ReplicaPeer, info: ReplicaInfo) -> None:
         peer.lacking.clear()
         if peer.equal != info.digest:
             peer.equal = info.digest
@@ -278,7 +278,7 @@ class Replication:
         if not self.is_ready and info.ready:
             self._become_ready()
 
-    def _tell_numbers(self, peer: Peer) -> None:
+    def _tell_numbers(self, peer: ReplicaPeer) -> None:
         """Of the newest events: while two replicas were out of touch, each may have got them from their
         publishers, and could not repair them for the other."""
         topic, most = self._world.topic, self._room()
@@ -292,7 +292,7 @@ class Replication:
 
     def _invoice(
         self,
-        peer: Peer,
+        peer: ReplicaPeer,
         have: Iterable[tuple[bytes, int]],
         *,
         stored: Iterable[tuple[bytes, int]] = (),
@@ -308,7 +308,7 @@ class Replication:
 
     # Comparing.
 
-    def _compare(self, peer: Peer) -> None:
+    def _compare(self, peer: ReplicaPeer) -> None:
         """Ask a replica for what it has where that is something else; not more often than it can answer."""
         world, now = self._world, self._world.context.now()
         if now - peer.asked_at >= world.config.heartbeat / 2:
@@ -363,7 +363,7 @@ class Replication:
         self._check_ready()
         self._check_leaving()
 
-    def _pull(self, peer: Peer) -> None:
+    def _pull(self, peer: ReplicaPeer) -> None:
         """Ask a replica for the next events that are lacking here, a window at a time."""
         now = self._world.context.now()
         waits = now - peer.pulled_at < self._world.config.retry
@@ -403,7 +403,7 @@ class Replication:
         if not self.is_ready:
             self._check_ready()
 
-    def _send(self, peer: Peer, rows: list[Row]) -> None:
+    def _send(self, peer: ReplicaPeer, rows: list[Row]) -> None:
         world, config = self._world, self._world.config
         for part in batches(
             rows, lambda row: len(row[4]) + ROW_BYTES, config.batch_bytes, config.batch
@@ -468,7 +468,7 @@ class Replication:
         self._check_ready()
         self._check_leaving()
 
-    def _learn(self, peer: Peer, marks: Marks) -> None:
+    def _learn(self, peer: ReplicaPeer, marks: Marks) -> None:
         """A replica has all this on stable storage."""
         news = [stream for stream, mark in marks if peer.frontier.raise_to(stream, mark)]
         if news:
@@ -476,7 +476,7 @@ class Replication:
 
     # Sending a replica what it lacks.
 
-    def _fill(self, peer: Peer, streams: dict[bytes, int]) -> None:
+    def _fill(self, peer: ReplicaPeer, streams: dict[bytes, int]) -> None:
         """Send a replica what comes after these numbers, a window at a time: it asks for more then."""
         topic, room = self._world.topic, self._room()
         lasts = {
@@ -505,7 +505,7 @@ class Replication:
         if lasts:
             self._world.read(events, fill)
 
-    def _send_skips(self, peer: Peer, skips: list[tuple[bytes, int]]) -> None:
+    def _send_skips(self, peer: ReplicaPeer, skips: list[tuple[bytes, int]]) -> None:
         world = self._world
         for part in batches(skips, _mark_size, world.config.batch_bytes):
             message = StoredEvents(world.topic, world.replica, (), False, (), tuple(part))
@@ -517,7 +517,7 @@ class Replication:
         usual = store.size(topic) // max(store.count(topic), 1)
         return max(1, min(config.window, config.window_bytes // max(usual, 1)))
 
-    def _rows(self, peer: Peer, stream: bytes, have: int, events: list[StoredEvent]) -> None:
+    def _rows(self, peer: ReplicaPeer, stream: bytes, have: int, events: list[StoredEvent]) -> None:
         """Send events of a stream after a number. What is not here any more, or is here in another stream, is
         left out, unless it is damaged."""
         rows: list[Row] = []
@@ -541,7 +541,7 @@ class Replication:
         return self._here.is_forked(publisher_of(event.publisher))
 
     def _send_unless_early(
-        self, peer: Peer, stream: bytes, before: int, events: list[StoredEvent]
+        self, peer: ReplicaPeer, stream: bytes, before: int, events: list[StoredEvent]
     ) -> None:
         """Send the rest, unless the replica lacks what the same run sent before this event in another stream.
         That must come first: a replica that is given an event of a stream counts all before it as given."""

@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from overlay.contact import Contact
-from pubsub.archive.protocol.dissemination import Dissemination
+from pubsub.archive.protocol.dissemination import EntityDissemination
 from pubsub.archive.protocol.inventory import Inventory, Page
 from pubsub.archive.protocol.messages import MOVED, AckResponse, Invoice
 from pubsub.archive.protocol.world import ArchiveWorld
@@ -51,7 +51,7 @@ class Consumer:
     """Numbers of the events that it has and is not done with."""
 
 
-class Sharing:
+class SharedName:
     """The consumers of one durable name at one archive; a core."""
 
     def __init__(
@@ -59,10 +59,10 @@ class Sharing:
         world: ArchiveWorld,
         inventory: Inventory,
         notifier: Notifier,
-        entity: Dissemination,
+        entity: EntityDissemination,
         *,
         shared_until: float,
-        on_change: Callable[[Dissemination], None],
+        on_change: Callable[[EntityDissemination], None],
     ) -> None:
         """`shared_until`: other replicas may have served the name until this time. `on_change`: others should
         hear of the name."""

@@ -72,7 +72,7 @@ class Subscribing:
     value: float = 0.0
 
 
-class Subscriber(ABC):
+class DurableSubscriber(ABC):
     """A core; made as one of its two kinds. `use` gives it an archive, at first and after `on_silent`."""
 
     ordered: bool

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from pubsub.archive.store.changes import Change, Reserve, StoredEvent
-from pubsub.archive.store.event_index import Place
+from pubsub.archive.store.event_index import EventPlace
 from pubsub.archive.store.filesystem import FileSystem
 from pubsub.archive.store.interface import Damage, Holding, StoreError
 from pubsub.archive.store.log_state import recover, survivors
@@ -48,7 +48,7 @@ class AppendFileStore(RegistryReads):
         self._failure: str | None = None
         self._tail: list[Damage] = []
         self._state_damaged = False
-        self._unsynced: list[tuple[Change, Place | None]] = []
+        self._unsynced: list[tuple[Change, EventPlace | None]] = []
         self._batch = 0
         with self._failing("cannot be opened"):
             files.make_directory(self._directory)

@@ -128,7 +128,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class EntityGap:
     """Events that were removed before an entity had had them; kept until it has been told."""
 
     entity: str
@@ -143,7 +143,7 @@ class Drop:
 
     topic: str
     spans: tuple[Span, ...]
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[EntityGap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +263,9 @@ def unpack_change(packed: memoryview) -> Change | Held:
         values[2] = tuple((replica, _spans(spans)) for replica, spans in values[2])
     elif kind is Drop:
         values[1] = _spans(values[1])
-        values[2] = tuple(Gap(entity, Span(*span), count) for entity, span, count in values[2])
+        values[2] = tuple(
+            EntityGap(entity, Span(*span), count) for entity, span, count in values[2]
+        )
     change: Change | Held = kind(*values)
     return change
 
@@ -271,7 +273,7 @@ def unpack_change(packed: memoryview) -> Change | Held:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    return [value.entity, list(value.span), value.events] if isinstance(value, Gap) else value
+    return [value.entity, list(value.span), value.events] if isinstance(value, EntityGap) else value
 
 
 def _spans(raw: tuple[tuple[int, int], ...]) -> tuple[Span, ...]:

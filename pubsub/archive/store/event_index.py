@@ -1,7 +1,7 @@
 """Where the events of a topic are, in memory: about 80 bytes an event, whatever its size.
 
 Numbers are mapped to numbers in 16 bytes an entry, for keys that mostly come in order (`NumberMap`), and
-event ids to numbers in little memory, as ids count up behind a common beginning (`IdMap`). `ReplicaTable`
+event ids to numbers in little memory, as ids count up behind a common beginning (`IdMap`). `IndexedReplicas`
 says which number an event has at one other replica (figure 12).
 """
 
@@ -106,7 +106,7 @@ def counter(id: bytes) -> int:
     return int.from_bytes(id[-COUNTER_BYTES:], "big")
 
 
-class Place(NamedTuple):
+class EventPlace(NamedTuple):
     """Where a record is."""
 
     segment: int
@@ -136,7 +136,7 @@ class EventIndex:
     def __len__(self) -> int:
         return len(self.sequences)
 
-    def put(self, event: StoredEvent, place: Place) -> None:
+    def put(self, event: StoredEvent, place: EventPlace) -> None:
         """Add an event whose number is not there."""
         at = self.above(event.sequence)
         self.size += len(event.body)
@@ -151,7 +151,7 @@ class EventIndex:
             stream = self._streams[event.publisher] = NumberMap()
         stream.put(event.catenation, event.sequence)
 
-    def _append(self, event: StoredEvent, place: Place) -> None:
+    def _append(self, event: StoredEvent, place: EventPlace) -> None:
         """Add a row at the end, which is where nearly all go."""
         self.sequences.append(event.sequence)
         self._segments.append(place.segment)
@@ -177,8 +177,8 @@ class EventIndex:
         at = bisect_left(self.sequences, sequence)
         return at if at < len(self.sequences) and self.sequences[at] == sequence else None
 
-    def place(self, row: int) -> Place:
-        return Place(self._segments[row], self._offsets[row], self._lengths[row])
+    def place(self, row: int) -> EventPlace:
+        return EventPlace(self._segments[row], self._offsets[row], self._lengths[row])
 
     def time(self, row: int) -> float:
         return self._times[row]
@@ -280,7 +280,7 @@ class EventIndex:
             self._counters,
         )
 
-    def _row(self, event: StoredEvent, place: Place) -> tuple[float, ...]:
+    def _row(self, event: StoredEvent, place: EventPlace) -> tuple[float, ...]:
         return (
             event.sequence,
             *place,
@@ -332,7 +332,7 @@ class _Interned:
 _ALL = Span(0, (1 << 64) - 1)
 
 
-class ReplicaTable:
+class IndexedReplicas:
     """Both ways: from an event to its number at the replica, and back."""
 
     def __init__(self) -> None:

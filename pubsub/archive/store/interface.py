@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from overlay.errors import CamcastError
-from pubsub.archive.store.changes import Change, Gap, StoredEvent
+from pubsub.archive.store.changes import Change, EntityGap, StoredEvent
 from pubsub.reliable.numbers import Span
 
 
@@ -44,7 +44,7 @@ class Entity:
     sync: int
     """It has had everything for it up to this number."""
     profiles: Mapping[str, bytes]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[EntityGap, ...]
     """What was removed before it had it, and it has not been told of."""
 
 

@@ -25,14 +25,14 @@ from pubsub.archive.store.changes import (
     ReplicaStored,
     StoredEvent,
 )
-from pubsub.archive.store.event_index import EventIndex, Place, ReplicaTable
+from pubsub.archive.store.event_index import EventIndex, EventPlace, IndexedReplicas
 from pubsub.archive.store.registry import Pending, Registry
 from pubsub.archive.store.segment import (
     EVENT,
     FOOTER,
     HEADER,
     SNAPSHOT,
-    Found,
+    FoundRecord,
     Segment,
     change_in,
     topic_check,
@@ -46,7 +46,7 @@ class LogState:
     def __init__(self) -> None:
         self.registry = Registry()
         self.indexes: dict[str, EventIndex] = {}
-        self.tables: dict[str, dict[bytes, ReplicaTable]] = {}
+        self.tables: dict[str, dict[bytes, IndexedReplicas]] = {}
         self.live: dict[int, int] = {}
         """Bytes of each segment's records of events that are in the index."""
         self.damaged: dict[str, Numbers] = {}
@@ -57,7 +57,7 @@ class LogState:
     def index(self, topic: str) -> EventIndex:
         return self.indexes.get(topic) or _EMPTY
 
-    def settle(self, batch: Iterable[tuple[Change, Place | None]]) -> None:
+    def settle(self, batch: Iterable[tuple[Change, EventPlace | None]]) -> None:
         """Take a synced batch in."""
         pending = Pending(self.registry)
         for change, place in batch:
@@ -65,7 +65,7 @@ class LogState:
             self._apply(change, place)
         self.registry.settle(pending)
 
-    def _apply(self, change: Change, place: Place | None) -> None:
+    def _apply(self, change: Change, place: EventPlace | None) -> None:
         match change:
             case StoredEvent() as event:
                 assert place is not None
@@ -82,7 +82,7 @@ class LogState:
                 self._drop(topic, spans)
             case ReplicaStored(topic, replica, stored):
                 tables = self.tables.setdefault(topic, {})
-                table = tables.setdefault(replica, ReplicaTable())
+                table = tables.setdefault(replica, IndexedReplicas())
                 for id, sequence in stored:
                     table.put(id, sequence)
             case ForgetReplica(topic, replica):
@@ -168,7 +168,7 @@ class LogState:
         """Begin again with a snapshot that is whole: what it does not hold has been removed before it."""
         self.registry = Registry()
         held: dict[str, Held] = {}
-        changes: list[tuple[Change, Place | None]] = []
+        changes: list[tuple[Change, EventPlace | None]] = []
         for change in snapshot:
             if isinstance(change, Held):
                 held[change.topic] = change
@@ -274,7 +274,7 @@ def recover(segments: list[Segment], synced_batch: int) -> Recovery:
     return recovery
 
 
-def _is_whole(records: list[Found]) -> bool:
+def _is_whole(records: list[FoundRecord]) -> bool:
     """Whether all records of a batch can be read; of its footer it is enough that it is there, uncut."""
     return (
         all(one.body is not None or _is_footer(one) for one in records)
@@ -283,17 +283,19 @@ def _is_whole(records: list[Found]) -> bool:
     )
 
 
-def _has_end(records: list[Found]) -> bool:
+def _has_end(records: list[FoundRecord]) -> bool:
     return not records or _is_footer(records[-1])
 
 
-def _is_footer(found: Found) -> bool:
+def _is_footer(found: FoundRecord) -> bool:
     header = found.header
     is_uncut = header is not None and found.end - found.offset == HEADER + header.length
     return header is not None and header.kind == FOOTER and is_uncut
 
 
-def _cut(recovery: Recovery, segment: Segment, scan: list[Found], cut_from: int) -> list[Found]:
+def _cut(
+    recovery: Recovery, segment: Segment, scan: list[FoundRecord], cut_from: int
+) -> list[FoundRecord]:
     """Cut a torn batch off the end: its records, and bytes behind the last record that counts."""
     keep = [place for place, one in enumerate(scan) if one.header and one.header.batch < cut_from]
     kept = keep[-1] + 1 if keep else 0
@@ -305,7 +307,7 @@ def _cut(recovery: Recovery, segment: Segment, scan: list[Found], cut_from: int)
     return scan[:kept]
 
 
-def _replay(recovery: Recovery, segment: Segment, scan: list[Found]) -> None:
+def _replay(recovery: Recovery, segment: Segment, scan: list[FoundRecord]) -> None:
     """Take a segment's records in, batch by batch."""
     start = 0
     for place, one in enumerate(scan):
@@ -315,7 +317,7 @@ def _replay(recovery: Recovery, segment: Segment, scan: list[Found]) -> None:
             start = place + 1
 
 
-def _take(recovery: Recovery, segment: Segment, pieces: Sequence[Found]) -> None:
+def _take(recovery: Recovery, segment: Segment, pieces: Sequence[FoundRecord]) -> None:
     whole = _is_whole(list(pieces))
     if any(one.body is None or one.is_restored for one in pieces):
         segment.is_damaged = True
@@ -338,12 +340,12 @@ def _take(recovery: Recovery, segment: Segment, pieces: Sequence[Found]) -> None
         recovery.state_damaged = True
 
 
-def _place(segment: Segment, found: Found) -> Place | None:
+def _place(segment: Segment, found: FoundRecord) -> EventPlace | None:
     is_event = found.header is not None and found.header.kind == EVENT
-    return Place(segment.number, found.offset, found.end - found.offset) if is_event else None
+    return EventPlace(segment.number, found.offset, found.end - found.offset) if is_event else None
 
 
-def _note(recovery: Recovery, segment: Segment, one: Found) -> None:
+def _note(recovery: Recovery, segment: Segment, one: FoundRecord) -> None:
     """Keep track of damage, and of the numbers on both sides of it."""
     if one.header is None:
         recovery.state_damaged = True

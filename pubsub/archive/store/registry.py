@@ -20,9 +20,9 @@ from pubsub.archive.store.changes import (
     Change,
     Deregister,
     Drop,
+    EntityGap,
     ForgetStreams,
     ForgetTopic,
-    Gap,
     GapsTold,
     Note,
     PutProfile,
@@ -199,14 +199,14 @@ def _advanced(entity: Entity, sync: int) -> Entity:
     return replace(entity, sync=max(sync, entity.sync))
 
 
-def _with_gap(gap: Gap, entity: Entity) -> Entity:
+def _with_gap(gap: EntityGap, entity: Entity) -> Entity:
     gaps = (*entity.gaps, gap)
     if len(gaps) > MOST_GAPS:
         first, second, *rest = gaps
         span = Span(
             min(first.span.first, second.span.first), max(first.span.last, second.span.last)
         )
-        gaps = (Gap(gap.entity, span, first.events + second.events), *rest)
+        gaps = (EntityGap(gap.entity, span, first.events + second.events), *rest)
     return replace(entity, gaps=gaps)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overlay.errors import UsageError
-from pubsub.archive.store.changes import Drop, Gap
+from pubsub.archive.store.changes import Drop, EntityGap
 from pubsub.archive.store.interface import Store
 from pubsub.reliable.numbers import Numbers, Span
 
@@ -116,6 +116,6 @@ def _is_over(retention: Retention, count: int, size: int, age: float) -> bool:
     )
 
 
-def _gap(entity: str, sequences: Numbers) -> Gap:
+def _gap(entity: str, sequences: Numbers) -> EntityGap:
     spans = sequences.spans()
-    return Gap(entity, Span(spans[0].first, spans[-1].last), sequences.count)
+    return EntityGap(entity, Span(spans[0].first, spans[-1].last), sequences.count)

@@ -32,7 +32,7 @@ from pubsub.archive.store.changes import (
     unpack_change,
     unpack_event,
 )
-from pubsub.archive.store.event_index import Place
+from pubsub.archive.store.event_index import EventPlace
 from pubsub.archive.store.filesystem import File, FileSystem
 
 MAGIC = b"\xc7Rec"
@@ -66,7 +66,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRecord:
     """A piece of a segment: a whole record, or bytes that are none."""
 
     offset: int
@@ -116,7 +116,7 @@ class Scanner:
     def __init__(self, salt: bytes) -> None:
         self._start = crc32(salt)
 
-    def scan(self, data: bytes) -> list[Found]:
+    def scan(self, data: bytes) -> list[FoundRecord]:
         """All records of a segment and the damaged stretches between them, in order; what is known of
         stretches from the footers of their batches included."""
         view = memoryview(data)
@@ -129,7 +129,7 @@ class Scanner:
         _find_footers(found)
         return found
 
-    def _restore(self, view: memoryview, found: list[Found], footer: Found) -> None:
+    def _restore(self, view: memoryview, found: list[FoundRecord], footer: FoundRecord) -> None:
         """Put a batch's records in the place of what was found where they are, as its footer tells."""
         assert footer.body is not None
         headers = [
@@ -147,28 +147,28 @@ class Scanner:
             start -= 1
         if not is_damaged or place < 0:
             return
-        records: list[Found] = []
+        records: list[FoundRecord] = []
         if start < end and found[start].offset < place:
-            records.append(Found(found[start].offset, place, None, None))
+            records.append(FoundRecord(found[start].offset, place, None, None))
         for header in headers:
             assert header is not None
             ending = place + HEADER + header.length
             is_restored = self._header(view, place) is None
             body = self._body(view, place, header)
-            records.append(Found(place, ending, header, body, is_restored))
+            records.append(FoundRecord(place, ending, header, body, is_restored))
             place = ending
         found[start:end] = records
 
-    def _records(self, data: bytes, view: memoryview) -> Iterator[Found]:
+    def _records(self, data: bytes, view: memoryview) -> Iterator[FoundRecord]:
         place = 0
         while place < len(data):
             header = self._header(view, place)
             if header is None:
                 end = self._next_record(data, view, place + 1)
-                yield Found(place, end, None, None)
+                yield FoundRecord(place, end, None, None)
             else:
                 end = min(place + HEADER + header.length, len(data))
-                yield Found(place, end, header, self._body(view, place, header))
+                yield FoundRecord(place, end, header, self._body(view, place, header))
             place = end
 
     def read(self, data: bytes) -> memoryview | None:
@@ -210,7 +210,7 @@ _MOST = 4096
 """Bytes after which the file begins again."""
 
 
-def _find_footers(found: list[Found]) -> None:
+def _find_footers(found: list[FoundRecord]) -> None:
     """A stretch of the size of a footer, behind all records of its batch, is the footer."""
     for place, one in enumerate(found):
         if one.header is not None or not place:
@@ -232,7 +232,7 @@ def _find_footers(found: list[Found]) -> None:
             last = found[place - 1].header
             assert last is not None
             footer = Header(FOOTER, count, _COPY * count, last.batch, 0, 0, b"", 0)
-            found[place] = Found(one.offset, one.end, footer, None)
+            found[place] = FoundRecord(one.offset, one.end, footer, None)
 
 
 class SyncMark:
@@ -287,10 +287,10 @@ class Segment:
 
     def append(
         self, batch: int, changes: Sequence[Change | Held], *, snapshot: bool = False
-    ) -> list[tuple[Change | Held, Place | None]]:
+    ) -> list[tuple[Change | Held, EventPlace | None]]:
         """Write a batch with one call; where each event of it went."""
         records: list[bytes] = []
-        placed: list[tuple[Change | Held, Place | None]] = []
+        placed: list[tuple[Change | Held, EventPlace | None]] = []
         offset = self.size
         for index, change in enumerate(changes):
             if type(change) is StoredEvent:
@@ -298,7 +298,7 @@ class Segment:
                 record = self._packer.record(
                     EVENT, batch, index, change.sequence, change.topic, body, change.id
                 )
-                placed.append((change, Place(self.number, offset, len(record))))
+                placed.append((change, EventPlace(self.number, offset, len(record))))
             else:
                 assert not isinstance(change, StoredEvent)
                 kind = SNAPSHOT if snapshot else CHANGE
@@ -322,11 +322,11 @@ class Segment:
         self._file.sync()
         self.size = size
 
-    def scan(self) -> list[Found]:
+    def scan(self) -> list[FoundRecord]:
         """Everything in it, from the beginning."""
         return self._scanner.scan(self._file.read(0, self.size))
 
-    def event(self, sequence: int, place: Place) -> StoredEvent | None:
+    def event(self, sequence: int, place: EventPlace) -> StoredEvent | None:
         """The event whose record is there; None when it is damaged."""
         body = self._scanner.read(self._file.read(place.offset, place.length))
         return None if body is None else unpack_event(sequence, body)
@@ -335,7 +335,7 @@ class Segment:
         self._file.close()
 
 
-def change_in(found: Found) -> Change | Held:
+def change_in(found: FoundRecord) -> Change | Held:
     """What an undamaged record says."""
     assert found.header is not None
     assert found.body is not None

@@ -22,9 +22,9 @@ import msgpack
 from pubsub.archive.store.changes import (
     Change,
     Drop,
+    EntityGap,
     ForgetReplica,
     ForgetTopic,
-    Gap,
     ReplicaStored,
     StoredEvent,
 )
@@ -216,7 +216,7 @@ def _entity(name: str, epoch: int, sync: int, profiles: bytes, gaps: bytes) -> E
         sync,
         msgpack.unpackb(profiles),
         tuple(
-            Gap(who, Span(first, last), events)
+            EntityGap(who, Span(first, last), events)
             for who, first, last, events in msgpack.unpackb(gaps)
         ),
     )

@@ -16,14 +16,14 @@ from overlay.context import Context
 from overlay.metrics import Metrics
 from pubsub.distributors.config import DistributorConfig
 from pubsub.distributors.messages import (
-    Action,
     Alive,
+    ClientAction,
     ClientAnswer,
+    ClientRequest,
     Digest,
     ListServices,
     PublicationAck,
     Raise,
-    Request,
     ServiceBlock,
     ServiceList,
     SpreadBlocks,
@@ -292,25 +292,25 @@ class DistributorCore:
         self.upward.arrived(name, source, last)
         self.services[name].skip(source, last, self._peers.now())
 
-    def receive_request(self, sender: Contact, request: Request) -> None:
+    def receive_request(self, sender: Contact, request: ClientRequest) -> None:
         """A publisher or subscriber wants something; it asks again until it is answered."""
         refusal = self._refusal(request)
         if refusal:
             self._answer(sender, ClientAnswer(request.number, refusal, 0, 0, ()))
-        elif request.action == Action.SUBSCRIBE:
+        elif request.action == ClientAction.SUBSCRIBE:
             self._subscribe(sender, request)
         else:
             service = self.services.get(request.service)
-            if request.action == Action.CREATE:
+            if request.action == ClientAction.CREATE:
                 self._begin_sources(sender, request)
-            elif request.action == Action.REMOVE:
+            elif request.action == ClientAction.REMOVE:
                 self.remove(request.service)
             elif service is not None:
-                moved = request.action == Action.MOVED
+                moved = request.action == ClientAction.MOVED
                 service.fanout.remove(sender.id, request.number, moved)
             self._answer(sender, ClientAnswer(request.number, "", 0, 0, ()))
 
-    def _begin_sources(self, sender: Contact, request: Request) -> None:
+    def _begin_sources(self, sender: Contact, request: ClientRequest) -> None:
         """A publisher says up to which number all distributors that it knew had its messages."""
         service, now = self.services[request.service], self._peers.now()
         for source, stable in (request.have or {}).items():
@@ -318,22 +318,22 @@ class DistributorCore:
             if own and stable and source in service.log.sources:
                 service.begins[source] = (stable, now)
 
-    def _refusal(self, request: Request) -> str:
-        if request.action in (Action.UNSUBSCRIBE, Action.MOVED):
+    def _refusal(self, request: ClientRequest) -> str:
+        if request.action in (ClientAction.UNSUBSCRIBE, ClientAction.MOVED):
             return ""
         if not self._is_ready:
             return "not_ready"
-        if request.action == Action.CREATE:
+        if request.action == ClientAction.CREATE:
             return "" if self.create(request.service) is not None else "too_many_services"
-        if request.action == Action.REMOVE:
+        if request.action == ClientAction.REMOVE:
             return ""
-        if request.action == Action.SUBSCRIBE:
+        if request.action == ClientAction.SUBSCRIBE:
             if request.service in self.services:
                 return ""
             return "removed" if request.service in self._removed else "no_service"
         return "unknown_action"
 
-    def _subscribe(self, sender: Contact, request: Request) -> None:
+    def _subscribe(self, sender: Contact, request: ClientRequest) -> None:
         service = self.services[request.service]
         log, fanout = service.log, service.fanout
         known = fanout.subscribers.get(sender.id)

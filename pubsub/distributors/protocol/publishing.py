@@ -14,11 +14,11 @@ from overlay.contact import Contact
 from overlay.context import Context
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.messages import (
-    Action,
     Alive,
+    ClientAction,
     ClientAnswer,
+    ClientRequest,
     PublicationAck,
-    Request,
     ServiceBlock,
     SpreadBlocks,
     StreamAck,
@@ -87,7 +87,9 @@ class PublishingCore:
         primary = self.keeper.primary
         if not self._closed and self._removing is not None:
             if primary is not None:
-                request = Request(self._number, Action.REMOVE, self.service, False, None, 0.0)
+                request = ClientRequest(
+                    self._number, ClientAction.REMOVE, self.service, False, None, 0.0
+                )
                 self._context.send(primary, request)
             self._context.call_later(self._config.retry, self._ask_to_remove)
 
@@ -117,8 +119,8 @@ class PublishingCore:
     # Connecting (see `reliable.primary.Connecting`).
 
     def request(self, to: Contact) -> None:
-        request = Request(
-            self._number, Action.CREATE, self.service, False, {self.source: self.stable}, 0.0
+        request = ClientRequest(
+            self._number, ClientAction.CREATE, self.service, False, {self.source: self.stable}, 0.0
         )
         self._context.send(to, request)
 

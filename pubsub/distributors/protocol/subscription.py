@@ -23,11 +23,11 @@ from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.messages import (
-    Action,
     Alive,
+    ClientAction,
     ClientAnswer,
+    ClientRequest,
     Recalled,
-    Request,
     StreamAck,
     StreamDeliveries,
     StreamPiece,
@@ -363,7 +363,7 @@ class SubscriptionCore:
             return
         self.keeper.close()
         self._tries_left -= 1
-        request = self._request(Action.UNSUBSCRIBE, None)
+        request = self._request(ClientAction.UNSUBSCRIBE, None)
         self._context.send(primary, request)
         retry = self._config.retry
         self._unsubscribe_timer = self._context.call_later(retry, self._try_to_unsubscribe)
@@ -378,14 +378,14 @@ class SubscriptionCore:
 
     def request(self, to: Contact) -> None:
         have = self.have if self.was_connected else None
-        request = self._request(Action.SUBSCRIBE, have)
+        request = self._request(ClientAction.SUBSCRIBE, have)
         context = self._channel if have and len(have) > LARGE_REQUEST else self._context
         context.send(to, request)
 
-    def _request(self, action: Action, have: dict[bytes, int] | None) -> Request:
+    def _request(self, action: ClientAction, have: dict[bytes, int] | None) -> ClientRequest:
         since = self._context.now() - self._began_at
         number, service = self._request_number, self.service
-        return Request(number, action, service, self.no_gap, have, since)
+        return ClientRequest(number, action, service, self.no_gap, have, since)
 
     def ask(self, primary: Contact) -> None:
         self._send_received(primary, ask=True)
@@ -480,7 +480,7 @@ class SubscriptionCore:
             return
         if now - self._told_off.get(sender.id, -1e9) >= self._config.retry:
             self._told_off[sender.id] = now
-            action = Action.UNSUBSCRIBE if self._is_over else Action.MOVED
+            action = ClientAction.UNSUBSCRIBE if self._is_over else ClientAction.MOVED
             request = self._request(action, None)
             self._request_number += 1
             self._context.send(sender, request)

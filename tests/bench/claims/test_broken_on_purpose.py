@@ -16,7 +16,7 @@ from bench.experiment import Experiment
 from bench.results import Result, table
 from bench.suites import expand
 from bench.suites.settings import DEFAULT, DEFAULTS, SIMULATED, TOPOLOGIES, variant
-from bench.tiers.replay import Member, Snapshot, replay
+from bench.tiers.replay import ReplayedMember, Snapshot, replay
 from tests.bench.by_hand import summarise
 
 Points = list[tuple[Experiment, list[Result]]]
@@ -77,7 +77,7 @@ def drawn(seed: int, chance_of: Callable[[int], float]) -> Snapshot:
             above = list(range(SIZES[level + 1])) if level + 1 < len(SIZES) else []
             entries = min(size - 1, 9)
             members.append(
-                Member(
+                ReplayedMember(
                     id=f"{level}/{own}",
                     address=f"{level}/{own}",
                     size=float(size),

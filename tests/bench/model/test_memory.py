@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.model.formulas import (
-    Community,
+    ModelCommunity,
     broadcast_memory,
     camcast_memory,
     camcast_tables,
@@ -14,7 +14,7 @@ from bench.model.formulas import (
 )
 from overlay.errors import UsageError
 
-PAPER = (Community(1000), Community(100), Community(10))
+PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10))
 
 
 def test_camcast_keeps_two_tables_and_the_root_one() -> None:

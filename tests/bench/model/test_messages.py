@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.model.formulas import (
-    Community,
+    ModelCommunity,
     broadcast_messages,
     camcast_bound,
     camcast_loose_bound,
@@ -22,7 +22,7 @@ from bench.model.formulas import (
 )
 from overlay.errors import UsageError
 
-PAPER = (Community(1000), Community(100), Community(10, g=5))
+PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10, g=5))
 
 
 def test_gossip_sends_n_times_ln_n_plus_c() -> None:
@@ -33,14 +33,14 @@ def test_gossip_sends_n_times_ln_n_plus_c() -> None:
 
 def test_upward_messages_are_g_times_a_times_success() -> None:
     # N p_sel p_a z p_succ = 1000 x 0.005 x 1/3 x 3 x 0.85
-    assert upward_messages(Community(1000)) == pytest.approx(4.25)
-    assert upward_messages(Community(80, g=8, a=2, z=4, success=1)) == pytest.approx(16)
+    assert upward_messages(ModelCommunity(1000)) == pytest.approx(4.25)
+    assert upward_messages(ModelCommunity(80, g=8, a=2, z=4, success=1)) == pytest.approx(16)
 
 
 def test_camcast_adds_the_communities_and_what_climbs_below_the_root() -> None:
     # 11907.755 + 960.517 + 73.026 inside, 2 x 4.25 upward.
     assert camcast_messages(PAPER) == pytest.approx(12949.798, abs=1e-3)
-    assert camcast_messages((Community(100),)) == pytest.approx(960.517, abs=1e-3)
+    assert camcast_messages((ModelCommunity(100),)) == pytest.approx(960.517, abs=1e-3)
 
 
 def test_the_bounds_by_hand() -> None:
@@ -55,7 +55,7 @@ def test_the_bounds_by_hand() -> None:
     st.integers(1, 8),
 )
 def test_each_bound_lies_above_the_last(sizes: list[int], c: float, z: int) -> None:
-    hierarchy = tuple(Community(size, c=c, g=min(size, 5), z=z, a=1) for size in sizes)
+    hierarchy = tuple(ModelCommunity(size, c=c, g=min(size, 5), z=z, a=1) for size in sizes)
     assert camcast_messages(hierarchy) <= camcast_bound(hierarchy) * (1 + 1e-12)
     assert camcast_bound(hierarchy) <= camcast_loose_bound(hierarchy) * (1 + 1e-12)
     assert multicast_messages(hierarchy) <= multicast_bound(hierarchy) * (1 + 1e-12)
@@ -82,12 +82,12 @@ def test_messages_grow_as_n_ln_n() -> None:
 @pytest.mark.parametrize(
     ("build", "named"),
     [
-        (lambda: Community(0), "processes"),
-        (lambda: Community(10, g=11), "g"),
-        (lambda: Community(10, a=4), "a"),
-        (lambda: Community(10, z=0), "z"),
-        (lambda: Community(10, success=1.5), "success"),
-        (lambda: Community(10, c=math.nan), "c"),
+        (lambda: ModelCommunity(0), "processes"),
+        (lambda: ModelCommunity(10, g=11), "g"),
+        (lambda: ModelCommunity(10, a=4), "a"),
+        (lambda: ModelCommunity(10, z=0), "z"),
+        (lambda: ModelCommunity(10, success=1.5), "success"),
+        (lambda: ModelCommunity(10, c=math.nan), "c"),
         (lambda: gossip_messages(0, 1), "processes"),
         (lambda: camcast_messages(()), "hierarchy"),
         (lambda: hierarchical_messages(0, 1, 1, 1), "clusters"),

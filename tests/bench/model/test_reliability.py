@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.model.formulas import (
-    Community,
+    ModelCommunity,
     broadcast_reliability,
     camcast_reliability,
     drawn_passing_probability,
@@ -23,7 +23,7 @@ from bench.model.formulas import (
 )
 from overlay.errors import UsageError
 
-PAPER = (Community(1000), Community(100), Community(10))
+PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10))
 
 
 def test_gossip_reliability_by_hand() -> None:
@@ -33,27 +33,29 @@ def test_gossip_reliability_by_hand() -> None:
 
 
 def test_passing_on_by_hand() -> None:
-    assert susceptible_processes(Community(1000, reached=0.5)) == pytest.approx(2.5)
+    assert susceptible_processes(ModelCommunity(1000, reached=0.5)) == pytest.approx(2.5)
     # 0.15^5 and, with half the community reached, 0.15^2.5
-    assert no_upward_probability(Community(1000)) == pytest.approx(7.59375e-5)
-    assert passing_probability(Community(1000, reached=0.5)) == pytest.approx(
+    assert no_upward_probability(ModelCommunity(1000)) == pytest.approx(7.59375e-5)
+    assert passing_probability(ModelCommunity(1000, reached=0.5)) == pytest.approx(
         1 - 0.0087142, abs=1e-6
     )
 
 
 def test_every_draw_made_by_hand() -> None:
     # One process, a link for sure, one entry sent to for sure: p_succ itself.
-    sure = Community(1, g=1, a=1, z=1, success=0.85)
+    sure = ModelCommunity(1, g=1, a=1, z=1, success=0.85)
     assert drawn_passing_probability(sure) == pytest.approx(0.85)
     # The paper's: 1 - (1 - 0.005 (1 - (1 - 0.85 / 3)^3))^1000
-    assert drawn_passing_probability(Community(1000)) == pytest.approx(0.957767, abs=1e-5)
+    assert drawn_passing_probability(ModelCommunity(1000)) == pytest.approx(0.957767, abs=1e-5)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 8), st.floats(0, 1), st.floats(0, 1))
 def test_the_paper_is_never_below_every_draw_made(
     processes: int, z: int, success: float, reached: float
 ) -> None:
-    community = Community(processes, g=min(5, processes), z=z, success=success, reached=reached)
+    community = ModelCommunity(
+        processes, g=min(5, processes), z=z, success=success, reached=reached
+    )
     assert drawn_passing_probability(community) <= passing_probability(community) + 1e-9
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from bench.model.formulas import (
-    Community,
+    ModelCommunity,
     camcast_messages,
     drawn_passing_probability,
     effective_fanout,
@@ -102,7 +102,7 @@ def test_tens_of_thousands_of_events_die_out_as_branching_has_it() -> None:
 
 def test_an_event_passes_on_as_the_draws_have_it_and_less_than_pit() -> None:
     runs = 2000
-    lower = Community(100, g=3)
+    lower = ModelCommunity(100, g=3)
     settings = SimulationSettings(community_sizes=(100, 50), g=3)
     results = simulate_independently(settings, runs)
     assert all(result.communities[0].reached > 90 for result in results)
@@ -116,7 +116,7 @@ def test_reliability_is_the_product_of_gossip_and_passing_on() -> None:
     # (1000, 100, 10) as the paper has it: two passings, and everyone inside reached or nearly so.
     runs = 1500
     results = simulate_independently(SimulationSettings(), runs)
-    passing = [drawn_passing_probability(Community(n)) for n in (1000, 100)]
+    passing = [drawn_passing_probability(ModelCommunity(n)) for n in (1000, 100)]
     assert_share(sum(r.communities[1].reached > 0 for r in results), runs, passing[0])
     assert_share(sum(r.root_reached for r in results), runs, passing[0] * passing[1])
 
@@ -125,7 +125,7 @@ def test_messages_are_those_of_the_formulas_with_the_floor_taken() -> None:
     results = simulate_independently(SimulationSettings(loss=0, p_sel=0.2), 100)
     assert all(result.everyone for result in results)
     exact = tuple(
-        Community(n, c=math.floor(math.log(n) + 5) - math.log(n), g=0.2 * n, success=1)
+        ModelCommunity(n, c=math.floor(math.log(n) + 5) - math.log(n), g=0.2 * n, success=1)
         for n in (1000, 100, 10)
     )
     assert_mean([result.messages for result in results], camcast_messages(exact))

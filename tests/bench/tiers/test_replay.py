@@ -16,7 +16,7 @@ from bench.results import WHOLE, CommunityResult, Measured
 from bench.simulate.replay_round import LAST_ROUND, REACHED, SENT_UPWARD
 from bench.simulate.tables import scamp_views
 from bench.suites.settings import variant
-from bench.tiers.replay import Member, Snapshot, replay, run_events
+from bench.tiers.replay import ReplayedMember, Snapshot, replay, run_events
 from bench.tiers.simulate import SCAMP_COPIES
 
 ASKED = Experiment(
@@ -49,7 +49,7 @@ def uniform(experiment: Experiment, seed: int) -> Snapshot:
         fanout = int(np.floor(np.log(len(own)) + experiment.c))
         communities.append(
             tuple(
-                Member(
+                ReplayedMember(
                     name,
                     name,
                     len(own),
@@ -88,7 +88,7 @@ def test_over_uniform_tables_it_is_the_simulator() -> None:
 
 def test_along_a_ring_an_event_takes_a_hop_for_each_process() -> None:
     [own] = names((9,))
-    ring = tuple(Member(n, n, 9, (own[(i + 1) % 9],), ()) for i, n in enumerate(own))
+    ring = tuple(ReplayedMember(n, n, 9, (own[(i + 1) % 9],), ()) for i, n in enumerate(own))
     asked = dataclasses.replace(ASKED, sizes=(9,), loss=0.0, replays=20)
     counts = run_events(asked, Snapshot((ring,)))
     assert (counts[:, 0, REACHED] == 9).all()
@@ -96,8 +96,8 @@ def test_along_a_ring_an_event_takes_a_hop_for_each_process() -> None:
 
 
 def test_whoever_is_down_gets_nothing_and_a_link_finds_another() -> None:
-    below = Member("0.0", "0.0", 1, (), ("gone", "1.0"))
-    above = Member("1.0", "1.0", 2, ("gone",), ())
+    below = ReplayedMember("0.0", "0.0", 1, (), ("gone", "1.0"))
+    above = ReplayedMember("1.0", "1.0", 2, ("gone",), ())
     asked = dataclasses.replace(ASKED, sizes=(1, 2), loss=0.0, a=1.0, z=3, p_sel=1.0, replays=2000)
     found = replay(asked, Snapshot(((below,), (above,))))
     counts = run_events(asked, Snapshot(((below,), (above,))))
@@ -119,7 +119,7 @@ def test_uniformity_is_one_for_uniform_draws() -> None:
     drawn = [uniform(big, seed).uniformity() or 0.0 for seed in range(5)]
     assert 0.8 < np.mean(drawn) < 1.2
     [own] = names((50,))
-    star = tuple(Member(n, n, 50, (own[0],) if n != own[0] else (own[1],), ()) for n in own)
+    star = tuple(ReplayedMember(n, n, 50, (own[0],) if n != own[0] else (own[1],), ()) for n in own)
     assert (Snapshot((star,)).uniformity() or 0.0) > 10
 
 

@@ -19,14 +19,14 @@ from bench.workloads.workload import (
     LEFT_OUT,
     Option,
     Row,
-    Table,
+    RowTable,
     Workload,
     as_markdown,
     column,
     quantile,
 )
 
-TABLE = Table(
+TABLE = RowTable(
     "speed",
     "Speed",
     {"system": "system", "size": "bytes", "mood": "mood"},

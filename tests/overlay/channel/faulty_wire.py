@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import ChannelEvent
-from overlay.channel.packet import Refused
+from overlay.channel.packet import ChannelRefused
 from overlay.channel.table import ChannelTable
 from overlay.contact import Contact, PeerId
 
@@ -78,7 +78,7 @@ class Node:
     def receive(self, sender: Contact, packet: bytes) -> None:
         try:
             self.delivered += self.table.receive(sender, packet, self.wire.now)
-        except Refused as refusal:
+        except ChannelRefused as refusal:
             self.refused[refusal.reason] = self.refused.get(refusal.reason, 0) + 1
         for to, reply in self.table.replies:
             self.wire.carry(self, to, reply)

@@ -9,7 +9,7 @@ import pytest
 
 from overlay.channel.config import ChannelConfig
 from overlay.channel.machine import ChannelState, PeerRestarted, Phase
-from overlay.channel.packet import FRAGMENT, PACKET_HEAD, PROGRESS, PacketType, Refused
+from overlay.channel.packet import FRAGMENT, PACKET_HEAD, PROGRESS, ChannelRefused, PacketType
 from overlay.channel.sending import MessageTooLarge
 from overlay.channel.table import ChannelTable, TooManyChannels
 from overlay.contact import Contact, PeerId
@@ -301,7 +301,7 @@ def test_one_channel_too_many_is_refused_with_the_limit() -> None:
         table.to(contact(number), 0.0).write(b"message", None)
     with pytest.raises(TooManyChannels, match="8 peers"):
         table.to(contact(99), 0.0)
-    with pytest.raises(Refused, match="too_many_channels"):
+    with pytest.raises(ChannelRefused, match="too_many_channels"):
         table.receive(contact(99), opening(1), 0.0)
 
 
@@ -325,7 +325,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_refused() -> None:
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
     forged = PROGRESS.pack(PacketType.ACK, core._peer, core.session, 77, 1_000_000)
-    with pytest.raises(Refused, match="malformed"):
+    with pytest.raises(ChannelRefused, match="malformed"):
         a.table.receive(b.contact, forged, wire.now)
 
 

@@ -10,8 +10,8 @@ from overlay.channel.core import ChannelCore
 from overlay.channel.machine import (
     PHASES,
     VOICES,
+    ChannelInput,
     ChannelState,
-    Event,
     Phase,
     Voice,
     diagram,
@@ -38,14 +38,14 @@ def test_every_phase_has_a_row_is_reached_and_ends() -> None:
     assert seen == set(Phase)
     assert PHASES[Phase.GONE] == {}
     living = set(Phase) - {Phase.GONE, Phase.OVER}
-    assert all(Event.ABANDONED in PHASES[phase] for phase in living)
-    assert all(Event.FORGOTTEN in PHASES[phase] for phase in living)
+    assert all(ChannelInput.ABANDONED in PHASES[phase] for phase in living)
+    assert all(ChannelInput.FORGOTTEN in PHASES[phase] for phase in living)
 
 
 def test_every_event_is_used() -> None:
     used = {event for row in PHASES.values() for event in row}
     used |= {event for row in VOICES.values() for event in row}
-    assert used == set(Event)
+    assert used == set(ChannelInput)
 
 
 def test_what_users_are_told() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import Phase
-from overlay.channel.packet import Refused, decode_bundle
-from overlay.channel.receiving import Inbox, Reassembly
+from overlay.channel.packet import ChannelRefused, decode_bundle
+from overlay.channel.receiving import Reassembly, ReceiveWindow
 from overlay.channel.sending import Flight, Transmitter
 from tests.overlay.channel.faulty_wire import Faults
 from tests.overlay.channel.scenario import Crash, Pause, Run, Scenario, Write, random_scenario
@@ -19,10 +19,12 @@ Mutant = Callable[[pytest.MonkeyPatch], None]
 
 
 def no_duplicate_detection(patch: pytest.MonkeyPatch) -> None:
-    mark = Inbox._mark
-    patch.setattr(Inbox, "_check_new", lambda self, number: None)
+    mark = ReceiveWindow._mark
+    patch.setattr(ReceiveWindow, "_check_new", lambda self, number: None)
     patch.setattr(
-        Inbox, "_mark", lambda self, number: mark(self, number) if number >= self.next else None
+        ReceiveWindow,
+        "_mark",
+        lambda self, number: mark(self, number) if number >= self.next else None,
     )
 
 
@@ -31,17 +33,17 @@ def no_retransmission(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_accepted(patch: pytest.MonkeyPatch) -> None:
-    take_bundle = Inbox.take_bundle
+    take_bundle = ReceiveWindow.take_bundle
 
-    def take(self: Inbox, number: int, segment: bytes) -> list[bytes]:
+    def take(self: ReceiveWindow, number: int, segment: bytes) -> list[bytes]:
         try:
             return take_bundle(self, number, segment)
-        except Refused as refusal:
+        except ChannelRefused as refusal:
             if refusal.reason.endswith("full"):
                 self._mark(number)
             raise
 
-    patch.setattr(Inbox, "take_bundle", take)
+    patch.setattr(ReceiveWindow, "take_bundle", take)
 
 
 def lost_messages_sent_to_the_next_session(patch: pytest.MonkeyPatch) -> None:

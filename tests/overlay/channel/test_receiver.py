@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from overlay.channel.config import ChannelConfig
-from overlay.channel.packet import Refused, encode_bundle
-from overlay.channel.receiving import SEGMENTS_AN_ACK, Budget, Receiver
+from overlay.channel.packet import ChannelRefused, encode_bundle
+from overlay.channel.receiving import SEGMENTS_AN_ACK, ReceiveBudget, Receiver
 
 FULL = 1000
 
 
 def receiver() -> Receiver:
     config = ChannelConfig()
-    return Receiver(config, Budget(config.receive_memory), FULL)
+    return Receiver(config, ReceiveBudget(config.receive_memory), FULL)
 
 
 def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
     segment = b"".join(encode_bundle([bytes(size)]))
     try:
         taker.inbox.take_bundle(number, segment)
-    except Refused:
+    except ChannelRefused:
         taker.ack_due = True
         raise
     taker.taken(len(segment), now)
@@ -55,6 +55,6 @@ def test_a_gap_and_a_repetition_are_acknowledged_at_once() -> None:
     taker.acknowledged()
     take(taker, 0, 10)
     taker.acknowledged()
-    with pytest.raises(Refused, match="duplicate"):
+    with pytest.raises(ChannelRefused, match="duplicate"):
         take(taker, 0, 10)
     assert taker.ack_due

@@ -13,15 +13,15 @@ from overlay.channel.packet import (
     BUNDLE,
     FRAGMENT,
     PART_HEAD_BYTES,
+    ChannelRefused,
     PacketType,
-    Refused,
     bundle_room,
     decode_bundle,
     encode_bundle,
     segment_room,
 )
-from overlay.channel.receiving import Budget, Reassembly
-from overlay.channel.sending import Flight, Run, SendBuffer
+from overlay.channel.receiving import Reassembly, ReceiveBudget
+from overlay.channel.sending import Flight, SegmentRun, SendBuffer
 
 ROOM = 200
 
@@ -33,11 +33,11 @@ def test_a_bundle_holds_its_messages(messages: list[bytes]) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_bundle_or_refused(data: bytes) -> None:
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(ChannelRefused):
         assert b"".join(encode_bundle(decode_bundle(data))) == data
 
 
-def all_runs(buffer: SendBuffer, rng: random.Random) -> list[Run]:
+def all_runs(buffer: SendBuffer, rng: random.Random) -> list[SegmentRun]:
     flight, runs = Flight(), []
     while (run := buffer.next_run(rng.randint(1, 9), 0.0)) is not None:
         flight.launch(run, 0.0)
@@ -45,7 +45,7 @@ def all_runs(buffer: SendBuffer, rng: random.Random) -> list[Run]:
     return runs
 
 
-def packets_of(runs: list[Run]) -> list[bytes]:
+def packets_of(runs: list[SegmentRun]) -> list[bytes]:
     return [b"".join(packet) for run in runs for packet in run.packets((1, 2), (3, 4))]
 
 
@@ -62,7 +62,7 @@ def test_what_is_cut_in_segments_comes_together_in_any_order(
     assert sum(run.size for run in runs) == sum(len(packet) - BUNDLE.size for packet in packets)
     assert all(len(packet) <= ROOM + BUNDLE.size for packet in packets)
     rng.shuffle(packets)
-    reassembly = Reassembly(100_000, Budget(100_000))
+    reassembly = Reassembly(100_000, ReceiveBudget(100_000))
     received: list[bytes] = []
     for packet in packets:
         if packet[0] == PacketType.BUNDLE:
@@ -169,10 +169,10 @@ def test_a_full_buffer_says_no_and_keeps_nothing() -> None:
 
 
 def test_a_message_that_was_begun_can_be_completed_whatever_memory_is_left() -> None:
-    budget = Budget(1_500)
+    budget = ReceiveBudget(1_500)
     reassembly = Reassembly(10_000, budget)
     assert reassembly.add(0, 1_000, 0, bytes(500)) is None
-    with pytest.raises(Refused, match="receive_memory_full"):
+    with pytest.raises(ChannelRefused, match="receive_memory_full"):
         reassembly.add(1, 1_000, 0, bytes(500))
     complete = reassembly.add(0, 1_000, 500, bytes(500))
     assert complete == (bytes(1_000), 1_000 + 2 * PART_HEAD_BYTES)
@@ -180,7 +180,7 @@ def test_a_message_that_was_begun_can_be_completed_whatever_memory_is_left() -> 
 
 
 def test_fragments_that_disagree_on_the_length_are_refused() -> None:
-    reassembly = Reassembly(10_000, Budget(10_000))
+    reassembly = Reassembly(10_000, ReceiveBudget(10_000))
     reassembly.add(0, 1_000, 0, bytes(500))
-    with pytest.raises(Refused, match="malformed"):
+    with pytest.raises(ChannelRefused, match="malformed"):
         reassembly.add(0, 999, 500, bytes(499))

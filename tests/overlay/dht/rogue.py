@@ -9,7 +9,7 @@ from overlay.contact import Address, Contact
 from overlay.dht.messages import Letter, unpack_letter
 from overlay.identity import Identity
 from overlay.metrics import Metrics
-from overlay.transport.endpoint import Endpoint, EndpointConfig, Kind
+from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
 from overlay.wire import decode, encode
 
 Answer = Callable[[Contact, Any], object | None]
@@ -23,7 +23,7 @@ class Rogue:
         self.endpoint = endpoint
         self.answer = answer
         self.heard: list[Any] = []
-        endpoint.on(Kind.DHT, self._receive)
+        endpoint.on(FrameKind.DHT, self._receive)
 
     @classmethod
     async def open(cls, host: str, answer: Answer, port: int = 4000) -> Rogue:
@@ -46,9 +46,9 @@ class Rogue:
 
     def reply(self, to: Address, request: Letter, payload: bytes) -> None:
         answer = Letter(True, False, request.attempt, request.number, None, None, payload)
-        self.endpoint.send(to, Kind.DHT, answer.packed())
+        self.endpoint.send(to, FrameKind.DHT, answer.packed())
 
     def request(self, to: Address, message: object) -> None:
         """Send a request and do not wait for the reply."""
         letter = Letter(False, False, 0, bytes(8), None, None, encode(message))
-        self.endpoint.send(to, Kind.DHT, letter.packed())
+        self.endpoint.send(to, FrameKind.DHT, letter.packed())

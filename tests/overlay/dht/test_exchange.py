@@ -11,21 +11,21 @@ import pytest
 from rpcudp.protocol import RPCProtocol
 
 from overlay.contact import Contact
-from overlay.dht.exchange import Call, Outcome
+from overlay.dht.exchange import Call, ReplyOutcome
 from overlay.dht.messages import (
     TOO_LARGE,
     FindNode,
-    Found,
+    FoundNodes,
     Letter,
     Ping,
     Pong,
-    Record,
-    Store,
+    StoredValue,
+    StoreValue,
     unpack_letter,
 )
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
-from overlay.transport.endpoint import Kind
+from overlay.transport.endpoint import FrameKind
 from overlay.transport.frame import FRAME_HEAD_BYTES, HEADER_BYTES
 from overlay.virtual import Latency, Network, Packet
 from overlay.wire import encode
@@ -136,7 +136,7 @@ def test_requests_start_no_tasks(subject: Observe, verdict: Verdict, seed: int) 
 
 async def oversized_reply(net: Network) -> Any:
     a, b = await open_member(A), await open_member(B)
-    b.dht.serve(Ping, lambda sender, request: Found(b"", bytes(1400)))
+    b.dht.serve(Ping, lambda sender, request: FoundNodes(b"", bytes(1400)))
     return await a.dht.ask(b.contact, Ping())
 
 
@@ -224,7 +224,7 @@ def test_a_reply_counts_only_from_the_id_that_was_asked(seed: int) -> None:
         (b"", "malformed_reply"),
         (b"\xc1", "malformed_reply"),
         (b"\x92\x03\xc4\x00", "malformed_reply"),
-        (Record(1, b"", 1.0), "wrong_reply"),
+        (StoredValue(1, b"", 1.0), "wrong_reply"),
         (Ping(), "wrong_reply"),
     ],
 )
@@ -246,7 +246,7 @@ def test_a_malformed_reply_ends_the_call_and_costs_the_place(
             member.dht.known_contacts(),
         )
 
-    assert two(seed, work) == (Outcome.OFFENDED, None, 1, [])
+    assert two(seed, work) == (ReplyOutcome.OFFENDED, None, 1, [])
 
 
 def test_a_dead_peer_is_given_up_in_a_few_round_trips(seed: int) -> None:
@@ -310,7 +310,7 @@ def test_a_closed_dht_answers_nobody(seed: int) -> None:
 def test_a_request_that_does_not_fit_is_the_callers_error(seed: int) -> None:
     async def work(member: Member, rogue: Rogue, net: Network) -> Any:
         with pytest.raises(UsageError):
-            await member.dht.ask(rogue.contact, Found(b"", bytes(1400)))
+            await member.dht.ask(rogue.contact, FoundNodes(b"", bytes(1400)))
         return len(member.protocol.exchange)
 
     assert two(seed, work) == 0
@@ -319,12 +319,16 @@ def test_a_request_that_does_not_fit_is_the_callers_error(seed: int) -> None:
 def test_random_bytes_raise_nothing_and_are_counted(seed: int) -> None:
     async def work(member: Member, rogue: Rogue, net: Network) -> Any:
         draw = entropy()
-        samples = [Ping(), FindNode(key("x"), 20), Store(key("x"), Record(1, b"v", 9.0), b"t")]
+        samples = [
+            Ping(),
+            FindNode(key("x"), 20),
+            StoreValue(key("x"), StoredValue(1, b"v", 9.0), b"t"),
+        ]
         for number in range(3000):
             body = bytearray(b"\x00\x00" + bytes(8) + encode(samples[number % 3]))
             for _ in range(draw.randrange(0, 4)):
                 body[draw.randrange(0, len(body))] = draw.getrandbits(8)
-            rogue.endpoint.send(member.contact.address, Kind.DHT, bytes(body))
+            rogue.endpoint.send(member.contact.address, FrameKind.DHT, bytes(body))
             if number % 100 == 0:
                 await asyncio.sleep(0.1)
         await asyncio.sleep(2)
@@ -342,11 +346,11 @@ def test_a_call_ends_once() -> None:
     letter = Letter(False, False, 0, bytes(8), None, None, b"")
     call = Call(Contact(key("x"), "127.0.0.1", 1), letter)
     call.on_end = ended.append
-    call.end(Outcome.ANSWERED)
-    call.end(Outcome.GIVEN_UP)
+    call.end(ReplyOutcome.ANSWERED)
+    call.end(ReplyOutcome.GIVEN_UP)
     call.cancel()
     assert ended == [call]
-    assert call.outcome is Outcome.ANSWERED
+    assert call.outcome is ReplyOutcome.ANSWERED
 
 
 def test_a_timer_that_rings_late_is_not_held_against_the_peer(seed: int) -> None:

@@ -12,7 +12,7 @@ from kademlia.node import Node
 
 from overlay.contact import Contact
 from overlay.dht.config import DhtConfig
-from overlay.dht.messages import Record
+from overlay.dht.messages import StoredValue
 from overlay.dht.routing import RoutingTable
 from overlay.dht.upstream import Target, peer_of
 from overlay.dht.values import GIVERS, is_due
@@ -45,7 +45,7 @@ async def handed_over(net: Network) -> tuple[set[bytes], set[bytes]]:
     )
     await first.ping(second.contact)
     for place in KEYS:
-        first.protocol.store.offer(place, Record(1, b"v", 600.0))
+        first.protocol.store.offer(place, StoredValue(1, b"v", 600.0))
     await first.ping(new.contact)
     await asyncio.sleep(5)
     ids = (first.contact.id, second.contact.id, new.contact.id)
@@ -119,8 +119,8 @@ def test_a_dying_record_is_not_handed_on(seed: int) -> None:
 
     async def main() -> None:
         first, new = await open_member(nth_host(2)), await open_member(nth_host(3))
-        first.protocol.store.offer(key("dying"), Record(1, b"v", 3.0))
-        first.protocol.store.offer(key("living"), Record(1, b"v", 30.0))
+        first.protocol.store.offer(key("dying"), StoredValue(1, b"v", 3.0))
+        first.protocol.store.offer(key("living"), StoredValue(1, b"v", 30.0))
         await first.ping(new.contact)
         await asyncio.sleep(1)
         assert [k for k, _ in new.protocol.store] == [key("living")]
@@ -134,7 +134,7 @@ def test_a_new_node_that_vanishes_costs_nothing_more(seed: int) -> None:
     async def main() -> None:
         first, new = await open_member(nth_host(2)), await open_member(nth_host(3))
         for place in KEYS * 10:
-            first.protocol.store.offer(place, Record(1, b"v", 300.0))
+            first.protocol.store.offer(place, StoredValue(1, b"v", 300.0))
         await first.ping(new.contact)
         await new.close()
         await asyncio.sleep(20)

@@ -16,12 +16,12 @@ from overlay.dht.config import DhtConfig
 from overlay.dht.messages import (
     NOT_SERVED,
     FindValue,
-    Found,
+    FoundNodes,
     FoundValue,
     Ping,
     Pong,
-    Record,
-    Store,
+    StoredValue,
+    StoreValue,
     join_contacts,
 )
 from overlay.entropy import entropy
@@ -52,7 +52,9 @@ async def member_knowing(rogues: list[Rogue], config: DhtConfig | None = None) -
 def names(*contacts: Contact) -> Callable[[Contact, Any], object]:
     """Answer pings with a pong, and the rest with these contacts."""
     return lambda sender, request: (
-        Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", join_contacts(contacts))
+        Pong(b"t", False)
+        if isinstance(request, Ping)
+        else FoundNodes(b"t", join_contacts(contacts))
     )
 
 
@@ -101,7 +103,7 @@ async def endless_approach(net: Network) -> Any:
         if isinstance(request, Ping):
             return Pong(b"t", False)
         closer = [Contact(place(draw.getrandbits(140)), nth_host(2), 4000) for _ in range(20)]
-        return Found(b"t", join_contacts(closer))
+        return FoundNodes(b"t", join_contacts(closer))
 
     rogue.append(await Rogue.open(nth_host(2), invent))
     honest = await Rogue.open(nth_host(3), names())
@@ -180,19 +182,19 @@ def test_malformed_values_do_not_raise(subject: Observe, verdict: Verdict, seed:
         assert net.run(subject(net)) is None
 
 
-def holder(*records: Record | None) -> Callable[[Contact, Any], object]:
+def holder(*records: StoredValue | None) -> Callable[[Contact, Any], object]:
     """A peer that holds the first record, and names nobody."""
 
     def answer(sender: Contact, request: object) -> object:
         if isinstance(request, FindValue) and records and records[0]:
             return FoundValue(b"t", records[0], b"")
-        return Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", b"")
+        return Pong(b"t", False) if isinstance(request, Ping) else FoundNodes(b"t", b"")
 
     return answer
 
 
 async def newest_of_three(net: Network) -> bytes:
-    old, new = Record(1, b"old", 60.0), Record(2, b"new", 60.0)
+    old, new = StoredValue(1, b"old", 60.0), StoredValue(2, b"new", 60.0)
     peers = [await Rogue.open(nth_host(n), holder(r)) for n, r in enumerate([old, old, new], 2)]
     record = await (await member_knowing(peers)).dht.get(TARGET)
     assert record is not None
@@ -225,12 +227,14 @@ def test_one_holder_does_not_make_a_quorum_by_being_asked_twice(seed: int) -> No
         old = await Rogue.open(
             nth_host(2),
             lambda sender, request: (
-                FoundValue(b"t", Record(1, b"old", 60.0), join_contacts([*ghosts, new.contact]))
+                FoundValue(
+                    b"t", StoredValue(1, b"old", 60.0), join_contacts([*ghosts, new.contact])
+                )
                 if isinstance(request, FindValue)
                 else Pong(b"t", False)
             ),
         )
-        new = await Rogue.open(nth_host(3), holder(Record(2, b"new", 60.0)))
+        new = await Rogue.open(nth_host(3), holder(StoredValue(2, b"new", 60.0)))
         member = await member_knowing([old], DhtConfig(alpha=1, read_quorum=2))
         net_delay = {nth_host(3): 0.2}
         with net.rule(lambda packet: net_delay.get(packet.destination.host, 0.0)):
@@ -248,12 +252,14 @@ def test_outdated_and_empty_holders_are_repaired_and_outsiders_are_not(seed: int
         peers = [await Rogue.open(nth_host(n), holder()) for n in range(2, 6)]
         goal = int.from_bytes(TARGET, "big")
         peers.sort(key=lambda rogue: int.from_bytes(rogue.contact.id, "big") ^ goal)
-        peers[1].answer = holder(Record(1, b"old", 60.0))
-        peers[2].answer = holder(Record(2, b"new", 60.0))
+        peers[1].answer = holder(StoredValue(1, b"old", 60.0))
+        peers[2].answer = holder(StoredValue(2, b"new", 60.0))
         member = await member_knowing(peers)
         assert (await member.dht.get(TARGET)) is not None
         await asyncio.sleep(1)
-        stored = [[m.record.value for m in rogue.heard if isinstance(m, Store)] for rogue in peers]
+        stored = [
+            [m.record.value for m in rogue.heard if isinstance(m, StoreValue)] for rogue in peers
+        ]
         assert stored == [[b"new"], [b"new"], [], []]
 
     net.run(main())
@@ -266,13 +272,13 @@ def test_a_repaired_copy_lives_no_longer_than_the_original(seed: int) -> None:
         silences = [True, True]
 
         def holds_the_new(sender: Contact, request: object) -> object:
-            return holder(Record(2, b"new", 60.0 - net.now))(sender, request)
+            return holder(StoredValue(2, b"new", 60.0 - net.now))(sender, request)
 
         def answers_late(sender: Contact, request: object) -> object | None:
             if isinstance(request, FindValue) and silences:
                 silences.pop()
                 return None
-            return holder(Record(1, b"old", 60.0))(sender, request)
+            return holder(StoredValue(1, b"old", 60.0))(sender, request)
 
         peers = [await Rogue.open(nth_host(2), holds_the_new)]
         peers.append(await Rogue.open(nth_host(3), answers_late))
@@ -280,7 +286,7 @@ def test_a_repaired_copy_lives_no_longer_than_the_original(seed: int) -> None:
         await member.dht.get(TARGET)
         repaired = net.now
         await asyncio.sleep(1)
-        (store,) = [m for m in peers[1].heard if isinstance(m, Store)]
+        (store,) = [m for m in peers[1].heard if isinstance(m, StoreValue)]
         assert store.record.value == b"new"
         assert repaired + store.record.time_to_live <= 60.0 + 0.011, "but for the way to here"
 
@@ -310,7 +316,7 @@ def test_a_malformed_list_of_contacts_costs_the_place(seed: int) -> None:
         liar = await Rogue.open(
             nth_host(2),
             lambda sender, request: (
-                Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", b"\x09bad")
+                Pong(b"t", False) if isinstance(request, Ping) else FoundNodes(b"t", b"\x09bad")
             ),
         )
         member = await member_knowing([liar])

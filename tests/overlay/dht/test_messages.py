@@ -10,14 +10,14 @@ from overlay.dht.messages import (
     MAX_VALUE_BYTES,
     FindNode,
     FindValue,
-    Found,
+    FoundNodes,
     FoundValue,
     Ping,
     Pong,
-    Record,
-    Refused,
-    Store,
     Stored,
+    StoredValue,
+    StoreRefused,
+    StoreValue,
     join_contacts,
 )
 from overlay.errors import UsageError
@@ -26,7 +26,7 @@ from overlay.wire import WireError, decode, encode
 from tests.overlay.dht.swarm import key
 
 CONTACT = Contact(key("c"), "127.0.0.1", 4000)
-RECORD = Record(3, b"value", 60.0)
+RECORD = StoredValue(3, b"value", 60.0)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ RECORD = Record(3, b"value", 60.0)
         Pong(b"token", False),
         FindNode(key("k"), 20),
         FindValue(key("k"), 20),
-        Found(b"token", join_contacts([CONTACT] * MAX_CONTACTS)),
+        FoundNodes(b"token", join_contacts([CONTACT] * MAX_CONTACTS)),
         FoundValue(b"token", RECORD, join_contacts([CONTACT])),
-        Store(key("k"), RECORD, b"token"),
+        StoreValue(key("k"), RECORD, b"token"),
         Stored(3),
-        Refused("token"),
+        StoreRefused("token"),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -64,7 +64,7 @@ def test_a_record_out_of_bounds_is_refused_here_and_from_a_peer(
     version: int, value: bytes, life: float
 ) -> None:
     with pytest.raises(UsageError):
-        Record(version, value, life)
+        StoredValue(version, value, life)
     with pytest.raises(WireError):
         decode(pack([0x05, version, value, life]))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.contact import Contact, PeerId
-from overlay.dht import DhtConfig, PutOutcome, Record
+from overlay.dht import DhtConfig, PutOutcome, StoredValue
 from overlay.virtual.stage import StageConfig
 from tests.overlay.dht.on_stage import World
 
@@ -45,12 +45,12 @@ def test_values_survive_the_crash_of_a_third(seed: int) -> None:
     keys = [PeerId(world.random.randbytes(20)) for _ in range(10)]
     stored: list[PutOutcome] = []
     for key in keys:
-        world.random.choice(world.players).node.put(key, Record(1, b"v", 600.0), stored.append)
+        world.random.choice(world.players).node.put(key, StoredValue(1, b"v", 600.0), stored.append)
     world.stage.run_for(10)
     assert [outcome.replicas for outcome in stored] == [8] * 10
     for player in world.random.sample(world.players, 13):
         world.crash(player)
-    read: list[Record | None] = []
+    read: list[StoredValue | None] = []
     for key in keys:
         world.random.choice(world.players).node.get(key, read.append)
     world.stage.run_for(30)

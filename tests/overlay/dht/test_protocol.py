@@ -17,14 +17,14 @@ from overlay.dht.messages import (
     NOT_SERVED,
     FindNode,
     FindValue,
-    Found,
+    FoundNodes,
     FoundValue,
     Ping,
     Pong,
-    Record,
-    Refused,
-    Store,
     Stored,
+    StoredValue,
+    StoreRefused,
+    StoreValue,
     split_entries,
 )
 from overlay.identity import Identity
@@ -40,7 +40,7 @@ A, B = "127.0.1.1", "127.0.1.2"
 
 
 def pong(sender: Contact, request: object) -> object:
-    return Pong(b"t", False) if isinstance(request, Ping) else Found(b"t", b"")
+    return Pong(b"t", False) if isinstance(request, Ping) else FoundNodes(b"t", b"")
 
 
 def silent(sender: Contact, request: object) -> None:
@@ -228,7 +228,7 @@ async def neighbours_of_a_crowd(net: Network) -> bool:
     small, asker = await open_member(A, datagram_size=600), await open_member(B)
     for n in range(2, 30):
         await small.ping((await Rogue.open(nth_host(n), pong)).contact)
-    return isinstance(await asker.dht.ask(small.contact, FindNode(key("x"), 64)), Found)
+    return isinstance(await asker.dht.ask(small.contact, FindNode(key("x"), 64)), FoundNodes)
 
 
 async def neighbours_of_a_crowd_stock(net: Network) -> bool:
@@ -285,18 +285,18 @@ def test_repeated_failures_evict_and_any_sign_of_life_brings_back(seed: int) -> 
 
 def test_a_store_needs_the_token_that_its_sender_was_given(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
-        record = Record(1, b"v", 60.0)
+        record = StoredValue(1, b"v", 60.0)
         await b.dht.ask(a.contact, Ping())
         token = b.protocol.token(a.contact)
-        assert await b.dht.ask(a.contact, Store(key("k"), record, bytes(8))) == BAD_TOKEN
-        assert await b.dht.ask(a.contact, Store(key("k"), record, b"")) == BAD_TOKEN
+        assert await b.dht.ask(a.contact, StoreValue(key("k"), record, bytes(8))) == BAD_TOKEN
+        assert await b.dht.ask(a.contact, StoreValue(key("k"), record, b"")) == BAD_TOKEN
         thief = await open_member(nth_host(9))
-        assert await thief.dht.ask(a.contact, Store(key("k"), record, token)) == BAD_TOKEN
+        assert await thief.dht.ask(a.contact, StoreValue(key("k"), record, token)) == BAD_TOKEN
         assert len(a.protocol.store) == 0
         assert a.counted("dht_refused", "token") == 3
-        assert await b.dht.ask(a.contact, Store(key("k"), record, token)) == Stored(1)
+        assert await b.dht.ask(a.contact, StoreValue(key("k"), record, token)) == Stored(1)
         await asyncio.sleep(601)
-        assert await b.dht.ask(a.contact, Store(key("k"), record, token)) == BAD_TOKEN
+        assert await b.dht.ask(a.contact, StoreValue(key("k"), record, token)) == BAD_TOKEN
 
     together(seed, work, check_interval=1e6)
 
@@ -334,13 +334,13 @@ def test_replies_fit_the_datagram_however_much_is_asked_for(seed: int) -> None:
         for n in range(2, 40):
             await small.ping((await Rogue.open(nth_host(n), pong)).contact)
         found = await asker.dht.ask(small.contact, FindNode(key("x"), 64))
-        assert isinstance(found, Found)
+        assert isinstance(found, FoundNodes)
         exact = [
             p.contact for p in small.protocol.contacts.closest(small.protocol.contacts.own, 64)
         ]
         assert 5 < len(split_entries(found.contacts)) < len(exact)
         value = bytes(small.dht.max_value)
-        small.protocol.store.offer(key("x"), Record(1, value, 60.0))
+        small.protocol.store.offer(key("x"), StoredValue(1, value, 60.0))
         reply = await asker.dht.ask(small.contact, FindValue(key("x"), 20))
         assert isinstance(reply, FoundValue)
         assert reply.record.value == value
@@ -367,16 +367,16 @@ def test_other_layers_serve_requests_of_their_own(seed: int) -> None:
         assert await b.dht.ask(a.contact, Stored(4)) == Stored(5)
         a.dht.serve(Stored, lambda sender, request: None)
         assert await b.dht.ask(a.contact, Stored(4)) is None
-        assert isinstance(await b.dht.ask(a.contact, Refused("x")), Refused)
+        assert isinstance(await b.dht.ask(a.contact, StoreRefused("x")), StoreRefused)
 
     together(seed, work)
 
 
 def test_a_node_may_ask_itself(seed: int) -> None:
     async def work(net: Network, a: Member, b: Member) -> None:
-        store = Store(key("k"), Record(1, b"v", 60.0), a.protocol.token(a.contact))
+        store = StoreValue(key("k"), StoredValue(1, b"v", 60.0), a.protocol.token(a.contact))
         assert await a.dht.ask(a.contact, store) == Stored(1)
-        assert await a.dht.ask(a.contact, Refused("x")) == NOT_SERVED
+        assert await a.dht.ask(a.contact, StoreRefused("x")) == NOT_SERVED
 
     together(seed, work)
 

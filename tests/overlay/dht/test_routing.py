@@ -17,17 +17,17 @@ from kademlia.routing import RoutingTable as StockRoutingTable
 
 from overlay.contact import Contact, PeerId
 from overlay.dht.routing import RoutingTable
-from overlay.dht.upstream import Bucket, Peer, Target, peer_of
+from overlay.dht.upstream import Bucket, RoutedPeer, Target, peer_of
 from tests.overlay.dht.both import on_both
 
 K = 8
 Clock = Callable[[], float]
 MakeBucket = Callable[[], Any]
-MakeTable = Callable[[Peer, Clock], Any]
+MakeTable = Callable[[RoutedPeer, Clock], Any]
 Verdict = AbstractContextManager[Any]
 
 
-def peer(number: int, port: int = 4000) -> Peer:
+def peer(number: int, port: int = 4000) -> RoutedPeer:
     return peer_of(Contact(PeerId(number.to_bytes(20, "big")), "127.0.0.1", port))
 
 
@@ -99,33 +99,33 @@ def test_the_spare_contact_seen_last_moves_up() -> None:
 # The table.
 
 
-def our_table(node: Peer, clock: Clock) -> RoutingTable:
+def our_table(node: RoutedPeer, clock: Clock) -> RoutingTable:
     return RoutingTable(node, K, clock)
 
 
 class StockTable:
     """Upstream's table, under our names; it counts the contacts that it wants pinged."""
 
-    def __init__(self, node: Peer, clock: Clock) -> None:
-        self.checked: list[Peer] = []
+    def __init__(self, node: RoutedPeer, clock: Clock) -> None:
+        self.checked: list[RoutedPeer] = []
         self.table = StockRoutingTable(self, K, node)
 
     @property
     def buckets(self) -> Any:
         return self.table.buckets
 
-    async def call_ping(self, peer: Peer) -> None:
+    async def call_ping(self, peer: RoutedPeer) -> None:
         self.checked.append(peer)
 
-    def add(self, peer: Peer) -> Peer | None:
+    def add(self, peer: RoutedPeer) -> RoutedPeer | None:
         before = len(self.checked)
         self.table.add_contact(peer)
         return self.checked[before] if len(self.checked) > before else None
 
-    def closest(self, place: Any, count: int) -> list[Peer]:
+    def closest(self, place: Any, count: int) -> list[RoutedPeer]:
         return list(self.table.find_neighbors(_Place(place), count))
 
-    def bucket_of(self, place: Peer) -> Any:
+    def bucket_of(self, place: RoutedPeer) -> Any:
         return self.table.buckets[self.table.get_bucket_for(place)]
 
     def unused(self, seconds: float) -> list[Any]:
@@ -143,7 +143,7 @@ class _Place:
         return False
 
 
-def filled(make: MakeTable, draw: random.Random, count: int) -> tuple[Any, list[Peer]]:
+def filled(make: MakeTable, draw: random.Random, count: int) -> tuple[Any, list[RoutedPeer]]:
     """A table that was offered `count` random contacts, and those of them that it holds."""
     table = make(peer(draw.getrandbits(160)), lambda: 0.0)
 
@@ -185,7 +185,7 @@ def test_a_contact_that_is_known_is_checked_for_once(subject: MakeTable, verdict
     table = subject(peer(1), lambda: 0.0)
     crowd = [peer((0b10000 << 155) + n) for n in range(K)]
     crowd += [peer((0b10001 << 155) - 1 - n) for n in range(K)]
-    wanted: list[Peer | None] = []
+    wanted: list[RoutedPeer | None] = []
 
     async def offer() -> None:
         for newcomer in crowd:

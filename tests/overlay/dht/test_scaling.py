@@ -11,7 +11,7 @@ from overlay.contact import Contact, PeerId
 from overlay.dht.messages import contact_of
 from overlay.dht.routing import RoutingTable
 from overlay.dht.shortlist import Shortlist
-from overlay.dht.upstream import Peer, Target, peer_of
+from overlay.dht.upstream import RoutedPeer, Target, peer_of
 
 K, ALPHA = 20, 3
 MET = 150
@@ -27,12 +27,12 @@ class World:
             peer_of(Contact(PeerId(draw.randbytes(20)), f"10.0.{n >> 8}.{n & 255}", 4000))
             for n in range(size)
         ]
-        self._tables: dict[Peer, RoutingTable] = {}
+        self._tables: dict[RoutedPeer, RoutingTable] = {}
 
-    def closest(self, target: int, count: int) -> list[Peer]:
+    def closest(self, target: int, count: int) -> list[RoutedPeer]:
         return heapq.nsmallest(count, self.nodes, key=lambda node: node.long_id ^ target)
 
-    def table(self, node: Peer) -> RoutingTable:
+    def table(self, node: RoutedPeer) -> RoutingTable:
         table = self._tables.get(node)
         if table is None:
             table = self._tables[node] = RoutingTable(node, K, lambda: 0.0)
@@ -41,11 +41,11 @@ class World:
                     table.add(other)
         return table
 
-    def look_up(self, asker: Peer, target: Target) -> Shortlist:
+    def look_up(self, asker: RoutedPeer, target: Target) -> Shortlist:
         shortlist = Shortlist(target.long_id, K, ALPHA, 12 * K)
         shortlist.add_self(asker)
         shortlist.add(self.table(asker).closest(target, K))
-        flight: list[tuple[Peer, int]] = []
+        flight: list[tuple[RoutedPeer, int]] = []
         while not shortlist.is_finished:
             flight += shortlist.next_to_ask()
             asked, count = flight.pop(0)

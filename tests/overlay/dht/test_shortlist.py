@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from overlay.contact import Contact, PeerId
 from overlay.dht.messages import contact_of
 from overlay.dht.shortlist import ADDRESSES_AN_ID, FIRST_CREDIT, MOST_REACH, Shortlist
-from overlay.dht.upstream import Peer, peer_of
+from overlay.dht.upstream import RoutedPeer, peer_of
 
 K, ALPHA, BUDGET = 4, 2, 60
 
 
-def peer(number: int, port: int = 4000) -> Peer:
+def peer(number: int, port: int = 4000) -> RoutedPeer:
     return peer_of(Contact(PeerId(number.to_bytes(20, "big")), "127.0.0.1", port))
 
 
@@ -26,18 +26,18 @@ class World:
     """Nodes that each know the neighbours of any place, dead ones included, and answer in random order."""
 
     draw: random.Random
-    alive: list[Peer]
-    dead: list[Peer] = field(default_factory=list)
-    slow: list[Peer] = field(default_factory=list)
+    alive: list[RoutedPeer]
+    dead: list[RoutedPeer] = field(default_factory=list)
+    slow: list[RoutedPeer] = field(default_factory=list)
 
-    def reply(self, asked: Peer, target: int, count: int) -> list[Peer]:
+    def reply(self, asked: RoutedPeer, target: int, count: int) -> list[RoutedPeer]:
         everybody = [p for p in self.alive + self.dead if p is not asked]
         return sorted(everybody, key=lambda p: p.long_id ^ target)[:count]
 
     def play(self, shortlist: Shortlist, target: int) -> int:
         """Run the lookup to its end; the most that were in the window at once."""
-        flight: list[tuple[Peer, int]] = []
-        overdue: list[tuple[Peer, int]] = []
+        flight: list[tuple[RoutedPeer, int]] = []
+        overdue: list[tuple[RoutedPeer, int]] = []
         widest = 0
         while not shortlist.is_finished:
             flight += shortlist.next_to_ask()
@@ -59,7 +59,7 @@ class World:
         return widest
 
 
-def start(target: int, peers: list[Peer], budget: int = BUDGET) -> Shortlist:
+def start(target: int, peers: list[RoutedPeer], budget: int = BUDGET) -> Shortlist:
     shortlist = Shortlist(target, K, ALPHA, budget)
     shortlist.add(peers)
     return shortlist
@@ -201,7 +201,7 @@ def test_hops_count_who_introduced_whom() -> None:
     assert shortlist.hops == 4
 
 
-def invented(number: int) -> list[Peer]:
+def invented(number: int) -> list[RoutedPeer]:
     return [peer(n, port=1 + number) for n in range(1 + 10 * number, 11 + 10 * number)]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
-from overlay.dht.messages import FindNode, FindValue, Found, Ping, Pong, join_contacts
+from overlay.dht.messages import FindNode, FindValue, FoundNodes, Ping, Pong, join_contacts
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.rogue import Rogue
 from tests.overlay.dht.swarm import Member, Swarm, key
@@ -152,7 +152,7 @@ class Hostile:
                 near = int.from_bytes(goal, "big") ^ self._draw.getrandbits(100)
                 host = f"127.66.{self._draw.randrange(0, 250)}.{self._draw.randrange(1, 250)}"
                 contacts.append(Contact(PeerId(near.to_bytes(20, "big")), host, 4000))
-            return Found(b"t", join_contacts(contacts))
+            return FoundNodes(b"t", join_contacts(contacts))
         return Pong(b"t", False)
 
     def silent(self, sender: Contact, request: object) -> object | None:
@@ -167,7 +167,7 @@ class Hostile:
         if isinstance(request, Ping):
             return Pong(b"t", False)
         ghosts = [Contact(key(n), f"127.77.0.{n + 1}", 4000) for n in range(40)]
-        return Found(b"t", join_contacts(ghosts))
+        return FoundNodes(b"t", join_contacts(ghosts))
 
 
 @pytest.mark.parametrize("kind", ["invents", "silent", "malformed", "oversized"])

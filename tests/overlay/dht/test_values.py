@@ -11,7 +11,7 @@ import pytest
 from kademlia.utils import digest
 
 from overlay.dht import Dht, DhtConfig, PutOutcome, ValueTooLarge
-from overlay.dht.messages import MAX_VALUE_BYTES, Record
+from overlay.dht.messages import MAX_VALUE_BYTES, StoredValue
 from overlay.errors import ClosedError, UsageError
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.both import on_both
@@ -27,8 +27,8 @@ async def republished(net: Network) -> Any:
     swarm = Swarm(net)
     await swarm.grow(2)
     old, new = swarm.members
-    new.protocol.store.offer(key("k"), Record(2, b"new", 7200.0))
-    old.protocol.store.offer(key("k"), Record(1, b"old", 7200.0))
+    new.protocol.store.offer(key("k"), StoredValue(2, b"new", 7200.0))
+    old.protocol.store.offer(key("k"), StoredValue(1, b"old", 7200.0))
     await asyncio.sleep(4000)
     return getattr(new.protocol.store.get(key("k")), "value", None)
 
@@ -82,9 +82,9 @@ async def outdated_at_home(net: Network) -> Any:
     swarm = Swarm(net)
     await swarm.grow(3)
     reader, *others = swarm.members
-    reader.protocol.store.offer(key("k"), Record(1, b"old", 600.0))
+    reader.protocol.store.offer(key("k"), StoredValue(1, b"old", 600.0))
     for other in others:
-        other.protocol.store.offer(key("k"), Record(2, b"new", 600.0))
+        other.protocol.store.offer(key("k"), StoredValue(2, b"new", 600.0))
     record = await reader.dht.get(key("k"))
     assert record is not None
     return record.value

@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import pack
 
 from overlay.contact import Contact, PeerId
-from overlay.dht.messages import Refused
-from overlay.directory.messages import Announce, AnnounceReply, Query, ShardReply
+from overlay.dht.messages import StoreRefused
+from overlay.directory.messages import AnnounceMember, AnnounceReply, Query, ShardReply
 from overlay.directory.tree import Shard, fingerprint, point_of
 from tests.overlay.directory.model_network import Answer, ModelNetwork, ModelNode, contact_of
 
@@ -85,8 +85,8 @@ def talks_nonsense(network: ModelNetwork, node: ModelNode) -> Answer:
     """Answers with messages of wrong types, sizes and contents."""
     stranger = Contact(PeerId(bytes(20)), "10.0.0.1", 1)
     nonsense: list[object] = [
-        Refused("no"),
-        Announce(PeerId(bytes(20)), 0, 0, 0, b"", False),
+        StoreRefused("no"),
+        AnnounceMember(PeerId(bytes(20)), 0, 0, 0, b"", False),
         ShardReply(True, False, 0, 0, b"abc", (), True, ()),
         ShardReply(True, False, -1, -9, b"", (), True, ()),
         ShardReply(True, False, 0, 0, bytes(4 * 250), (), True, ()),

@@ -18,7 +18,7 @@ from overlay.directory import (
     DirectoryConfig,
     DirectoryServer,
     DirectoryService,
-    Replication,
+    ShardReplication,
     TopicSize,
 )
 from overlay.metrics import Metrics
@@ -63,7 +63,7 @@ class ModelNode:
             own=contact,
         )
         self.asker = ModelPeer(contact, network)
-        self.replication = Replication(self.asker, self.server, network.config)
+        self.replication = ShardReplication(self.asker, self.server, network.config)
         self.answer: Answer = self.server.handle
         self.served = 0
 

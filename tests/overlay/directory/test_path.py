@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from overlay.directory.reading import Part, Path, ShardView
+from overlay.directory.reading import Path, ShardPart, ShardView
 from overlay.directory.sampler import _Drawn
 from overlay.directory.tree import Shard, topic_key
 from tests.overlay.directory.model_network import ModelNetwork
@@ -72,6 +72,6 @@ def test_a_shard_is_chosen_by_its_part_of_the_weight() -> None:
     path = Path((view(1, {1, 2, 3}, below=True), view(3, {4, 5})))
     chosen: Counter[int] = Counter()
     for _ in range(2_200):
-        part: Part = sampler._part(path)
+        part: ShardPart = sampler._part(path)
         chosen[part.view.shard.depth] += 1
     assert chosen[3] == pytest.approx(2_200 * 16 / 22, abs=110)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact, PeerId
 from overlay.directory import DirectoryConfig, DirectoryServer
-from overlay.directory.messages import Announce, AnnounceReply, Fetch, Query, ShardReply, Withdraw
+from overlay.directory.messages import (
+    AnnounceMember,
+    AnnounceReply,
+    FetchShard,
+    Query,
+    ShardReply,
+    Withdraw,
+)
 from overlay.directory.server import REPLY_BYTES
 from overlay.directory.tree import Shard, fingerprint, point_of, shard_at, topic_key
 from overlay.errors import UsageError
@@ -41,7 +48,7 @@ class Fixture:
         self, peer: Contact, depth: int = 0, leaf: int | None = None, token: bytes = TOKEN
     ) -> AnnounceReply:
         reply = self.server.handle(
-            peer, Announce(TOPIC, depth, depth if leaf is None else leaf, 7, token, False)
+            peer, AnnounceMember(TOPIC, depth, depth if leaf is None else leaf, 7, token, False)
         )
         assert isinstance(reply, AnnounceReply)
         return reply
@@ -116,7 +123,7 @@ def test_a_flood_over_many_topics_is_bounded_for_an_address_and_in_all() -> None
     for peer in fixture.peers(10):
         for _ in range(60):
             topic = PeerId(fixture.random.randbytes(20))
-            fixture.server.handle(peer, Announce(topic, 0, 0, 7, TOKEN, False))
+            fixture.server.handle(peer, AnnounceMember(topic, 0, 0, 7, TOKEN, False))
     assert fixture.server.records == 300
     assert fixture.refused("address_full") == 50
     assert fixture.refused("store_full") == 250
@@ -212,11 +219,11 @@ def test_a_replica_is_settled_after_a_round_of_announcements_and_until_announcem
         Query(TOPIC, 0, 0, 0, -1, 1, 0),
         Query(TOPIC, 0, 0, 0, 0, -1, 0),
         Query(TOPIC, 0, 0, 0, 0, 1, -1),
-        Fetch(TOPIC, 2, 4, 0),
-        Fetch(TOPIC, 0, 0, -1),
-        Announce(TOPIC, 5, 4, 0, TOKEN, False),
-        Announce(TOPIC, 0, 33, 0, TOKEN, False),
-        Announce(TOPIC, -1, 0, 0, TOKEN, False),
+        FetchShard(TOPIC, 2, 4, 0),
+        FetchShard(TOPIC, 0, 0, -1),
+        AnnounceMember(TOPIC, 5, 4, 0, TOKEN, False),
+        AnnounceMember(TOPIC, 0, 33, 0, TOKEN, False),
+        AnnounceMember(TOPIC, -1, 0, 0, TOKEN, False),
         Withdraw(TOPIC, 33, 0, TOKEN),
         ShardReply(False, False, 0, 0, b"", (), False, ()),
         "text",
@@ -256,7 +263,9 @@ def test_what_is_counted_is_what_is_held(actions: list[tuple[str, int, int]]) ->
             fixture.server.handle(peers[index], Withdraw(TOPIC, depth, 7, TOKEN))
         else:
             leaf = depth + (action == "trace")
-            request = Announce(TOPIC, depth, leaf, fixture.random.getrandbits(32), TOKEN, False)
+            request = AnnounceMember(
+                TOPIC, depth, leaf, fixture.random.getrandbits(32), TOKEN, False
+            )
             fixture.server.handle(peers[index], request)
     store = fixture.server._store
     fixture.clock += 0.001

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from overlay.contact import Contact
-from overlay.directory.messages import Announce
+from overlay.directory.messages import AnnounceMember
 from overlay.directory.tree import Shard, topic_key
 from tests.overlay.directory.model_network import TOPIC, ModelNetwork, ModelPeer, Over, drive
 
@@ -87,7 +87,7 @@ def test_an_announcement_that_arrives_after_the_withdrawal_does_not_bring_the_me
     network.run(network.config.period)
     network.kill(member)
     member.withdraw()
-    late = [(to, request) for to, request in sent if isinstance(request, Announce)]
+    late = [(to, request) for to, request in sent if isinstance(request, AnnounceMember)]
     assert late
     for to, request in late:
         network.deliver(member, to, request)

@@ -13,11 +13,11 @@ from overlay.contact import Contact
 from overlay.context import Context
 from overlay.errors import UsageError
 from overlay.membership.hyparview import (
-    Disconnect,
     ForwardJoin,
     HyParViewConfig,
+    HyParViewDisconnect,
+    HyParViewJoin,
     HyParViewMembership,
-    Join,
     Keep,
     Neighbour,
     NeighbourAnswer,
@@ -214,11 +214,11 @@ SOMEBODY = st.integers(0, 40).map(numbered_contact)
 MEMBERS = st.lists(SOMEBODY, max_size=12).map(tuple)
 CENSUS = st.binary(max_size=40)
 ANYTHING = st.one_of(
-    st.just(Join(TOPIC)),
+    st.just(HyParViewJoin(TOPIC)),
     st.builds(ForwardJoin, st.just(TOPIC), SOMEBODY, st.integers(-5, 2**40)),
     st.builds(Neighbour, st.just(TOPIC), st.booleans(), CENSUS),
     st.builds(NeighbourAnswer, st.just(TOPIC), st.booleans(), CENSUS),
-    st.builds(Disconnect, st.just(TOPIC), st.booleans()),
+    st.builds(HyParViewDisconnect, st.just(TOPIC), st.booleans()),
     st.builds(Keep, st.just(TOPIC), CENSUS, st.booleans()),
     st.builds(Shuffle, st.just(TOPIC), SOMEBODY, st.integers(-5, 2**40), MEMBERS),
     st.builds(ShuffleAnswer, st.just(TOPIC), MEMBERS),

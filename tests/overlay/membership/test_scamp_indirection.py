@@ -9,7 +9,12 @@ import pytest
 from overlay.contact import Contact
 from overlay.membership.scamp import published
 from overlay.membership.scamp.community import ScampConfig
-from overlay.membership.scamp.messages import Subscribe, Subscription, Walk, Welcome
+from overlay.membership.scamp.messages import (
+    ScampSubscribe,
+    ScampSubscription,
+    SubscriptionWalk,
+    Welcome,
+)
 from overlay.membership.scamp.published import Indirection
 from overlay.virtual.stage import numbered_contact
 from tests.overlay.membership.community import TOPIC, ScampCommunity, in_degrees
@@ -42,8 +47,8 @@ def contacts_chosen(community: ScampCommunity) -> dict[Contact, int]:
     context = community.stage.context(stranger)
     community.stage.attach(stranger, lambda sender, message: None)
     for term in range(WALKS):
-        subscription = Subscription(stranger, term, 1e-3)
-        context.send(community.gateways[0], Subscribe(TOPIC, subscription, 1, indirect=True))
+        subscription = ScampSubscription(stranger, term, 1e-3)
+        context.send(community.gateways[0], ScampSubscribe(TOPIC, subscription, 1, indirect=True))
 
     def count(time: float, sender: Contact, to: Contact, message: object) -> None:
         if to == stranger and isinstance(message, Welcome):
@@ -76,7 +81,7 @@ def test_a_walk_that_does_not_weigh_its_steps_is_found_out(
     community = community_with_one_gateway(41)
     weigh = Indirection.walk
 
-    def accept(self: Indirection, sender: Contact, walk: Walk) -> None:
+    def accept(self: Indirection, sender: Contact, walk: SubscriptionWalk) -> None:
         weigh(self, sender, replace(walk, degree=10**6))
 
     monkeypatch.setattr(Indirection, "walk", accept)

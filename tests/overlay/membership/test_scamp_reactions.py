@@ -22,11 +22,11 @@ from overlay.membership.scamp.messages import (
     Forward,
     Heartbeat,
     Release,
+    ScampSubscribe,
+    ScampSubscription,
+    ScampUnsubscribe,
     Spare,
-    Subscribe,
-    Subscription,
-    Unsubscribe,
-    Walk,
+    SubscriptionWalk,
     Welcome,
 )
 from overlay.membership.scamp.published import keep_probability
@@ -72,8 +72,8 @@ class Lone:
         return self.metrics.family("membership_dropped", "reason", "")[reason]
 
 
-def subscription(number: int, term: int = 1, lease: float = 300.0) -> Subscription:
-    return Subscription(numbered_contact(number), term, lease)
+def subscription(number: int, term: int = 1, lease: float = 300.0) -> ScampSubscription:
+    return ScampSubscription(numbered_contact(number), term, lease)
 
 
 def test_a_copy_is_kept_with_a_probability_that_falls_with_the_view() -> None:
@@ -120,7 +120,7 @@ def test_a_second_copy_of_the_same_term_is_passed_on_and_one_of_a_new_term_renew
 
 def test_a_contact_sends_a_copy_to_each_of_its_view_and_c_more_and_welcomes() -> None:
     lone = Lone(view=7, c=2)
-    lone.hears(NEWCOMER, Subscribe(TOPIC, subscription(1000), None, False))
+    lone.hears(NEWCOMER, ScampSubscribe(TOPIC, subscription(1000), None, False))
     copies = Counter(lone.sent_of(Forward))
     assert set(copies) == set(lone.member.table)
     assert copies.total() == 9
@@ -130,16 +130,16 @@ def test_a_contact_sends_a_copy_to_each_of_its_view_and_c_more_and_welcomes() ->
 
 def test_a_renewal_gets_the_copies_it_asks_for_and_a_huge_wish_is_cut() -> None:
     lone = Lone(view=7)
-    lone.hears(NEWCOMER, Subscribe(TOPIC, subscription(1000), 3, False))
+    lone.hears(NEWCOMER, ScampSubscribe(TOPIC, subscription(1000), 3, False))
     assert len(set(lone.sent_of(Forward))) == 3
     lone.sent.clear()
-    lone.hears(NEWCOMER, Subscribe(TOPIC, subscription(1000), 10**9, False))
+    lone.hears(NEWCOMER, ScampSubscribe(TOPIC, subscription(1000), 10**9, False))
     assert len(lone.sent_of(Forward)) == 256
 
 
 def test_the_first_member_holds_the_second_itself() -> None:
     lone = Lone(view=0)
-    lone.hears(NEWCOMER, Subscribe(TOPIC, subscription(1000), None, True))
+    lone.hears(NEWCOMER, ScampSubscribe(TOPIC, subscription(1000), None, True))
     assert lone.member.table == (NEWCOMER,)
     assert lone.sent_of(Welcome) == [NEWCOMER]
 
@@ -181,7 +181,7 @@ def test_who_is_asked_to_let_go_does() -> None:
 
 def test_nobody_holds_itself_when_its_own_subscription_comes_back() -> None:
     lone = Lone(view=0)
-    lone.hears(numbered_contact(1), Walk(TOPIC, subscription(0), 0, 262, 1, True))
+    lone.hears(numbered_contact(1), SubscriptionWalk(TOPIC, subscription(0), 0, 262, 1, True))
     assert lone.member.table == ()
     assert lone.dropped("from_itself") == 1
 
@@ -190,7 +190,7 @@ def test_a_leaver_is_replaced_in_all_but_c_plus_one_views() -> None:
     lone = Lone(view=5, holders=9, c=2)
     view = set(lone.member.table)
     lone.member.stop()
-    goodbyes = [(to, m) for to, m in lone.sent if isinstance(m, Unsubscribe)]
+    goodbyes = [(to, m) for to, m in lone.sent if isinstance(m, ScampUnsubscribe)]
     assert len(goodbyes) == 5 + 9
     replacements = [m.replacement.subscriber for _, m in goodbyes if m.replacement is not None]
     assert len(replacements) == 9 - 3
@@ -199,19 +199,19 @@ def test_a_leaver_is_replaced_in_all_but_c_plus_one_views() -> None:
     assert lone.member.table == ()
     lone.sent.clear()
     lone.stage.run_for(1000)
-    lone.hears(NEWCOMER, Subscribe(TOPIC, subscription(1000), None, False))
+    lone.hears(NEWCOMER, ScampSubscribe(TOPIC, subscription(1000), None, False))
     assert lone.sent == []
     assert lone.dropped("not_a_member") == 1
 
 
 def test_the_holder_of_a_leaver_holds_the_replacement_and_only_if_it_held_the_leaver() -> None:
     lone = Lone(view=2)
-    lone.hears(numbered_contact(1), Unsubscribe(TOPIC, subscription(1000)))
+    lone.hears(numbered_contact(1), ScampUnsubscribe(TOPIC, subscription(1000)))
     assert set(lone.member.table) == {numbered_contact(2), NEWCOMER}
     assert lone.sent_of(Heartbeat) == [NEWCOMER]
-    lone.hears(numbered_contact(7), Unsubscribe(TOPIC, subscription(1001)))
+    lone.hears(numbered_contact(7), ScampUnsubscribe(TOPIC, subscription(1001)))
     assert len(lone.member.table) == 2
-    lone.hears(numbered_contact(2), Unsubscribe(TOPIC, subscription(0)))
+    lone.hears(numbered_contact(2), ScampUnsubscribe(TOPIC, subscription(0)))
     assert set(lone.member.table) == {NEWCOMER}
 
 
@@ -240,7 +240,7 @@ def test_nonsense_is_counted_and_ignored() -> None:
     for lease in (0.0, -1.0, 1e9, float("nan"), float("inf")):
         lone.hears(NEWCOMER, Forward(TOPIC, subscription(1000, lease=lease), 0))
     assert lone.dropped("unsound_subscription") == 5
-    lone.hears(NEWCOMER, Subscribe(TOPIC, subscription(9), None, False))
+    lone.hears(NEWCOMER, ScampSubscribe(TOPIC, subscription(9), None, False))
     assert lone.dropped("unsound_subscription") == 6
     lone.hears(NEWCOMER, "hello")
     assert lone.dropped("unknown_message") == 1
@@ -278,9 +278,9 @@ SUBSCRIPTIONS = st.builds(
 COPIES = st.none() | st.integers(-5, 400)
 BYTES = st.binary(max_size=300)
 MESSAGES = st.one_of(
-    st.builds(Subscribe, st.just(TOPIC), SUBSCRIPTIONS, COPIES, st.booleans()),
+    st.builds(ScampSubscribe, st.just(TOPIC), SUBSCRIPTIONS, COPIES, st.booleans()),
     st.builds(
-        Walk,
+        SubscriptionWalk,
         st.just(TOPIC),
         SUBSCRIPTIONS,
         COPIES,
@@ -294,7 +294,7 @@ MESSAGES = st.one_of(
     st.builds(Echo, st.just(TOPIC), st.none() | SUBSCRIPTIONS, BYTES),
     st.builds(Release, st.just(TOPIC)),
     st.builds(Spare, st.just(TOPIC)),
-    st.builds(Unsubscribe, st.just(TOPIC), st.none() | SUBSCRIPTIONS),
+    st.builds(ScampUnsubscribe, st.just(TOPIC), st.none() | SUBSCRIPTIONS),
 )
 
 

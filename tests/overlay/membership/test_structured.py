@@ -17,8 +17,8 @@ from overlay.membership.structured.balance import FEW
 from overlay.membership.structured.drawing import (
     Confirm,
     Drawn,
+    DrawPace,
     Farewell,
-    Pace,
     Released,
     StructuredConfig,
 )
@@ -262,7 +262,7 @@ def test_drawings_are_rare_when_nothing_changes_and_frequent_under_churn() -> No
 
 def test_the_interval_follows_the_rate_of_change() -> None:
     config = StructuredConfig(change=0.1, shortest_redraw_seconds=10, longest_redraw_seconds=600)
-    pace, now = Pace(config, 0.0), 0.0
+    pace, now = DrawPace(config, 0.0), 0.0
     for _ in range(12):
         now += pace.interval
         pace.drawn(now, table_size=10)
@@ -281,7 +281,7 @@ def test_the_interval_follows_the_rate_of_change() -> None:
 
 
 def test_a_burst_of_changes_brings_the_next_drawing_forward_but_not_too_near() -> None:
-    pace = Pace(StructuredConfig(), 0.0)
+    pace = DrawPace(StructuredConfig(), 0.0)
     for time in (1.0, 16.0, 46.0, 106.0):
         pace.drawn(time, table_size=10)
     assert pace.interval > 100

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from overlay.session.noise import IXPSK0, Handshake, HandshakeError, Pattern, nonce_of
+from overlay.session.noise import IXPSK0, Handshake, HandshakeError, HandshakePattern, nonce_of
 
 PATTERNS = {
     "NN": (("e",), ("e", "ee")),
@@ -23,7 +23,7 @@ VECTORS: list[dict[str, Any]] = json.loads(
 """From the vectors of the projects cacophony and snow, which other implementations are tested with too."""
 
 
-def pattern_of(protocol: str) -> Pattern:
+def pattern_of(protocol: str) -> HandshakePattern:
     name = protocol.split("_")[1]
     messages = [list(tokens) for tokens in PATTERNS[name[:2]]]
     for modifier in filter(None, name[2:].split("+")):
@@ -32,7 +32,7 @@ def pattern_of(protocol: str) -> Pattern:
             messages[0].insert(0, "psk")
         else:
             messages[place - 1].append("psk")
-    return Pattern(name, tuple(map(tuple, messages)))
+    return HandshakePattern(name, tuple(map(tuple, messages)))
 
 
 def side(vector: dict[str, Any], role: str) -> Handshake:

@@ -12,7 +12,7 @@ from overlay.identity import Identity
 from overlay.metrics import Metrics
 from overlay.session import SessionConfig
 from overlay.session.sessions import Sessions
-from overlay.transport.frame import Batch, Destination, Dropped
+from overlay.transport.frame import Destination, Dropped, FrameBatch
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 
@@ -122,7 +122,7 @@ class Peer:
         return [key.secret for key in self.sessions._ring]
 
     def send(self, to: Destination, body: bytes) -> None:
-        batch = Batch()
+        batch = FrameBatch()
         batch.parts, batch.size, batch.frames = [body], len(body), 1
         self.release(to, [batch])
 
@@ -146,7 +146,7 @@ class Peer:
     def transmit(self, datagram: bytes, to: Address) -> None:
         self.world.carry(datagram, self.address, to)
 
-    def release(self, to: Destination, batches: list[Batch]) -> None:
+    def release(self, to: Destination, batches: list[FrameBatch]) -> None:
         wrap = self.sessions.towards(to)
         if wrap is None:
             self.sessions.hold(to, batches)

@@ -15,7 +15,7 @@ from pubsub.archive.protocol.archived_event import id_of, pack_event
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.delivery import OptimisticSubscriber, OrderedSubscriber
 from pubsub.archive.protocol.dissemination import Interest
-from pubsub.archive.protocol.finder import Finder, Found
+from pubsub.archive.protocol.finder import Finder, FoundArchive
 from pubsub.archive.protocol.managed_topic import ManagedTopic
 from pubsub.archive.protocol.messages import (
     AckResponse,
@@ -33,9 +33,9 @@ from pubsub.archive.protocol.messages import (
     ReplicaSummary,
     StoredEvents,
 )
-from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.publisher import DurablePublisher
 from pubsub.archive.protocol.reading import AskEvents, AskStreams
-from pubsub.archive.protocol.subscriber import Numbered, Since, Subscriber, Subscribing
+from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered, Since, Subscribing
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.archive.store.changes import Change
@@ -190,7 +190,7 @@ class Searching:
         self.finder: Finder | None = None
         self.failed: Any = None
 
-    def search(self, found: Callable[[Found], None]) -> None:
+    def search(self, found: Callable[[FoundArchive], None]) -> None:
         if self.finder is not None:
             self.finder.stop()
         self.finder = Finder(
@@ -208,7 +208,7 @@ class Searching:
 class PublisherActor:
     """Publishes numbers, life after life; what was not acknowledged when it crashes is forgotten."""
 
-    publisher_class: type[Publisher] = Publisher
+    publisher_class: type[DurablePublisher] = DurablePublisher
 
     def __init__(self, sim: Simulation, number: int, copies: int = 1) -> None:
         self.sim = sim
@@ -241,7 +241,7 @@ class PublisherActor:
         stage.attach(self.contact, self._receive)
         self.search.search(self._found)
 
-    def _found(self, found: Found) -> None:
+    def _found(self, found: FoundArchive) -> None:
         self.core.use(found.archive, found.replica, found.catenation, found.time)
         backlog, self.backlog = self.backlog, 0
         for _ in range(backlog):
@@ -295,7 +295,7 @@ class SubscriberActor:
     `remembers`: it keeps the position together with its results; then only those count as delivered."""
 
     pattern = TOPIC
-    subscriber_classes: tuple[type[Subscriber], type[Subscriber]] = (
+    subscriber_classes: tuple[type[DurableSubscriber], type[DurableSubscriber]] = (
         OrderedSubscriber,
         OptimisticSubscriber,
     )
@@ -342,7 +342,7 @@ class SubscriberActor:
         stage.attach(self.contact, self._receive)
         self.search.search(self._found)
 
-    def _found(self, found: Found) -> None:
+    def _found(self, found: FoundArchive) -> None:
         self.search.failed = found.archive.id
         self.core.use(found.archive)
 

@@ -9,12 +9,12 @@ import pytest
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.archive.protocol.config import DurableConfig
-from pubsub.archive.protocol.finder import Finder, Found, choose
+from pubsub.archive.protocol.finder import Finder, FoundArchive, choose
 from pubsub.archive.protocol.messages import Discover, Offer
 
 
-def found(number: int, load: float, trip: float) -> Found:
-    return Found(numbered_contact(number), "/t", b"", load, trip, 0, 0)
+def found(number: int, load: float, trip: float) -> FoundArchive:
+    return FoundArchive(numbered_contact(number), "/t", b"", load, trip, 0, 0)
 
 
 def test_the_nearest_of_the_least_loaded_is_chosen() -> None:
@@ -38,7 +38,7 @@ class Search:
         answers, the first ones."""
         self.stage = Stage(1)
         self.asked: list[float] = []
-        self.results: list[Found] = []
+        self.results: list[FoundArchive] = []
         self._managed = managed
         self._slow = slow or {}
         self._deaf = deaf

@@ -11,7 +11,7 @@ from overlay.contact import Contact
 from pubsub.archive.protocol.delivery import OrderedSubscriber
 from pubsub.archive.protocol.frontier import Given
 from pubsub.archive.protocol.messages import Companion
-from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.publisher import DurablePublisher
 from pubsub.archive.protocol.subscriber import Numbered
 from pubsub.archive.store.changes import Change
 from pubsub.event import ID_PLACE
@@ -45,7 +45,7 @@ class HastyCommit(StageCommit):
         self._context.call_later(0, then)
 
 
-class ForgetfulPublisher(Publisher):
+class ForgetfulPublisher(DurablePublisher):
     """Does not learn its catenation number back."""
 
     def use(self, archive: Contact, replica: bytes, catenation: int, time: int) -> None:

@@ -18,7 +18,7 @@ from pubsub.archive.protocol.frontier import (
     new_stream,
 )
 from pubsub.archive.protocol.messages import Companion, Negotiation
-from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.publisher import DurablePublisher
 
 STREAM = bytes(28)
 ARCHIVE, OTHER = numbered_contact(1), numbered_contact(2)
@@ -66,7 +66,7 @@ class Desk:
         self.silent = 0
         self.sent: list[tuple[Contact, Companion]] = []
         self.stage.observe(self._see)
-        self.core = Publisher(
+        self.core = DurablePublisher(
             self.stage.context(numbered_contact(9)),
             "/t",
             DurableConfig(**config),

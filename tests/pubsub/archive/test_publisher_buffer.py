@@ -12,7 +12,7 @@ from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.archive.errors import NoRoom, NotSafe
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.messages import Companion, Negotiation
-from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.publisher import DurablePublisher
 from pubsub.archive.publishing import DurablePublishing
 from tests.pubsub.archive.test_durable_nodes import World, play
 
@@ -26,7 +26,7 @@ class Desk:
         self.searches = 0
         self.inbox: list[tuple[Contact, Companion]] = []
         me = numbered_contact(9)
-        self.core = Publisher(
+        self.core = DurablePublisher(
             self.stage.context(me),
             "/t",
             self.config,

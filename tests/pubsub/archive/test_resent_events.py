@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pubsub.archive.protocol.inventory import Resent
-from pubsub.archive.protocol.publisher import Publisher
+from pubsub.archive.protocol.publisher import DurablePublisher
 from tests.pubsub.archive.checkers import verdict
 from tests.pubsub.archive.harness import (
     CONFIG,
@@ -86,13 +86,13 @@ def forget(self: Resent, stream: bytes, first: int, last: int) -> None:
     """An archive that notes nothing."""
 
 
-def stay_silent(self: Publisher, replica: bytes) -> None:
+def stay_silent(self: DurablePublisher, replica: bytes) -> None:
     """A publisher that does not say where else it sent its events."""
 
 
 @pytest.mark.parametrize(
     ("broken", "method", "mutant"),
-    [(Resent, "add", forget), (Publisher, "_note_archive", stay_silent)],
+    [(Resent, "add", forget), (DurablePublisher, "_note_archive", stay_silent)],
 )
 def test_without_the_note_it_would_come_unmarked(
     broken: type, method: str, mutant: Callable[..., None], monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from overlay.metrics import Metrics
 from overlay.virtual.stage import numbered_contact
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.lazy import RUNS, LazyGossip
-from pubsub.camcast.messages import Announce
+from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.camcast.observer import EventDrops
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import MOST_ANNOUNCEMENTS, MOST_ASKED, MOST_QUESTIONS
@@ -107,7 +107,9 @@ def test_announcements_of_what_there_is_not_cost_bounded_memory() -> None:
     strategy: Any = actor.process.communities[TOPIC]._dissemination
     for number in range(10_000):
         source = bytes(20) + number.to_bytes(8, "big")
-        actor.process.receive(SENDERS[0], Announce(TOPIC, source, (1, 30_000, 40_000, 30_000)))
+        actor.process.receive(
+            SENDERS[0], AnnounceBlocks(TOPIC, source, (1, 30_000, 40_000, 30_000))
+        )
     missing = strategy._missing
     assert len(missing._waiting) <= MOST_ANNOUNCEMENTS
     actor.troupe.stage.run_for(20)
@@ -138,7 +140,7 @@ def test_what_is_lost_is_counted_once_and_no_more_when_it_comes_after_all() -> N
 
     community.lost = lose
     for sender in SENDERS:
-        actor.process.receive(sender, Announce(TOPIC, SOURCES[0], (1, 10)))
+        actor.process.receive(sender, AnnounceBlocks(TOPIC, SOURCES[0], (1, 10)))
         actor.troupe.stage.run_for(20)
     assert told.lost == 10
     assert actor.drops("not_fetched") == 10

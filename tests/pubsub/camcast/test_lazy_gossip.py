@@ -11,7 +11,7 @@ from overlay.membership.modes import MODES, ModeName
 from overlay.virtual.stage import StageConfig
 from pubsub.camcast.gossip import Neighbourhood
 from pubsub.camcast.lazy import LazyGossip
-from pubsub.camcast.messages import Announce, Fetch, Prune
+from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import KeptBlocks
 from tests.pubsub.camcast.measure import TOPICS, crash, hierarchy, is_at_least, measure, predicted
@@ -205,18 +205,18 @@ def test_what_a_peer_invents_is_counted_and_dropped() -> None:
     one, other, _ = troupe.members(TOPIC)
     source = bytes(28)
     for message in (
-        Announce(TOPIC, b"short", (1, 1)),
-        Announce(TOPIC, source, (1,)),
-        Announce(TOPIC, source, (1, 10**9)),
-        Announce(TOPIC, source, (1, 1) * 1000),
-        Fetch(TOPIC, source, (-1, 2), True),
-        Fetch(TOPIC, source, (2**63 - 1, 2), True),
+        AnnounceBlocks(TOPIC, b"short", (1, 1)),
+        AnnounceBlocks(TOPIC, source, (1,)),
+        AnnounceBlocks(TOPIC, source, (1, 10**9)),
+        AnnounceBlocks(TOPIC, source, (1, 1) * 1000),
+        FetchBlocks(TOPIC, source, (-1, 2), True),
+        FetchBlocks(TOPIC, source, (2**63 - 1, 2), True),
     ):
         one.process.receive(other.contact, message)
     assert one.drops("malformed_event") == 6
-    one.process.receive(other.contact, Announce(TOPIC, source, (1, 10)))
+    one.process.receive(other.contact, AnnounceBlocks(TOPIC, source, (1, 10)))
     one.process.receive(other.contact, Prune(TOPIC, source))
-    one.process.receive(other.contact, Fetch(TOPIC, source, (1, 10), True))
+    one.process.receive(other.contact, FetchBlocks(TOPIC, source, (1, 10), True))
     troupe.stage.run_for(10)
     assert one.drops("not_fetched") == 10
     assert other.metrics.counter("events_not_kept", "").value == 30
@@ -254,8 +254,8 @@ def check(troupe: Troupe, sizes: tuple[int, ...], parameters: Parameters, events
 
 
 class NeverFetches(LazyGossip):
-    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
-        if not isinstance(message, Announce):
+    def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
+        if not isinstance(message, AnnounceBlocks):
             super().receive(sender, message)
 
 
@@ -277,7 +277,7 @@ class KeepsNothing(LazyGossip):
         super().__init__(neighbourhood)
         self._kept = KeptBlocks(0, 0.0)
 
-    def receive(self, sender: Contact, message: Announce | Fetch | Prune) -> None:
+    def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
         self._kept = KeptBlocks(0, 0.0)
         super().receive(sender, message)
 
@@ -290,7 +290,7 @@ class AnnouncesToAnyone(LazyGossip):
     """Announces to whoever is in the table, whether or not it promises to be a member."""
 
     def _announce(self) -> None:
-        def to_anyone(to: Sequence[Contact], announcement: Announce) -> None:
+        def to_anyone(to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
             for member in to:
                 self._context.send(member, announcement)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pubsub.camcast.messages import Announce
+from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import Copy, Head, make_block
 from tests.pubsub.camcast.troupe import Troupe
@@ -76,7 +76,7 @@ def test_what_was_sent_under_a_lease_is_no_parasite_at_a_process_that_closes(
     block = make_block(sender.contact.id + bytes(8), 1, Head("/soccer"), [b"\xc0"])
     message: object = Copy("/soccer", False, 1, block.encoded, b"")
     if is_announced:
-        message = Announce("/soccer", block.source, (1, 1))
+        message = AnnounceBlocks("/soccer", block.source, (1, 1))
     assert sender.process.leases.holds(closing.contact.id, "/soccer")
     if leaves_first:
         closing.process.leave("/soccer")

@@ -20,7 +20,7 @@ from overlay.wire import decode
 from pubsub.camcast.community import Community, Services
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.leases import Until
-from pubsub.camcast.messages import Announce
+from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.camcast.parameters import Parameters, membership_config
 from pubsub.camcast.process import Process
 from pubsub.event import (
@@ -320,7 +320,7 @@ class Troupe:
             self.stage.run_for(0.1)
 
     def _watch(self, time: float, sender: Contact, to: Contact, message: object) -> None:
-        if type(message) is Announce:
+        if type(message) is AnnounceBlocks:
             self.announcements += 1
             if self.stage.is_up(to):
                 assert self.actors[to.id].process.is_in(message.topic), (

@@ -15,16 +15,16 @@ from pubsub.collections import (
     DASortedBag,
     DAStrongBag,
     DAWeakBag,
-    MembershipConfig,
     OneOfNConfig,
     OrderConfig,
+    TopicMembershipConfig,
 )
 from tests.pubsub.collections.nodes import FAILURE_SECONDS, Company, into, stage
 
 TOPIC = "/EPFL/DSC"
 HASTY = CollectionConfig(
     BroadcastConfig(stay_away=20.0),
-    MembershipConfig(settle=0.5),
+    TopicMembershipConfig(settle=0.5),
     OrderConfig(delay=0.5),
     OneOfNConfig(in_hand=1, spares=0),
 )

@@ -162,7 +162,7 @@ class Theatre:
                 messages.Digest: core.receive_digest,
                 messages.Want: core.receive_want,
                 messages.SpreadBlocks: core.receive_spread,
-                messages.Request: core.receive_request,
+                messages.ClientRequest: core.receive_request,
                 messages.StreamAck: core.receive_received,
             },
         )

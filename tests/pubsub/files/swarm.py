@@ -7,7 +7,7 @@ import random
 
 from overlay.contact import Contact
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
-from pubsub.files.exchange import Exchange
+from pubsub.files.exchange import PieceExchange
 from pubsub.files.manifest import HashList, Manifest, PieceSet
 
 PIECE = 100
@@ -47,18 +47,18 @@ class Swarm:
         self.contacts = [numbered_contact(number) for number in range(receivers + 1)]
         self.storages = [MemoryPieces() for _ in self.contacts]
         self.storages[0].pieces = dict(enumerate(parts))
-        self.exchanges: dict[int, Exchange] = {}
+        self.exchanges: dict[int, PieceExchange] = {}
         self.dropped: dict[str, int] = {}
         for number in range(receivers + 1):
             self.start(number)
 
-    def start(self, number: int) -> Exchange:
+    def start(self, number: int) -> PieceExchange:
         """Begin, or begin again, with what the storage has."""
         has = PieceSet(self.manifest.pieces)
         for index in self.storages[number].pieces:
             has.add(index)
         known = self.hashes if len(self.storages[number].pieces) else b""
-        exchange = self.exchanges[number] = Exchange(
+        exchange = self.exchanges[number] = PieceExchange(
             self.stage.context(self.contacts[number]),
             self.manifest,
             self.storages[number],

@@ -12,7 +12,7 @@ from overlay.contact import Contact
 from overlay.virtual.stage import numbered_contact
 from pubsub.files import exchange as exchange_module
 from pubsub.files import manifest as manifest_module
-from pubsub.files.exchange import Holds, Piece, PieceHashes, Wanted
+from pubsub.files.exchange import Holds, Piece, PieceHashes, WantedPieces
 from pubsub.files.manifest import HashList, PieceSet
 from tests.pubsub.files.swarm import Swarm
 
@@ -98,9 +98,9 @@ class Liar:
         file = self.swarm.manifest.id
         if isinstance(message, Holds):
             self.context.send(sender, Holds(file, full, (), False))
-        elif isinstance(message, Wanted) and message.hashes_from is not None:
+        elif isinstance(message, WantedPieces) and message.hashes_from is not None:
             self.context.send(sender, PieceHashes(file, 0, bytes(len(self.swarm.hashes))))
-        elif isinstance(message, Wanted):
+        elif isinstance(message, WantedPieces):
             for index in message.pieces:
                 self.context.send(sender, Piece(file, index, b"a lie"))
 
@@ -143,11 +143,11 @@ def test_one_wrong_part_of_the_checksums_bans_its_sender_alone(
 
     class HalfLiar(Liar):
         def receive(self, sender: Contact, message: object) -> None:
-            if isinstance(message, Wanted) and message.hashes_from:
+            if isinstance(message, WantedPieces) and message.hashes_from:
                 part = self.swarm.hashes[message.hashes_from * 32 :][: 4 * 32]
                 hashes = PieceHashes(self.swarm.manifest.id, message.hashes_from, part)
                 self.context.send(sender, hashes)
-            elif isinstance(message, Wanted) and message.hashes_from == 0:
+            elif isinstance(message, WantedPieces) and message.hashes_from == 0:
                 self.context.send(sender, PieceHashes(self.swarm.manifest.id, 0, bytes(4 * 32)))
             else:
                 super().receive(sender, message)
@@ -181,7 +181,7 @@ small = st.binary(max_size=12)
 messages = st.one_of(
     st.builds(Holds, small, small, st.lists(contacts, max_size=10).map(tuple), st.booleans()),
     st.builds(
-        Wanted,
+        WantedPieces,
         small,
         st.lists(st.integers(-5, 60), max_size=70).map(tuple),
         st.one_of(st.none(), st.integers(-5, 100)),

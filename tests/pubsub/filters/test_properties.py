@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pubsub.filters import Filter, FilterError, syntax
 from pubsub.filters.canonical import canonical
-from pubsub.filters.filter import Budget, compile_expression
+from pubsub.filters.filter import FilterBudget, compile_expression
 from pubsub.filters.like import LikePattern
 from pubsub.filters.parser import KEYWORDS, parse
 from pubsub.filters.syntax import Expression
@@ -57,7 +57,7 @@ def test_evaluation_equals_the_reference_over_many_expressions(
 
 def check_evaluation(expression: Expression, sample: Any) -> None:
     wanted = reference(expression, sample)
-    value = compile_expression(parse(canonical(expression)))(sample, Budget())
+    value = compile_expression(parse(canonical(expression)))(sample, FilterBudget())
     assert type(value) is type(wanted)
     assert value == wanted or (_is_nan(value) and _is_nan(wanted))
 

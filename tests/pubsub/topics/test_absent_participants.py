@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pubsub.topics.aside import AsideMessages
-from pubsub.topics.messages import Absent, Aside, Subscribe
+from pubsub.topics.messages import Absent, Aside, JoinTopic
 from tests.pubsub.topics.checks import ALWAYS
 from tests.pubsub.topics.test_stable_phases import payloads_at
 from tests.pubsub.topics.troupe import TOPIC, Troupe, TroupeConfig
@@ -157,7 +157,7 @@ def test_one_that_gives_up_joining_is_no_participant(after: float, overtakes: bo
     for seed in range(5):
         troupe = joined(seed, 2, more=1)
         if overtakes:
-            troupe.holds_back = lambda sender, receiver, message: isinstance(message, Subscribe)
+            troupe.holds_back = lambda sender, receiver, message: isinstance(message, JoinTopic)
         newcomer = troupe.start(2)
         troupe.run(after)
         newcomer.core.leave()

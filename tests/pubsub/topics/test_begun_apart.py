@@ -9,7 +9,7 @@ from pubsub.topics.config import BroadcastConfig
 from pubsub.topics.delivering import Order
 from pubsub.topics.log import NoLog
 from pubsub.topics.messages import Item
-from pubsub.topics.state import Held, KeptMessages
+from pubsub.topics.state import HeldMessage, KeptMessages
 from tests.pubsub.topics import properties
 from tests.pubsub.topics.troupe import Troupe, TroupeConfig
 
@@ -67,7 +67,9 @@ def test_kept_messages_are_bounded_in_time_and_bytes() -> None:
     publisher = numbered_contact(1).id
     kept = KeptMessages(seconds=60.0, most_bytes=10_000)
     for number in range(1, 101):
-        kept.keep(Held(Item(publisher, 7, number, False, (), bytes(1000)), 0.0), float(number))
+        kept.keep(
+            HeldMessage(Item(publisher, 7, number, False, (), bytes(1000)), 0.0), float(number)
+        )
     assert len(kept) == 10_000 // 1256
     lacked = kept.take_lacked(lambda source, number: number != 99, 100.0, 100.0)
     assert [item.number for item in lacked] == [99]

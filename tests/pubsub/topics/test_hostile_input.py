@@ -23,11 +23,11 @@ from pubsub.topics.messages import (
     Aside,
     Cast,
     Item,
+    JoinTopic,
     Knowledge,
     Received,
     Row,
     Sight,
-    Subscribe,
     source_of,
 )
 from tests.pubsub.topics.test_stable_phases import joined, payloads_at
@@ -36,7 +36,7 @@ from tests.pubsub.topics.troupe import Troupe
 STRANGER = numbered_contact(99)
 SOURCE = source_of(STRANGER.id, 1)
 
-MESSAGES: list[type] = [Subscribe, Knowledge, Absent, Cast, Received, Aside]
+MESSAGES: list[type] = [JoinTopic, Knowledge, Absent, Cast, Received, Aside]
 ENDS = [LARGEST, LARGEST - 1, LARGEST + 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
 """Numbers on both sides of every limit."""
 

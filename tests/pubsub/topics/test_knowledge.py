@@ -13,7 +13,7 @@ from overlay.contact import PeerId
 from overlay.virtual.stage import numbered_contact
 from overlay.wire import WireError, decode, encode
 from pubsub.topics.knowledge import Kind, Matrix, News, NewsItem, Roster, TopicKnowledge
-from pubsub.topics.messages import Entry, Knowledge, Row, Subscribe
+from pubsub.topics.messages import Entry, JoinTopic, Knowledge, Row
 
 PEERS = [numbered_contact(number).id for number in range(8)]
 
@@ -162,14 +162,14 @@ def test_participants_that_know_the_same_exchange_a_few_bytes() -> None:
 @pytest.mark.parametrize(
     "bad",
     [
-        Subscribe,
+        JoinTopic,
         Entry,
     ],
 )
 def test_what_makes_no_sense_does_not_decode(bad: type) -> None:
     contact = numbered_contact(0)
     good = {
-        Subscribe: Subscribe("/topic", contact, 1, 1, ""),
+        JoinTopic: JoinTopic("/topic", contact, 1, 1, ""),
         Entry: Entry(contact, 1, False, 0, 1, "", ((bytes(8), 3, ((5, 6),)),)),
     }[bad]
     packed = encode(good)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from overlay.virtual.stage import numbered_contact
-from pubsub.topics.config import BroadcastConfig, MembershipConfig
+from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.knowledge import Roster
 from pubsub.topics.messages import Cast, Entry, Item, source_of
 from tests.pubsub.topics.test_stable_phases import joined
@@ -102,7 +102,7 @@ def test_those_who_left_do_not_keep_others_out() -> None:
 
 
 def test_a_full_topic_takes_a_newcomer_for_one_that_cannot_be_reached() -> None:
-    troupe = joined(1, 4, TroupeConfig(membership=MembershipConfig(most_participants=4)))
+    troupe = joined(1, 4, TroupeConfig(membership=TopicMembershipConfig(most_participants=4)))
     for number in (4, 5):
         troupe.contacts.append(numbered_contact(number))
         troupe._numbers[troupe.contacts[number].id] = number

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from overlay.virtual.stage import Stage, numbered_contact
-from pubsub.topics.config import MembershipConfig
+from pubsub.topics.config import TopicMembershipConfig
 from pubsub.topics.context import Outcome
 from pubsub.topics.knowledge import Kind, NewsItem, TopicKnowledge
 from pubsub.topics.messages import Entry, Knowledge
@@ -15,7 +15,7 @@ from pubsub.topics.spreading import Spreading
 from tests.pubsub.topics.test_stable_phases import joined
 
 OTHERS = [numbered_contact(number) for number in range(1, 31)]
-CONFIG = MembershipConfig()
+CONFIG = TopicMembershipConfig()
 MOST = CONFIG.rumour_fanout * CONFIG.rumour_rounds
 
 

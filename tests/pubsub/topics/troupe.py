@@ -23,7 +23,7 @@ from overlay.errors import UsageError
 from overlay.virtual.stage import Stage, StageConfig, numbered_contact
 from overlay.wire import MAX_MESSAGE, decode, encode
 from pubsub.topics.broadcast import TopicBroadcast
-from pubsub.topics.config import BroadcastConfig, MembershipConfig
+from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.context import Outcome
 from pubsub.topics.delivering import Order
 from pubsub.topics.log import NoLog, TopicLog
@@ -62,7 +62,7 @@ class Waiting:
 @dataclass
 class TroupeConfig:
     broadcast: BroadcastConfig = field(default_factory=BroadcastConfig)
-    membership: MembershipConfig = field(default_factory=MembershipConfig)
+    membership: TopicMembershipConfig = field(default_factory=TopicMembershipConfig)
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     order: Order = "none"
     notice: tuple[float, float] = (0.5, 2.0)

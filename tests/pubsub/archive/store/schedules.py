@@ -10,9 +10,9 @@ from pubsub.archive.store import (
     Change,
     Deregister,
     Drop,
+    EntityGap,
     ForgetReplica,
     ForgetTopic,
-    Gap,
     GapsTold,
     Note,
     PutProfile,
@@ -86,7 +86,7 @@ class Schedule:
             return Note(topic, chance.choice(("a/1", "a/2", "b/1")), value)
         if kind == 12:
             span = self.span(topic)
-            return Drop(topic, (span,), (Gap(entity, span, 1),) * chance.randrange(2))
+            return Drop(topic, (span,), (EntityGap(entity, span, 1),) * chance.randrange(2))
         if kind == 13:
             return GapsTold(topic, entity, chance.randrange(last + 1))
         return Register(topic, entity, last)

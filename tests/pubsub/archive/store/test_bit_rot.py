@@ -17,7 +17,7 @@ from pubsub.archive.store import (
     open_store,
 )
 from pubsub.archive.store.append_files import AppendFileStore
-from pubsub.archive.store.segment import CHANGE, EVENT, FOOTER, Found, Header, Scanner
+from pubsub.archive.store.segment import CHANGE, EVENT, FOOTER, FoundRecord, Header, Scanner
 from pubsub.reliable.numbers import Span
 from tests.pubsub.archive.store.schedules import event
 
@@ -185,7 +185,7 @@ def test_a_store_that_does_not_compare_checksums_is_caught(monkeypatch: pytest.M
         assert_nothing_wrong_or_silently_gone(store)
 
 
-def records(image: dict[str, bytes]) -> Iterator[tuple[str, Found]]:
+def records(image: dict[str, bytes]) -> Iterator[tuple[str, FoundRecord]]:
     for path, contents in image.items():
         if path.endswith(".log"):
             salt = bytes.fromhex(path.partition("-")[2].removesuffix(".log"))
