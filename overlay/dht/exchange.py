@@ -25,6 +25,7 @@ from overlay.dht.messages import (
     HEAD_BYTES,
     NUMBER_BYTES,
     TOO_LARGE,
+    Leaving,
     Letter,
     StoreRefused,
 )
@@ -195,6 +196,11 @@ class Exchange:
         call.tries = tries
         self._send(call)
         return call
+
+    def say_goodbye(self, to: Contact) -> None:
+        """Tell a peer, once, that this node serves no longer."""
+        number = self._new_number()
+        self._context.send(to, Letter(False, True, 0, number, None, None, encode(Leaving())))
 
     def receive(self, sender: Contact, letter: Letter) -> None:
         """Take a letter; whatever it holds, this does not raise."""

@@ -201,6 +201,14 @@ class StoreRefused:
             raise UsageError(f"a reason has at most {MAX_REASON_CHARS} characters")
 
 
+@message(0x0A)
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The sender closes: do not name it to others. Nobody answers it.
+
+    A hint, which is checked: where there are no sessions anybody may say so in the sender's name."""
+
+
 BAD_TOKEN = StoreRefused("token")
 """The token is not one that this node gave to the sender's address lately: ask it anything, and try again."""
 

@@ -26,6 +26,7 @@ from overlay.dht.messages import (
     FindValue,
     FoundNodes,
     FoundValue,
+    Leaving,
     Letter,
     Ping,
     Pong,
@@ -50,6 +51,9 @@ Handler = Callable[[Contact, Any], object | None]
 
 TOKENS = 4096
 """Peers whose last token is remembered."""
+
+TOLD_GOODBYE = 40
+"""Peers that a node which closes tells so, those nearest to it: they are the ones that name it in lookups."""
 
 BESIDE_CONTACTS = 64
 """Bytes, at most, of a reply without its value and its contacts."""
@@ -106,7 +110,7 @@ class DhtNode:
         self._running: dict[Steps[Any], None] = {}
         self.last_lookup = LookupReport(0, 0)
         """What the lookup that ended last did cost."""
-        self._handlers: dict[type, Handler] = {Ping: self._pong}
+        self._handlers: dict[type, Handler] = {Ping: self._pong, Leaving: self._left}
         if config.serve:
             self._handlers |= {FindNode: self._find_node, FindValue: self._find_value}
             self._handlers[StoreValue] = self._take_store
@@ -129,7 +133,13 @@ class DhtNode:
         return self.run(self._join(bootstrap, known), done)
 
     def close(self) -> None:
-        """Stop everything: no timer is left, and nobody is answered any more, here or elsewhere."""
+        """Stop everything: no timer is left, and nobody is answered any more, here or elsewhere.
+
+        Those who may know this node are told. Otherwise every lookup near it would wait for it until they
+        notice: about a second for the command that comes next."""
+        if self.config.serve:
+            for peer in self.contacts.closest(self.contacts.own, TOLD_GOODBYE):
+                self.exchange.say_goodbye(peer.contact)
         self.upkeep.close()
         self.hand_off.close()
         for steps in list(self._running):
@@ -311,6 +321,9 @@ class DhtNode:
     def _pong(self, sender: Contact, request: Ping) -> Pong:
         """Upstream (protocol.py:34-37) enters whatever id the sender says it has."""
         return Pong(self.give_token(sender), self.is_joining)
+
+    def _left(self, sender: Contact, request: Leaving) -> None:
+        self.contacts.left(peer_of(sender))
 
     def _take_store(self, sender: Contact, request: StoreValue) -> object:
         """Upstream (protocol.py:39-46) stores anything from anybody, without a bound, over anything newer."""

@@ -217,6 +217,12 @@ class Contacts:
             _remember(self.lost, peer.contact, None, LOST_CONTACTS)
             self._check_others()
 
+    def left(self, peer: RoutedPeer) -> None:
+        """`peer` says that it closes: it is not named from now on, and asked whether it is gone."""
+        if self._knows(peer):
+            self.failures.failed(peer.contact, self._clock())
+            self._probe(peer.contact)
+
     def punish(self, peer: RoutedPeer) -> None:
         """`peer` replied with nonsense: it loses its place and is not asked again for a while."""
         self._probing.pop(peer.contact, None)

@@ -28,7 +28,9 @@ def test_every_datagram_of_two_nodes_has_a_name() -> None:
         network.run(main())
     taken = count.take()
     assert sum(taken.values()) == network.stats.sent
-    assert {"Ping", "FindNode", "Query", "Announce", "Check", "Copy", "channel ack"} <= set(taken)
+    assert {"Ping", "FindNode", "Query", "AnnounceBlocks", "Check", "Copy", "channel ack"} <= set(
+        taken
+    )
     assert "malformed" not in taken
     assert not count.take()
 

@@ -93,7 +93,7 @@ def in_a_file(option: argparse.Action) -> Any:
         return True
     if option.type is not None:
         return 7
-    return ["some"] if option.default == [] else "some"
+    return ["some"] if getattr(option, "many", False) else "some"
 
 
 @pytest.mark.parametrize("command", WITH_A_FILE)

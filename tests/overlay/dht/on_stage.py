@@ -74,7 +74,7 @@ class World:
             self.add(min(max(1, len(self.players) // 2), size - len(self.players)))
 
     def add(self, count: int) -> list[Player]:
-        """So many more, at the same time; they have joined when this returns."""
+        """Add `count` nodes at the same time; they have joined when this returns."""
         doors = [
             [self.random.choice(self.players).contact.address] for _ in range(count) if self.players
         ]

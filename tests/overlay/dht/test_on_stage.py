@@ -7,7 +7,10 @@ import pytest
 
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig, PutOutcome, StoredValue
+from overlay.dht.messages import Leaving, Letter
+from overlay.dht.upstream import Target
 from overlay.virtual.stage import StageConfig
+from overlay.wire import encode
 from tests.overlay.dht.on_stage import World
 
 TOPIC = "/soccer/italy"
@@ -85,3 +88,39 @@ def test_samples_and_sizes_are_right_and_the_crashed_are_gone_within_one_time_to
         player.directory.sample(TOPIC, 30, samples.append)
     world.stage.run_for(30)
     assert [set(sample) for sample in samples] == [members] * 5
+
+
+def named_by(world: World, gone: Contact) -> int:
+    """How many of the nodes would name `gone` to others."""
+    near = Target(gone.id)
+    return sum(
+        any(peer.contact == gone for peer in player.node.contacts.closest(near, 40))
+        for player in world.players
+        if player.contact != gone
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_closes_is_named_by_nobody_at_once_and_one_that_crashes_is(seed: int) -> None:
+    world = World(seed, 12, CLEAN, SMALL)
+    leaver, crasher = world.random.sample(world.players, 2)
+    world.crash(crasher)
+    leaver.node.close()
+    world.crash(leaver)
+    world.stage.run_for(0.1)
+    assert named_by(world, leaver.contact) == 0
+    assert named_by(world, crasher.contact) > 0
+
+
+def test_that_a_node_closes_is_checked_for_anybody_may_say_so_in_its_name() -> None:
+    world = World(1, 12, CLEAN, SMALL)
+    victim, other = world.players[:2]
+    before = named_by(world, victim.contact)
+    assert victim.contact in [
+        peer.contact for peer in other.node.contacts.closest(Target(victim.contact.id))
+    ]
+    letter = Letter(False, True, 0, bytes(8), None, None, encode(Leaving()))
+    other.node.receive(victim.contact, letter)
+    assert named_by(world, victim.contact) == before - 1
+    world.stage.run_for(1)
+    assert named_by(world, victim.contact) == before
