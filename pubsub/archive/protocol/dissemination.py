@@ -160,8 +160,9 @@ class SubscriberSession:
     """Events up to this number were archived before the session: they come from here and nowhere else."""
     doubtful_to: int
     """Events up to this number may have been given to the application in an earlier life."""
-    doubtful_before: float
-    """And those archived before this time, by whichever replica; seconds since 1970."""
+    began: float
+    """The time when the session began, by the replica's clock that is furthest ahead; seconds since 1970.
+    Another replica may have given the application what was archived before this time."""
     heard_at: float
     notified_at: float = 0.0
     acknowledged_to: int = 0
@@ -283,11 +284,10 @@ class EntityDissemination:
         ordered: bool,
         highest: int,
         now: float,
-        shared_until: float,
+        began: float,
     ) -> SubscriberSession:
-        """The subscriber is there, in a life that has nothing of the one before. Other replicas may have
-        served it until the time `shared_until`: what was archived by then is not certain to be new to
-        it."""
+        """The subscriber is there, in a life that has nothing of the one before. `began`: see
+        `SubscriberSession`."""
         self.session = SubscriberSession(
             id,
             contact,
@@ -295,7 +295,7 @@ class EntityDissemination:
             cursor=self.done,
             live_from=highest,
             doubtful_to=self.sync,
-            doubtful_before=shared_until,
+            began=began,
             heard_at=now,
             previous=self.done,
         )

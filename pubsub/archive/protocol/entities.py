@@ -82,8 +82,6 @@ class Entities:
         """What is on stable storage here."""
         self.is_shared: Callable[[], bool] = lambda: False
         """Whether there are other replicas."""
-        self.shared_until: Callable[[], float] = lambda: 0.0
-        """The time until which any of them may have served a subscriber."""
         self.is_open = True
         """Whether subscribers are served; otherwise they are sent elsewhere."""
         self.tombstones = Tombstones(world)
@@ -206,7 +204,7 @@ class Entities:
                     self._inventory,
                     self.notifier,
                     entity,
-                    shared_until=self.shared_until(),
+                    began=self._latest_clock(),
                     on_change=self._on_change,
                 )
             entity.sharing.register(sender, register.session)
@@ -367,10 +365,14 @@ class Entities:
             ordered=register.ordered,
             highest=self._inventory.highest,
             now=self._world.context.now(),
-            shared_until=self.shared_until(),
+            began=self._latest_clock(),
         )
         self.notifier.respond(entity)
         self.notifier.push(entity)
+
+    def _latest_clock(self) -> float:
+        """The time now, by the clock of the replica whose clock is furthest ahead."""
+        return self._world.clock() + self._world.config.skew
 
     def _leave(self, sender: Contact, register: Register) -> None:
         name = register.entity

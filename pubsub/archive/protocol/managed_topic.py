@@ -73,7 +73,6 @@ class ManagedTopic:
         )
         self.entities.here = self.here
         self.entities.is_shared = lambda: bool(self.replication.table.peers)
-        self.entities.shared_until = lambda: self.replication.table.shared_until
         self.entities.shares = lambda: self.replication.table.is_lowest
         self.entities.are_replicas_here = lambda: self.replication.table.are_all_live
         self.exchange.entities = self.entities
@@ -97,6 +96,7 @@ class ManagedTopic:
         )
         self.forgetting = Forgetting(world, self.here, self.replication.table, self._forget_streams)
         self.entities.notifier.floor = lambda: self.forgetting.floor
+        self.entities.notifier.shared_until = lambda: self.replication.table.shared_until
         self._lookups = 0
         """Batches of events that are looked up, to see which are here in another stream."""
         self._scan = Scan()

@@ -60,6 +60,8 @@ class Notifier:
         """Events and notifications sent in this life."""
         self.floor: Callable[[], int] = lambda: 0
         """Streams that began before this time are forgotten."""
+        self.shared_until: Callable[[], float] = lambda: 0.0
+        """The time until which another replica may have served a subscriber."""
 
     def refuse(self, to: Contact, name: str, session: bytes, why: str) -> None:
         world = self._world
@@ -141,17 +143,26 @@ class Notifier:
     def _send(
         self, entity: EntityDissemination, session: SubscriberSession, offers: Iterable[_Offer]
     ) -> None:
-        resent = self._inventory.resent
+        resent, elsewhere_until = self._inventory.resent, self.served_elsewhere_until(session.began)
 
         def is_doubtful(event: StoredEvent) -> bool:
             return (
                 event.sequence <= session.doubtful_to
-                or event.time <= session.doubtful_before
+                or event.time <= elsewhere_until
                 or resent.covers(event.publisher, event.catenation)
             )
 
         self.send(session.contact, entity.name, session.id, offers, is_doubtful)
         session.notified_at = self._world.context.now()
+
+    def served_elsewhere_until(self, began: float) -> float:
+        """Another replica may have given a subscriber, whose session here began at the time `began`, the
+        events that were archived until this time.
+
+        This is asked whenever events are sent, not once when the session begins. The other replica may have
+        served the subscriber before the session, and this archive may meet that replica, and get its events,
+        only during the session."""
+        return min(began, self.shared_until())
 
     def send(
         self,

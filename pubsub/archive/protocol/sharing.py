@@ -61,18 +61,18 @@ class SharedName:
         notifier: Notifier,
         entity: EntityDissemination,
         *,
-        shared_until: float,
+        began: float,
         on_change: Callable[[EntityDissemination], None],
     ) -> None:
-        """`shared_until`: other replicas may have served the name until this time. `on_change`: others should
-        hear of the name."""
+        """`began`: the time when this archive began to serve the name, by the replica's clock that is
+        furthest ahead. `on_change`: others should hear of the name."""
         self._world = world
         self._inventory = inventory
         self._notifier = notifier
         self._entity = entity
         self._on_change = on_change
         self._doubtful_to = entity.sync
-        self._doubtful_before = shared_until
+        self._began = began
         self.consumers: dict[bytes, Consumer] = {}
         self._cursor = entity.done
         self._given: dict[int, tuple[bytes, int]] = {}
@@ -234,12 +234,13 @@ class SharedName:
 
     def _send(self, consumer: Consumer, events: list[StoredEvent], *, is_again: bool) -> None:
         resent = self._inventory.resent
+        elsewhere_until = self._notifier.served_elsewhere_until(self._began)
 
         def is_doubtful(event: StoredEvent) -> bool:
             return (
                 is_again
                 or event.sequence <= self._doubtful_to
-                or event.time <= self._doubtful_before
+                or event.time <= elsewhere_until
                 or resent.covers(event.publisher, event.catenation)
             )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from overlay.contact import Contact
+from pubsub.archive.protocol.delivery import OrderedSubscriber, SharingSubscriber
+from pubsub.archive.protocol.subscriber import DurableSubscriber
 from tests.pubsub.archive.checkers import lost, verdict
 from tests.pubsub.archive.harness import (
     TOPIC,
@@ -182,6 +184,37 @@ def test_a_replica_that_was_away_catches_up() -> None:
     sim.stage.run_for(30)
     assert len(sim.history.acknowledged) == 70
     check(sim)
+
+
+@pytest.mark.parametrize("kind", [OrderedSubscriber, SharingSubscriber])
+def test_what_a_replica_gave_before_the_others_met_it_comes_again_marked(
+    kind: type[DurableSubscriber], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SubscriberActor, "subscriber_classes", (kind, kind))
+    sim = Simulation(7, archives=2)
+    sim.apart = True
+    second, first = sim.archives  # the replica with the lowest name serves shared names
+    second.crash()
+    sim.stage.run(6)
+    reader = SubscriberActor(sim, 120, "plain", ordered=True, remembers=False)
+    publisher = publish(sim, 3)
+    while len(reader.deliveries) < 3:
+        sim.stage.run_for(0.0005)
+    publisher.crash()
+    reader.crash()
+    first.crash()
+    second.start()
+    reader.start()
+    sim.stage.run_for(10)
+    assert reader.core.replica == second.replica
+    assert not second.core.replication.table.peers
+    session = reader.core._session
+    sim.apart = False
+    first.start()
+    sim.stage.run_for(10)
+    assert reader.core._session == session
+    ids = list(sim.history.published)
+    assert reader.deliveries == [(id, again) for again in (False, True) for id in ids]
 
 
 def test_a_replica_leaves_only_when_another_one_has_everything() -> None:
