@@ -213,6 +213,7 @@ class Community:
         if len(self._mutes) > MOST_MUTES:
             del self._mutes[next(iter(self._mutes))]
         self._whole_table = ()
+        self._dissemination.gone(peer)
 
     @property
     def fanout(self) -> int:
@@ -314,6 +315,7 @@ class Community:
         """A process is not in `topic`, or in no topic at all (it is believed to have crashed)."""
         if topic in (None, self.name):
             self.membership.suspect(peer)
+            self._dissemination.gone(peer)
         self.links.lost(peer, topic)
 
     def receive_new_processes(self, sender: Contact, question: NewProcesses) -> None:

@@ -90,6 +90,10 @@ class Dissemination(Protocol):
         """A message from another process's strategy."""
         ...
 
+    def gone(self, peer: PeerId) -> None:
+        """A process is not a member, or is not to be sent events."""
+        ...
+
     def reconfigure(self) -> None:
         """The community's parameters have changed."""
         ...
@@ -125,6 +129,9 @@ class EagerGossip:
 
     def receive(self, sender: Contact, message: AnnounceBlocks | FetchBlocks | Prune) -> None:
         """Nobody announces anything where all are eager."""
+
+    def gone(self, peer: PeerId) -> None:
+        """Targets are drawn from the table."""
 
     def reconfigure(self) -> None:
         """Parameters are looked up with every block."""

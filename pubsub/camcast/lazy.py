@@ -65,13 +65,15 @@ class _Route:
 class _Run:
     """One run of a publisher, as this process sees it."""
 
-    __slots__ = ("heard_at", "newest", "oldest", "parent", "prunes", "route", "wants")
+    __slots__ = ("children", "heard_at", "newest", "oldest", "parent", "prunes", "route", "wants")
 
     def __init__(self) -> None:
         self.parent: PeerId | None = None
         """The member whose link is never pruned; None for one's own run."""
         self.wants: dict[PeerId, bool] = {}
         """Members that asked to be sent this run's events, or not to be; of others it is not known yet."""
+        self.children: dict[PeerId, Contact] = {}
+        """Members that were drawn, or asked, to be sent them, in this order; some have left the table."""
         self.prunes: dict[PeerId, float] = {}
         """When members were asked not to send them."""
         self.route: _Route | None = None
@@ -171,6 +173,12 @@ class LazyGossip:
         else:
             self._receive_fetch(sender, message, ranges)
 
+    def gone(self, peer: PeerId) -> None:
+        for run in self._runs.values():
+            run.wants.pop(peer, None)
+            if run.children.pop(peer, None) is not None:
+                run.route = None
+
     def reconfigure(self) -> None:
         parameters = self._neighbourhood.parameters
         self._kept.resize(parameters.keep_bytes, parameters.keep_seconds)
@@ -201,7 +209,11 @@ class LazyGossip:
             run.prunes.pop(sender.id, None)
 
     def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
-        """The run's route, drawn anew when the table, the fanout or the side it comes from has changed."""
+        """The run's route, made anew when the table, the fanout or the side it comes from has changed.
+
+        Who was sent the run's events before goes on being sent them, even when it has left the table, until
+        it asks not to be or is no longer a member: who is dropped has to find out by itself, and has all that
+        comes until then late. As many as the fanout may be sent them who are not in the table."""
         neighbourhood = self._neighbourhood
         known_to = None if sender is None else sender.id
         route, table, fanout = run.route, neighbourhood.table, neighbourhood.fanout
@@ -213,17 +225,34 @@ class LazyGossip:
         ):
             return route
         route = run.route = _Route(table, fanout, known_to)
-        candidates = [m for m in table if m.id != known_to and m.id != publisher]
-        sent = [member for member in candidates if member.id not in run.wants]
-        if len(sent) > fanout:
-            sent = neighbourhood.random.sample(sent, fanout)
-        route.sent = sent + [member for member in candidates if run.wants.get(member.id)]
+        wants = run.wants
+        known = {member.id for member in table}
+        children = {p: child for p, child in run.children.items() if wants.get(p, True)}
+        outside = [child for peer, child in children.items() if peer not in known]
+        for child in outside[: max(len(outside) - fanout, 0)]:
+            del children[child.id]
+        candidates = [
+            member
+            for member in (*table, *outside[-fanout:])
+            if member.id != known_to and member.id != publisher
+        ]
+        free = {m.id: m for m in candidates if m.id in known and m.id not in wants}
+        sent = [free.pop(peer) for peer in children if peer in free][:fanout]
+        drawn = [*free.values()]
+        if len(drawn) > fanout - len(sent):
+            drawn = neighbourhood.random.sample(drawn, fanout - len(sent))
+        run.children = children | {member.id: member for member in drawn}
+        asked = [m for m in candidates if m.id not in known or wants.get(m.id)]
+        route.sent = sent + drawn + asked
         route.told = candidates
         return route
 
     def _receive_prune(self, sender: Contact, prune: Prune) -> None:
         run = self._runs.get(prune.source)
-        if run is not None and any(member.id == sender.id for member in self._neighbourhood.table):
+        if run is not None and (
+            sender.id in run.children
+            or any(member.id == sender.id for member in self._neighbourhood.table)
+        ):
             self._pruned.value += 1
             run.wants[sender.id] = False
             run.route = None
@@ -255,6 +284,7 @@ class LazyGossip:
         run = self._runs.get(source)
         if fetch.go_on and run is not None and not run.wants.get(sender.id):
             run.wants[sender.id] = True
+            run.children[sender.id] = sender
             run.route = None
         asked, found = Numbers(most=None), Numbers(most=None)
         for numbers in ranges:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.membership.modes import MODES, ModeName
 from overlay.virtual.stage import StageConfig
 from pubsub.camcast.gossip import Neighbourhood
-from pubsub.camcast.lazy import LazyGossip
+from pubsub.camcast.lazy import LazyGossip, _Route, _Run
 from pubsub.camcast.messages import AnnounceBlocks, FetchBlocks, Prune
 from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.repair import KeptBlocks
@@ -300,7 +300,7 @@ class AnnouncesToAnyone(LazyGossip):
 
 @pytest.mark.parametrize("mutant", [LazyGossip, NeverFetches, NeverAnnounces, KeepsNothing])
 def test_only_a_version_that_cannot_repair_the_tree_is_caught(mutant: type[LazyGossip]) -> None:
-    troupe = community(15, 30, mutant)
+    troupe = community(16, 30, mutant)
     members = troupe.members(TOPIC)
     publish_many(troupe, members[0], 10, pause=0.5)
     troupe.crash(*members[5:20])
@@ -318,6 +318,28 @@ def test_only_a_version_that_prunes_its_parent_has_to_fetch_without_faults(
     troupe.stage.run_for(5)
     fetched = sum(a.metrics.counter("events_fetched", "").value for a in troupe.actors.values())
     assert (fetched > 40) == (mutant is PrunesItsParent), fetched
+
+
+class DrawsAnew(LazyGossip):
+    """Sends to whoever is in the table, and drops those who are not, or are not drawn."""
+
+    def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
+        run.children.clear()
+        return super()._route(run, publisher, sender)
+
+
+@pytest.mark.parametrize("factory", [LazyGossip, DrawsAnew])
+def test_members_go_on_getting_events_at_once_while_others_join(factory: type[LazyGossip]) -> None:
+    late = 0
+    for seed in (20, 21):
+        troupe = community(seed, 30, factory)
+        settled = troupe.members(TOPIC)
+        publish_many(troupe, settled[0], 20, pause=0.3)
+        for _ in range(20):
+            troupe.add(TOPIC)
+            first, *_ = publish_many(troupe, settled[0], 5)
+            late += sum(first not in actor.delivered[TOPIC] for actor in settled[1:])
+    assert (late > 60) == (factory is DrawsAnew), late
 
 
 def test_a_version_that_never_prunes_sends_as_much_as_eager_gossip() -> None:
