@@ -22,7 +22,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
-from overlay.contact import Address, PeerId
+from overlay.contact import Address, Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
@@ -247,6 +247,7 @@ class Node:
         order: Order = "none",
         overflow: Overflow = "drop_oldest",
         queue: int = DEFAULT_QUEUE,
+        last: bool = False,
     ) -> Subscription: ...
 
     @overload
@@ -261,24 +262,28 @@ class Node:
         order: Order = "none",
         overflow: Overflow = "drop_oldest",
         queue: int = DEFAULT_QUEUE,
+        last: bool = False,
         durable: str | None = None,
         **options: Any,
     ) -> Subscription | DurableSubscription:
         """A subscription to a topic with all its subtopics, present and future, or to a pattern.
 
-        It begins when it is entered with `async with`. `queue` is how many events may wait. With a `durable`
+        It begins when it is entered with `async with`. `queue` is how many events may wait. `last`: the last
+        event of each topic comes first, as far as a member or an archive still has it. With a `durable`
         name, an archive keeps for it what it misses; see `pubsub.archive.durable_subscription`."""
         self._attached()
-        self._check_subscribe_options(order, overflow, queue, durable, options)
+        self._check_subscribe_options(order, overflow, queue, last, durable, options)
         if durable is not None:
             return self._durable().subscribe(Pattern.of(topic), durable, options)
-        return Subscription(self, Pattern.of(topic), self._deliveries, order, overflow, queue)
+        pattern = Pattern.of(topic)
+        return Subscription(self, pattern, self._deliveries, order, overflow, queue, last)
 
     def _check_subscribe_options(
         self,
         order: Order,
         overflow: Overflow,
         queue: int,
+        last: bool,
         durable: str | None,
         options: dict[str, Any],
     ) -> None:
@@ -294,6 +299,7 @@ class Node:
                 "order": order != "none",
                 "overflow": overflow != "drop_oldest",
                 "queue": queue != DEFAULT_QUEUE,
+                "last": last,
             }
             for name in [name for name, is_given in plain.items() if is_given]:
                 raise UsageError(f"{name} does not go with durable: the archive keeps the events")
@@ -301,6 +307,15 @@ class Node:
     async def _open_subscription(self, subscription: Subscription) -> None:
         self.check_right(Action.SUBSCRIBE, subscription.pattern.topic.name)
         await self._topics.open_subscription(subscription)
+        if subscription.wants_last:
+            from pubsub.last_values import last_values
+
+            try:
+                values = await last_values(self, self._process, subscription.pattern)
+            except BaseException:
+                self._topics.close_subscription(subscription)
+                raise
+            subscription.begin_with(values)
 
     async def _close_subscription(self, subscription: Subscription) -> None:
         self._topics.close_subscription(subscription)
@@ -650,6 +665,10 @@ class Node:
             "key": self._attached().identity.public_key.hex(),
             **gate.describe(),
         }
+
+    async def archives_of(self, topic: Topic) -> tuple[str, tuple[Contact, ...]]:
+        """The nearest managed topic that includes this one, and its archives; none where there is none."""
+        return await self._durable().client.managers(topic)
 
     def _durable(self) -> Durability:
         if self._durability is None:

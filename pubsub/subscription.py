@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import islice
 from operator import length_hint
 from types import TracebackType
@@ -203,6 +203,7 @@ class Subscription:
         order: Order,
         overflow: Overflow,
         queue: int,
+        last: bool = False,
     ) -> None:
         if order not in ("none", "fifo"):
             raise SubscriptionError(f'order is "none" or "fifo", not {order!r}')
@@ -235,6 +236,15 @@ class Subscription:
         self._ended = False
         self._fifo: FifoOrder | None = None
         self._push: Callable[[Batch], None] = self._enqueue
+        self._held: list[Batch] | None = [] if last else None
+        """What came before the last values were there, which come first."""
+        self._given: dict[bytes, int] = {}
+        """The last values that were given, by source: they may come again, on their usual way."""
+
+    @property
+    def wants_last(self) -> bool:
+        """The last values of its topics are given before anything else."""
+        return self._held is not None
 
     async def __aenter__(self) -> Self:
         """Join the community. From here on, events of members that know of this process arrive."""
@@ -280,7 +290,35 @@ class Subscription:
         if self._ended:
             return
         if self.pattern.levels is None or self.pattern.matches(batch.topic):
+            if self._held is None:
+                self._push(batch)
+            elif sum(map(len, self._held)) < self._limit:
+                self._held.append(batch)
+            else:
+                self._late(batch)
+
+    def begin_with(self, values: Sequence[Batch]) -> None:
+        """Give the last values, then what has come since the subscription began."""
+        held, self._held = self._held or [], None
+        live = {batch.source for batch in held}
+        for batch in values:
+            # Of a source that sends already, everything comes on its usual way.
+            if self.pattern.matches(batch.topic) and batch.source not in live:
+                self._push(batch)
+                self._given[batch.source] = batch.first
+        if self._given and self._fifo is None:
+            self._push = self._enqueue_new
+        for batch in held:
             self._push(batch)
+
+    def _enqueue_new(self, batch: Batch) -> None:
+        """Take events that may be last values which were given already."""
+        number = self._given.get(batch.source, 0)
+        if number in batch.numbers:
+            place = number - batch.first
+            self._enqueue(batch.part(0, place))
+            batch = batch.part(place + 1, len(batch))
+        self._enqueue(batch)
 
     def __len__(self) -> int:
         """How many events wait."""

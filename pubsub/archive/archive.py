@@ -54,7 +54,7 @@ from pubsub.archive.protocol.messages import (
     ReplicaSummary,
     StoredEvents,
 )
-from pubsub.archive.protocol.reading import AskEvents, AskStreams
+from pubsub.archive.protocol.reading import AskEvents, AskLast, AskStreams
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.replay_policy import ReplayPolicy
 from pubsub.archive.store import (
@@ -364,6 +364,7 @@ class Archive:
             EntityUpdates: lambda topic: topic.exchange.receive,
             AskStreams: lambda topic: topic.reading.receive_streams,
             AskEvents: lambda topic: topic.reading.receive_events,
+            AskLast: lambda topic: topic.reading.receive_last,
         }
 
     def _serve(self) -> None:

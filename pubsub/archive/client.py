@@ -137,6 +137,19 @@ class DurableClient:
         finally:
             self.stop(finder)
 
+    async def managers(self, topic: Topic) -> tuple[str, tuple[Contact, ...]]:
+        """The nearest topic of which an archive manages this one, and its archives; none when the directory
+        names none."""
+        loop = asyncio.get_running_loop()
+        answers: dict[str, asyncio.Future[tuple[Contact, ...]]] = {}
+        for name in managed_topics(topic):
+            answer = answers[name] = loop.create_future()
+            self._lookup(name, partial(_answer_once, answer))
+        for name, answer in answers.items():
+            if contacts := await answer:
+                return name, contacts
+        return "", ()
+
     def look_nearer(
         self, topic: Topic, managed: str, publisher: bytes, found: Callable[[FoundArchive], None]
     ) -> None:
@@ -246,6 +259,13 @@ class DurableClient:
         subscriber = self._subscribers.get((notice.topic, notice.entity))
         if subscriber is not None:
             subscriber.receive_notice(sender, notice)
+
+
+def _answer_once(
+    answer: asyncio.Future[tuple[Contact, ...]], contacts: tuple[Contact, ...]
+) -> None:
+    if not answer.done():
+        answer.set_result(contacts)
 
 
 class NearerWatch:

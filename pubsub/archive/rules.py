@@ -30,7 +30,7 @@ from pubsub.archive.protocol.messages import (
     ReplicaSummary,
     StoredEvents,
 )
-from pubsub.archive.protocol.reading import AskEvents, AskStreams, EventPage, Streams
+from pubsub.archive.protocol.reading import AskEvents, AskLast, AskStreams, EventPage, Streams
 from pubsub.gate import Rule
 from pubsub.rights import Action, Holder
 
@@ -65,6 +65,7 @@ OF_ARCHIVES: Mapping[type, Rule] = {
     Invoice: _is_near,
     AskStreams: _is_near,
     AskEvents: lambda peer, question: peer.may(Action.REPLAY, question.below),
+    AskLast: lambda peer, question: peer.may(Action.REPLAY, question.below),
     **dict.fromkeys(
         (
             StoredEvents,

@@ -20,6 +20,7 @@ from overlay.wire import WireError
 from pubsub.camcast.bootstrap import FindContacts, SuperSearch
 from pubsub.camcast.gossip import DisseminationFactory, EagerGossip
 from pubsub.camcast.heard import MOST_GAPS, HeardEvents, read_ranges
+from pubsub.camcast.latest import LatestBlocks
 from pubsub.camcast.leases import Carrier, Leases
 from pubsub.camcast.links import Links, SuperTables
 from pubsub.camcast.messages import (
@@ -129,6 +130,8 @@ class Community:
         self._context = services.control
         self._observer = services.observer
         self.heard = heard
+        self.latest = LatestBlocks()
+        """The last values, for those who come later."""
         self._super_processes = 0
         """Entries of all super-topic tables."""
         self.super_tables = SuperTables(topic, communities.__contains__, self._super_table_changed)
@@ -462,6 +465,7 @@ class Community:
         """Pass on and deliver a block with events that are new here; where it went."""
         gossip = Gossip(arrival.block, self.name, arrival.hops + 1)
         upward = self._upward.send(gossip, from_outside) if self._super_processes else ()
+        self.latest.add(arrival.block, self._context.now())
         members = self._dissemination.spread(gossip, sender)
         if self.deliver is not None:
             self.deliver(arrival)

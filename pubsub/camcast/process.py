@@ -15,6 +15,7 @@ from overlay.context import Timer
 from pubsub.camcast.bootstrap import NEIGHBOURS_ASKED
 from pubsub.camcast.community import Community, Deliver, Services
 from pubsub.camcast.heard import HeardEvents
+from pubsub.camcast.latest import AskLatest, LastValues, Latest
 from pubsub.camcast.leases import Leases
 from pubsub.camcast.messages import (
     AnnounceBlocks,
@@ -57,6 +58,8 @@ RULES: Mapping[type, Rule] = {
     AnnounceBlocks: lambda peer, message: peer.is_near(message.topic),
     FetchBlocks: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
     Prune: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
+    AskLatest: lambda peer, message: peer.may(Action.SUBSCRIBE, message.topic),
+    Latest: lambda peer, message: peer.is_near(message.topic),
 }
 """In a network with an authority: whose messages are taken. What a block may be, its signature says."""
 
@@ -86,6 +89,9 @@ class Process:
             services.may_receive,
             self._mute,
         )
+        self.last_values = LastValues(
+            self._context, self.communities, self.leases, services.refusal, services.metrics
+        )
         self.handlers: Mapping[type, Callable[[Contact, Any], None]] = {
             Copy: self._receive_copy,
             Check: self.leases.receive_check,
@@ -99,6 +105,8 @@ class Process:
             AnnounceBlocks: self._receive_about_events,
             FetchBlocks: self._receive_about_events,
             Prune: self._receive_about_events,
+            AskLatest: self.last_values.receive_question,
+            Latest: self.last_values.receive_answer,
         }
         """What takes each of CAMCAST's own messages; those of membership services go to
         `receive_membership`."""
@@ -158,6 +166,7 @@ class Process:
             timer.cancel()
         self.communities.clear()
         self._leaving.clear()
+        self.last_values.close()
         self.leases.close()
 
     def receive(self, sender: Contact, message: object) -> None:

@@ -39,7 +39,7 @@ NODE_OPTIONS = (
 )
 """Settings of a node that the command line has too."""
 
-_OF_EVENTS = ("durable", "copies", "deadline", "since", "delivery", "where", "order")
+_OF_EVENTS = ("durable", "copies", "deadline", "since", "delivery", "where", "order", "last")
 _OF_PEERS = ("mode", "gateway", "links", "trace", "signatures")
 
 
@@ -238,6 +238,7 @@ def check_durable(arguments: argparse.Namespace) -> None:
         refuse(arguments, ("since", "delivery", "where"), "goes with --durable NAME")
         return
     refuse(arguments, ("order",), "does not go with --durable: see --delivery")
+    refuse(arguments, ("last",), "does not go with --durable: see --since")
     refuse(arguments, ("receivers",), "does not go with --durable: it ends when an archive has it")
 
 

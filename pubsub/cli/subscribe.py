@@ -39,6 +39,7 @@ def add_command(commands: Any) -> None:
     add_node_options(parser)
     add_flag(parser, "--json", help="print JSON lines")
     add_option(parser, "--order", choices=("none", "fifo"), default="none", help="by publisher")
+    add_flag(parser, "--last", help="begin with the last event of each topic")
     add_option(parser, "--count", type=positive, metavar="N", help="end after N events")
     add_durable_options(parser)
     add_distributor_options(parser)
@@ -56,7 +57,8 @@ async def print_events(arguments: argparse.Namespace) -> int:
             async with durable_subscription(node, arguments) as durable_events:
                 await _print(durable_events, arguments)
         else:
-            async with node.subscribe(arguments.topic, order=arguments.order) as events:
+            topic, order, last = arguments.topic, arguments.order, arguments.last
+            async with node.subscribe(topic, order=order, last=last) as events:
                 await _print(events, arguments)
     return 0
 

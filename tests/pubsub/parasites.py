@@ -7,6 +7,7 @@ from overlay.contact import Address
 from overlay.transport.frame import HEADER_BYTES, FrameKind, split_frames
 from overlay.virtual import Packet
 from overlay.wire import decode
+from pubsub.camcast.latest import Latest
 from pubsub.camcast.messages import AnnounceBlocks
 from pubsub.event import Copy, read_block
 from pubsub.node import Node
@@ -38,6 +39,8 @@ class ParasiteWatch:
                 elif type(message) is AnnounceBlocks:
                     self.announcements += 1
                     self._check_member(packet, message.topic, "events announced")
+                elif type(message) is Latest and message.blocks:
+                    self._check_member(packet, message.topic, "last values")
 
     def _messages(self, kind: int, body: bytes) -> list[object]:
         if kind == FrameKind.DATAGRAM:

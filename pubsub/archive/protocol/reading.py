@@ -23,6 +23,7 @@ from pubsub.archive.protocol.frontier import STREAM_BYTES, ComparedFrontier, pub
 from pubsub.archive.protocol.world import LARGEST_NUMBER, ArchiveWorld
 from pubsub.archive.store.changes import StoredEvent
 from pubsub.archive.store.interface import Store
+from pubsub.camcast.latest import Kept, LatestBlocks, answer_with
 from pubsub.reliable.numbers import Span
 from pubsub.topic import included
 
@@ -117,6 +118,18 @@ class EventPage:
     """The events (`pubsub.archive.protocol.archived_event`), one behind the other."""
 
 
+@message(0x9A)
+@dataclass(frozen=True, slots=True)
+class AskLast:
+    """The last events of a topic and its subtopics; the answer is a `Latest` of that topic."""
+
+    topic: str
+    nonce: int
+    name: str
+    """Who asks, for the archive's policy of replay."""
+    below: str
+
+
 class Reading:
     """Answers questions about one managed topic; a core."""
 
@@ -150,6 +163,21 @@ class Reading:
             send(_nothing(question))
         else:
             world.read(lambda store: _read(store, question, here), send)
+
+    def receive_last(self, sender: Contact, question: AskLast) -> None:
+        world = self._world
+
+        def send(found: list[Kept]) -> None:
+            now = world.clock()
+            allowed = [
+                kept
+                for kept in found
+                if not world.replay_refusal(question.name, sender.id, now - kept.at, question.below)
+            ]
+            answer = answer_with(allowed, question.below, question.nonce, now)
+            world.context.send(sender, answer)
+
+        world.read(lambda store: _read_last(store, question), send)
 
 
 class _Found(NamedTuple):
@@ -195,6 +223,24 @@ def _walk(store: Store, question: AskEvents, last: int) -> Iterator[StoredEvent]
         first = events[-1].catenation + 1
         mean = sum(len(event.body) for event in events) // len(events) + 1
         limit = max(1, min(READ_AT_ONCE, PAGE_BYTES // mean))
+
+
+def _read_last(store: Store, question: AskLast) -> list[Kept]:
+    """The last event of each topic asked for, among the latest `SCANNED` events."""
+    latest = LatestBlocks()
+    stop = store.last_sequence(question.topic) + 1
+    end = max(1, stop - SCANNED)
+    while stop > end:
+        start = max(end, stop - READ_AT_ONCE)
+        for event in store.read(question.topic, range(start, stop)):
+            try:
+                block = read_event(event.body, question.topic).block
+            except WireError:
+                continue
+            if included(question.below, block.topic, block.lineage):
+                latest.add(block, event.time)
+        stop = start
+    return list(latest)
 
 
 def _is_wanted(event: StoredEvent, question: AskEvents) -> bool:
