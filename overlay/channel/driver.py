@@ -6,7 +6,7 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import TypeVar
 
@@ -167,6 +167,7 @@ class Channels:
         self._writable_handlers: list[WritableHandler] = []
         self._make_counters()
         endpoint.on_views(FrameKind.CHANNEL, self._receive)
+        endpoint.channel_peers = self._peers
 
     def _make_counters(self) -> None:
         metrics = self._endpoint.metrics
@@ -269,6 +270,10 @@ class Channels:
                 self.touch(channel)
                 self._hand_up(channel.contact, messages)
 
+    def _peers(self) -> Iterator[Contact]:
+        """The peers of channels, but for those that only began to open one."""
+        return (core.contact for core in self._table.cores.values() if not core.is_half_open)
+
     async def drained(self) -> None:
         """Wait until every message sent so far is acknowledged or lost."""
         for channel in list(self._live.values()):
@@ -314,6 +319,7 @@ class Channels:
             messages = table.receive(sender, packet, now)
         except ChannelRefused as refusal:
             self._refused.add(refusal.reason)
+            self._endpoint.useless(sender)
         if table.dropped:
             self._release_dropped()
         core = table.cores.get(sender.id)

@@ -18,7 +18,7 @@ anew. A holder of the network key that sees a session's datagrams can make its e
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -48,6 +48,7 @@ from overlay.transport.frame import (
     FrameBatch,
     Wrap,
 )
+from overlay.transport.guard import Friend
 
 SWEEP = 5.0
 """Seconds between two looks at what has ended; times of sessions are as exact as that."""
@@ -136,6 +137,14 @@ class Sessions:
     def peers(self) -> list[Contact]:
         """The peers of all sessions, where they were last heard."""
         return [s.contact for s in self._by_peer.values() if s.contact is not None]
+
+    def friends(self) -> Iterator[Friend]:
+        """Where peers of sessions, and those that are asked to open one, send from, and what they name."""
+        for session in self._by_index.values():
+            if session.is_confirmed and session.contact is not None:
+                yield Friend(session.contact.host, session.contact.port, session.index)
+        for index, opening in self._openings_by_index.items():
+            yield Friend(opening.address.host, opening.address.port, index)
 
     def rekey(self, keys: Sequence[bytes]) -> None:
         """Replace the ring. In sessions of a key that is not in it any more nothing is sent from now on, and

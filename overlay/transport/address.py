@@ -31,10 +31,13 @@ def socket_address(host: str, port: int, is_ipv6: bool) -> tuple[str, int] | Non
 @lru_cache(maxsize=REMEMBERED)
 def sender_contact(sender: bytes, source: tuple[Any, ...]) -> Contact | None:
     """The sender at the address that its datagram came from, or None when no peer can be there."""
-    host, port = source[0], source[1]
-    if host.startswith(_MAPPED) and "." in host:
-        host = host[len(_MAPPED) :]
+    host, port = plain_host(source[0]), source[1]
     return Contact(PeerId(sender), host, port) if _is_a_peers(host, port) else None
+
+
+def plain_host(host: str) -> str:
+    """What peers call the host that a socket calls so."""
+    return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
 
 
 @lru_cache(maxsize=REMEMBERED)

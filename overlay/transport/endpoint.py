@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -54,6 +54,7 @@ from overlay.transport.frame import (
     split_frames,
     split_train,
 )
+from overlay.transport.guard import QUESTION, RUBBISH, FloodGuard, Friend, Refusal
 from overlay.transport.udp import open_udp
 from overlay.turn import Turn
 
@@ -66,6 +67,9 @@ SENDS_A_TURN = 32
 
 WORK_A_TURN = 1024
 """Datagrams and frames that are handled before other callbacks and tasks get a turn."""
+
+STRANGERS_MAY_SEND = frozenset((FrameKind.DHT, FrameKind.PROBE))
+"""Frames that ask something of anybody, and of which honest peers send few."""
 
 LITTLE_WORK = WORK_A_TURN // 2
 """A turn's end that has no other reason is only worth its while when less than this is left of the work."""
@@ -105,6 +109,10 @@ class Transport(Protocol):
 
     def send(self, data: bytes, to: tuple[str, int], /) -> None:
         """Send a datagram, or at most `train` of them one behind the other, all but the last of full size."""
+        ...
+
+    def refuse(self, refusal: Refusal | None) -> bool:
+        """Drop a flood before it is received, or nothing any more; False where that is not possible."""
         ...
 
     async def close(self) -> None:
@@ -154,6 +162,10 @@ class EndpointConfig:
     incoming_limit: int = 4096
     """Datagrams that may wait to be handled; more are dropped and counted."""
 
+    flood_limit: int = 2000
+    """Useless datagrams a second from one block of addresses (a /24, a /64), above which only friends of the
+    block are heard: see `overlay.transport.guard`."""
+
     offload: bool = True
     """Hand the kernel several datagrams at once where it can cut them apart (Linux)."""
 
@@ -182,6 +194,8 @@ class EndpointConfig:
             raise UsageError(f"outgoing_limit={self.outgoing_limit} is less than two datagrams")
         if self.incoming_limit < 1:
             raise UsageError(f"incoming_limit={self.incoming_limit} leaves no room for a datagram")
+        if self.flood_limit < 1:
+            raise UsageError(f"flood_limit={self.flood_limit} must be at least 1 datagram a second")
 
     def _check_advertised(self, advertised: Address | None) -> None:
         if advertised is None:
@@ -235,6 +249,9 @@ class Endpoint:
         """Datagrams that arrived when the work of a turn was done."""
         self._work_left = WORK_A_TURN
         self._sends_left = SENDS_A_TURN
+        self._guard = FloodGuard(config.flood_limit, self, metrics)
+        self.channel_peers: Callable[[], Iterable[Contact]] = lambda: ()
+        """The peers that this node has a channel with; set by the channels."""
         self.turn.then(self._flush)
         self._closed = False
         self._has_space = asyncio.Event()
@@ -436,10 +453,26 @@ class Endpoint:
     def drop(self, reason: str, frames: int) -> None:
         self._dropped_out.add(reason, frames)
 
+    # What the guard against floods needs.
+
+    def friends(self) -> Iterable[Friend]:
+        if self.sessions is not None:
+            return self.sessions.friends()
+        return (Friend(peer.host, peer.port, None) for peer in self.channel_peers())
+
+    def refuse(self, refusal: Refusal | None) -> bool:
+        return self.transport.refuse(refusal)
+
+    def useless(self, sender: Contact) -> None:
+        """A frame of this sender was refused by the layer that it was for."""
+        self._guard.count((sender.host, sender.port), RUBBISH, is_proven=True)
+
     # Receiving.
 
     def receive(self, data: bytes, source: tuple[Any, ...]) -> None:
         """Take a datagram, or a train, from the address `source`; whatever it is, this does not raise."""
+        if self._guard.floods and self._guard.drops(data, source):
+            return
         datagrams = split_train(data)
         if len(datagrams) > 1:
             self._offloaded_in.value += len(datagrams)
@@ -467,13 +500,17 @@ class Endpoint:
             opened = self._envelope.unwrap(datagram, source)
             if opened is None:
                 self._work_left -= HANDSHAKE_WORK
+                self._guard.count(source, QUESTION)
                 return
             contact, buffer, start = opened
             frames = split_frames(memoryview(buffer), start)
         except Dropped as drop:
             self._dropped_in.add(drop.reason)
+            self._guard.count(source, RUBBISH)
             return
         self._work_left -= len(frames)
+        if frames[0][0] in STRANGERS_MAY_SEND:
+            self._guard.count(source, QUESTION, is_proven=True)
         for kind, body in frames:
             handler = self._handlers.get(kind)
             if handler is None:
@@ -511,6 +548,7 @@ class Endpoint:
                 self._send_next()
             self._has_space.set()
             self._envelope.close()
+            self._guard.close()
         self._waiting.clear()
         await self.transport.close()
 

@@ -50,9 +50,12 @@ class VirtualSocket:
             raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
         return self._peer
 
-    def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Remembers any option. SO_RCVBUF sets the buffer as Linux does: up to the limit, and doubled.
+    def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
+        """Remembers any option that is a number. SO_RCVBUF sets the buffer as Linux does: up to the limit,
+        and doubled.
         UDP_SEGMENT has what is sent cut into datagrams, as Linux does."""
+        if not isinstance(value, int):
+            raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))
         if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVBUF):
             self.receive_buffer = 2 * min(value, self._buffer_limit)
         else:

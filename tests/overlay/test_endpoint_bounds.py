@@ -96,7 +96,7 @@ def test_receiving_gives_others_a_turn(run: Runner) -> None:
     async def main() -> None:
         async with party() as alice:
             datagram = PlainEnvelope(Identity.create().id).wrap(
-                [frame_head(FrameKind.DHT, 1), b"x"]
+                [frame_head(FrameKind.DATAGRAM, 1), b"x"]
             )
             for _ in range(3 * WORK_A_TURN):
                 alice.endpoint.receive(datagram, ("127.0.0.1", 5))
