@@ -47,7 +47,9 @@ MOST_CREDITS = 4096
 """Members whose credit is remembered; then all have it in full."""
 
 SILENT_SECONDS = 0.05
-"""A member that was not heard of for this long is not waited for while others keep up."""
+LEAST_SILENT_SECONDS = 0.01
+"""A member that was not heard of for twice as long as it may take to answer, by its round trips so far and
+within these bounds, is not waited for while others keep up."""
 
 ALONE_SECONDS = 0.25
 """When none of the members was heard of for this long, publishers do not wait for them."""
@@ -77,7 +79,8 @@ class Pace:
     that is silent (stopped, crashed, cut off) not at all, and one that goes on out of its *credit*: at most
     `MOST_CREDIT` seconds in one go, and `CREDIT_PART` of the time. So a process that only waited for a
     processor is not left behind, and one that is slow for good costs publishers next to nothing. A member
-    for which too much waits then falls behind, and is not waited for at all.
+    that was silent, or has no credit left, is not waited for again before it has caught up: one that goes on
+    after it was stopped has much to take, and nobody waits for that.
     """
 
     def __init__(self, channels: Channels) -> None:
@@ -85,6 +88,8 @@ class Pace:
         self._loop = asyncio.get_running_loop()
         self._credits: dict[PeerId, tuple[float, float]] = {}
         """Members that were waited for: the seconds of credit that each had left, and when that was."""
+        self._given_up: set[PeerId] = set()
+        """Members that are not waited for until they have caught up."""
         self._waiter: asyncio.Future[None] | None = None
         channels.on_writable(lambda contact: self._wake())
         channels.on_state(lambda contact, state: self._wake())
@@ -95,6 +100,9 @@ class Pace:
         began = self._loop.time()
         while True:
             full = [channel for channel in channels if is_full(channel)]
+            if self._given_up:
+                still_full = {channel.contact.id for channel in full}
+                self._given_up -= {c.contact.id for c in channels} - still_full
             if not full:
                 return
             now = self._loop.time()
@@ -109,17 +117,24 @@ class Pace:
     async def _wait_for_others(self, full: Sequence[Channel], began: float, now: float) -> bool:
         """Wait for a change, out of the credit of those that are full; False when none has any."""
         awaited: dict[PeerId, float] = {}
+        longest = 0.0
         for channel in full:
-            is_silent = (channel.heard_at or began) + SILENT_SECONDS <= now
             peer = channel.contact.id
-            if not is_silent and (credit := self._credit(peer, now)) >= LEAST_CREDIT:
+            if peer in self._given_up:
+                continue
+            silent_in = (channel.heard_at or began) + silence(channel) - now
+            if silent_in > 0 and (credit := self._credit(peer, now)) >= LEAST_CREDIT:
                 awaited[peer] = credit
+                longest = max(longest, min(credit, silent_in))
+            else:
+                self._given_up.add(peer)
         if not awaited:
             return False
-        await self._change(min(max(awaited.values()), SILENT_SECONDS))
+        await self._change(longest)
         ended = self._loop.time()
         if len(self._credits) > MOST_CREDITS:
             self._credits.clear()
+            self._given_up.clear()
         for peer, credit in awaited.items():
             self._credits[peer] = (credit - (ended - now), ended)
         return True
@@ -147,6 +162,11 @@ class Pace:
 def is_full(channel: Channel) -> bool:
     """Whether publishers wait for the channel; a closed one's peer does not answer, and may never again."""
     return not channel.is_writable and channel.state is not ChannelState.CLOSED
+
+
+def silence(channel: Channel) -> float:
+    """After how many seconds in which nothing was heard a member counts as silent."""
+    return min(max(2 * channel.patience, LEAST_SILENT_SECONDS), SILENT_SECONDS)
 
 
 class Ways:

@@ -88,6 +88,12 @@ class Channel:
         """When the peer last gave proof of life, on the loop's clock; None if that is not known."""
         return None if self.core is None else self.core.patience.heard_at
 
+    @property
+    def patience(self) -> float:
+        """Seconds that an acknowledgement may take, by the round trips so far."""
+        core = self.core
+        return self._channels.config.initial_rto if core is None else core.transmitter.rtt.patience
+
     def try_send(
         self, message: bytes, on_ack: OnAck | None = None, until: Until | None = None
     ) -> bool:

@@ -31,8 +31,9 @@ MOST_ANNOUNCERS = 6
 ROUNDS = 3
 """How often each of them is asked."""
 
-MOST_ASKED = 16_384
-"""Events that are fetched at a time, so that a process that cannot keep up is not sent more than it takes."""
+MOST_ASKED = 8_192
+"""Events that are fetched at a time, so that a process that cannot keep up is not sent more than it takes, and
+those who serve it have time for others."""
 
 MOST_QUESTIONS = 4096
 """Ranges in which they are fetched."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from overlay.channel import Channels, ChannelState
+from overlay.contact import Contact
 from overlay.virtual import Network, nth_host
+from overlay.virtual.stage import numbered_contact
 from pubsub import Node, Parameters, Subscription
+from pubsub.sending import LEAST_SILENT_SECONDS, SILENT_SECONDS, Pace
 from tests.pubsub.playground import Playground, play
 
 SIZE = 4000
@@ -153,3 +157,56 @@ def test_an_application_that_does_not_read_holds_nobody_back() -> None:
         assert rate(crowd.pace, steps[10], steps[-1]) > 0
 
     play(73, main, mode="structured", network=Network(73))
+
+
+class PacedMember:
+    """A channel as `Pace` sees it."""
+
+    def __init__(self, number: int) -> None:
+        self.contact = numbered_contact(number)
+        self.state = ChannelState.OPEN
+        self.is_writable = True
+        self.heard_at = 0.0
+        self.patience = 0.004
+
+
+class PacedMembers:
+    """The channels of a node, as `Pace` sees them."""
+
+    def __init__(self, *members: PacedMember) -> None:
+        self._members = {member.contact.id: member for member in members}
+
+    def to(self, contact: Contact) -> PacedMember:
+        return self._members[contact.id]
+
+    def on_writable(self, handler: Any) -> None: ...
+
+    def on_state(self, handler: Any) -> None: ...
+
+
+def test_one_that_was_silent_is_not_waited_for_until_it_has_caught_up() -> None:
+    async def main() -> None:
+        quick, stopped = PacedMember(0), PacedMember(1)
+        members = [quick.contact, stopped.contact]
+        pace = Pace(cast(Channels, PacedMembers(quick, stopped)))
+        now = asyncio.get_running_loop().time
+
+        async def waited() -> float:
+            began = quick.heard_at = now()
+            await pace.wait(members)
+            return now() - began
+
+        stopped.is_writable = False
+        stopped.heard_at = now()
+        assert await waited() == pytest.approx(LEAST_SILENT_SECONDS)
+        assert await waited() == 0.0
+        stopped.heard_at = now()  # it goes on, and has much to take
+        assert await waited() == 0.0
+        stopped.is_writable = True
+        assert await waited() == 0.0
+        stopped.is_writable = False  # it has caught up meanwhile, and is full again
+        stopped.heard_at = now()
+        stopped.patience = 1.0
+        assert await waited() == pytest.approx(SILENT_SECONDS)
+
+    Network(1).run(main())
