@@ -21,6 +21,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
+def new_loop() -> asyncio.AbstractEventLoop:
+    """The fastest loop there is, for a thread of its own."""
+    loop: asyncio.AbstractEventLoop = (_loop_factory() or asyncio.new_event_loop)()
+    return loop
+
+
 @contextmanager
 def _rarer_collections() -> Iterator[None]:
     """Meanwhile, look for garbage in cycles less often, and never among what was there before."""

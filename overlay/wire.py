@@ -11,7 +11,8 @@ a reason, whatever the bytes; sizes and nesting are checked before memory is spe
 
 Codes are grouped: 0x00 DHT and directory, 0x20 channels and failure detection, 0x30 membership,
 0x40 CAMCAST, 0x50 broadcast, 0x60 topic membership and collections, 0x70 archive, 0x80 distributors,
-0x90 hand-over of archives, 0xA0 HyParView, 0xB0 distributors again, 0xC0 requests and last values, 0xD0 rights.
+0x90 hand-over of archives, 0xA0 HyParView, 0xB0 distributors again, 0xC0 requests and last
+values, 0xD0 rights.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pubsub.publishing import Receipt
     from pubsub.requests import NoReply, RequestFailed
     from pubsub.subscription import Subscription
+    from pubsub.threads import connect
     from pubsub.topic import Pattern, Topic
 
 _HOMES = {
@@ -53,6 +54,7 @@ _HOMES = {
     "Retention": "pubsub.archive.store.retention",
     "Subscription": "pubsub.subscription",
     "Topic": "pubsub.topic",
+    "connect": "pubsub.threads",
 }
 """The module of each public name; a test compares it with the imports above."""
 
@@ -82,6 +84,7 @@ __all__ = [
     "Retention",
     "Subscription",
     "Topic",
+    "connect",
 ]
 
 

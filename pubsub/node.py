@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.publishing import DurablePublishing
     from pubsub.collections.node_collections import C, NodeCollections
     from pubsub.requests import Requests, Serving
+    from pubsub.threads import ThreadsafeNode
 
 Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
@@ -97,6 +98,7 @@ class Node:
         """Open the socket and join the network; `NetworkError` when none of `bootstrap` answers."""
         if self._attachment is not None:
             raise UsageError("a node is entered once; make another one")
+        self._loop = asyncio.get_running_loop()
         config = self.config
         if config.trace is not None:
             later = asyncio.get_running_loop().call_later
@@ -226,6 +228,14 @@ class Node:
     def attachment(self) -> Attachment:
         """This node's place in the network, for further protocols on it."""
         return self._attached()
+
+    @property
+    def threadsafe(self) -> ThreadsafeNode:
+        """This node for other threads than its event loop's: calls that wait, in place of coroutines."""
+        from pubsub.threads import ThreadsafeNode
+
+        self._attached()
+        return ThreadsafeNode(self, self._loop)
 
     @property
     def id(self) -> PeerId:

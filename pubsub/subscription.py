@@ -377,13 +377,17 @@ class Subscription:
                 first = await self.__anext__()
             except StopAsyncIteration:
                 return
-            events = [first, *islice(self._current, max - 1)]
-            while len(events) < max and self._queue:
-                self._begin_next()
-                events += islice(self._current, max - len(events))
-            if self._is_full:
-                self._look_at_space()
-            yield events
+            yield [first, *self.take_waiting(max - 1)]
+
+    def take_waiting(self, most: int) -> list[Event]:
+        """The events that wait, at most this many; they count as taken."""
+        events = list(islice(self._current, most))
+        while len(events) < most and self._queue:
+            self._begin_next()
+            events += islice(self._current, most - len(events))
+        if self._is_full:
+            self._look_at_space()
+        return events
 
     async def _arrivals(self) -> None:
         """Wait until the queue is not empty; `StopAsyncIteration` when it never will be."""
