@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from overlay.contact import Address, Contact
@@ -60,11 +61,20 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
         gate = make_gate(runtime, config.authority, config.rights)
         if not config.uses_dht:
             return Attachment(config, runtime, _gateways(config, runtime), _nothing, gate)
-        overlay = await join(runtime.endpoint, config)
+        async with AsyncExitStack() as stack:
+            if config.discover:
+                from pubsub.lan import Lan
+
+                lan = await stack.enter_async_context(Lan(runtime.contact, config.keys))
+                found = [str(address) for address in await lan.find()]
+                config = replace(config, bootstrap=(*config.bootstrap, *found))
+            overlay = await join(runtime.endpoint, config)
+            stack.push_async_callback(overlay.close)
+            leave = stack.pop_all().aclose
     except BaseException:
         await runtime.close()
         raise
-    return Attachment(config, runtime, overlay.service, overlay.close, gate)
+    return Attachment(config, runtime, overlay.service, leave, gate)
 
 
 def make_gate(runtime: Runtime, authority: Sequence[bytes], rights: Sequence[bytes]) -> Gate | None:

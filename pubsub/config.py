@@ -40,6 +40,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "listen": (_ADDRESS, (str,)),
     "advertise": (_ADDRESS, (str, NoneType)),
     "gateways": ("lists of addresses by topic", (Mapping,)),
+    "discover": ("true or false", (bool,)),
     "insecure": ("true or false", (bool,)),
     "identity": ("an Identity", (Identity, NoneType)),
     "signatures": ("true or false", (bool,)),
@@ -134,6 +135,9 @@ class NodeConfig:
 
     bootstrap: tuple[str, ...] = ()
     """Addresses of nodes of the network; none for its first node, and none in mode `unstructured`."""
+
+    discover: bool = False
+    """Find nodes on the local network by multicast DNS too, and be found (extra `lan`)."""
 
     mode: ModeName = "structured"
     """Which membership service keeps the topic tables."""
@@ -286,6 +290,10 @@ class NodeConfig:
             raise ConfigurationError(
                 f'mode "{self.mode}" has no DHT to bootstrap: name gateways of the topics instead'
             )
+        if self.discover and not self.uses_dht:
+            raise ConfigurationError(
+                "discover finds nodes of a network with a DHT: name gateways of the topics instead"
+            )
         if self.bootstrap and self.gateways:
             raise ConfigurationError(
                 "bootstrap and gateways are two ways to find contacts: name one of them"
@@ -330,6 +338,7 @@ class NodeSettings(TypedDict, total=False):
     listen: str
     advertise: str | None
     bootstrap: Iterable[str]
+    discover: bool
     mode: ModeName
     gateways: Mapping[str, Iterable[str]]
     links: LinkKind

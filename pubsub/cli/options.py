@@ -27,6 +27,7 @@ NODE_OPTIONS = (
     "listen",
     "advertise",
     "bootstrap",
+    "discover",
     "mode",
     "gateway",
     "links",
@@ -170,6 +171,12 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
         metavar="HOST:PORT",
         **several,
         help="a node of the network to join; repeat it for more",
+    )
+    parser.add_argument(
+        "--discover",
+        action="store_true",
+        default=None,
+        help="find nodes on the local network by multicast DNS, and be found",
     )
     parser.add_argument("--mode", choices=get_args(ModeName))
     parser.add_argument(
