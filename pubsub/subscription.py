@@ -240,6 +240,8 @@ class Subscription:
         """What came before the last values were there, which come first."""
         self._given: dict[bytes, int] = {}
         """The last values that were given, by source: they may come again, on their usual way."""
+        self.last_values = 0
+        """How many events at its beginning are last values."""
 
     @property
     def wants_last(self) -> bool:
@@ -306,6 +308,7 @@ class Subscription:
             if self.pattern.matches(batch.topic) and batch.source not in live:
                 self._push(batch)
                 self._given[batch.source] = batch.first
+                self.last_values += 1
         if self._given and self._fifo is None:
             self._push = self._enqueue_new
         for batch in held:

@@ -333,13 +333,13 @@ class Hub:
         """Publish what a client sent; a retained message is kept here, whether or not any client is
         subscribed."""
         if message.retain:
-            self._retain(message)
+            self.retain(message)
         self.network.publish(message, done)
 
     def deliver(self, message: MqttMessage) -> None:
         """Give a message of the network to the clients that are subscribed to it, to each of them once."""
         if message.retain:
-            self._retain(message)
+            self.retain(message)
         found: dict[str, tuple[Session, list[Granted]]] = {}
         for session, granted in list(self._tree.matching(message.topic)):
             if granted.filter.group is not None:
@@ -371,7 +371,7 @@ class Hub:
         now = self.clock.now()
         session.offer(Outgoing(message, qos, retained or as_published, identifiers, now))
 
-    def _retain(self, message: MqttMessage) -> None:
+    def retain(self, message: MqttMessage) -> None:
         """Keep the message as its topic's last one; an empty one clears it (section 3.3.1.3)."""
         self._retained.pop(message.topic, None)
         if message.payload:

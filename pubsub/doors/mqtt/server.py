@@ -371,7 +371,9 @@ class _Bridge:
     async def _listen(self, topic: str, watch: _Watch) -> None:
         """Bring the messages of a topic, as long as somebody wants them."""
         try:
-            async with self._node.subscribe(topic) as events:
+            async with self._node.subscribe(topic, last=True) as events:
+                for event in events.take_waiting(events.last_values):
+                    self._learn(event)
                 watch.is_ready = True
                 watch.tell(Reason.SUCCESS)
                 async for event in events:
@@ -380,6 +382,13 @@ class _Bridge:
             if self._watched.get(topic) is watch:
                 del self._watched[topic]
             watch.tell(Reason.UNSPECIFIED)
+
+    def _learn(self, event: Event) -> None:
+        """Take the last event of a topic, from before the door listened: what is retained, clients are given
+        when they subscribe."""
+        message = message_in(event.topic, event.data)
+        if message is not None and message.retain:
+            self.hub.retain(message)
 
     def _deliver(self, event: Event) -> None:
         if len(self._watched) > 1:

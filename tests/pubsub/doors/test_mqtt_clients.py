@@ -98,6 +98,33 @@ def test_retained_messages_are_known_at_a_door_that_listens_for_them() -> None:
     loops.run(asyncio.wait_for(main(), 60))
 
 
+def test_retained_messages_are_known_at_a_door_that_was_opened_later() -> None:
+    async def main() -> None:
+        async with (
+            two_doors() as (here, there, third),
+            MqttDoor(third, "127.0.0.1:0") as later,
+            client(there, "sensor") as sensor,
+        ):
+            await sensor.publish("sensors/1", b"20", qos=1, retain=True)
+            await sensor.publish("sensors/1", b"21.5", qos=1, retain=True)
+            await sensor.publish("sensors/2", b"old news", qos=1)
+            await sensor.publish("sensors/3", b"x", qos=1, retain=True)
+            await sensor.publish("sensors/3", b"", qos=1, retain=True)  # cleared
+            for door in (here, later):
+                async with client(door, "panel") as panel:
+                    for number in (1, 2, 3):
+                        await panel.subscribe(f"sensors/{number}", qos=1)
+                    await panel.publish("sensors/2", b"live", qos=1)
+                    got = []
+                    async for message in panel.messages:
+                        got.append((str(message.topic), message.payload, message.retain))
+                        if message.payload == b"live":
+                            break
+                assert got == [("sensors/1", b"21.5", True), ("sensors/2", b"live", False)]
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
 def test_qos_1_is_acknowledged_when_an_archive_has_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with AsyncExitStack() as stack:
