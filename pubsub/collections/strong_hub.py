@@ -202,6 +202,7 @@ class StrongHub:
             on_settled=self._change.tell,
             count=collections.drops.add,
             is_done=lambda *upto: self._strong.is_done(*upto),
+            is_alone=self._is_alone,
         )
 
     @property
@@ -210,6 +211,10 @@ class StrongHub:
         if strong is None:
             raise ClosedError(f"this node takes no part in {self.topic}")
         return strong
+
+    def _is_alone(self) -> bool:
+        strong = self._collections.strong_topics.get(self.topic)
+        return strong is not None and strong.is_alone
 
     # Joining and leaving.
 

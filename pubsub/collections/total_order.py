@@ -9,9 +9,10 @@ addition of a publisher that crashed, which only one member got, is still delive
 Announcements count within one *stay* in a stable view: one that was made before both sides had come to
 the view says nothing about it. An addition is *foreign* to a stay when its publisher is not in the view
 and no member had it when it came to the view; it waits for the next one. A newcomer may be alone in a
-view for a moment, before it has heard those who are there: what it has of them is foreign then. Additions
-wait to be published until their publisher is *settled*, having heard everybody in this stay, so that
-their clocks are higher than those of all that was delivered before.
+view for a moment, before it has heard those who are there: what it has of them is foreign then, and it is
+not settled, unless all of them are taken for gone. Additions wait to be published until their publisher is
+*settled*, having heard everybody in this stay, so that their clocks are higher than those of all that was
+delivered before.
 
 What is promised: while members crash, join and leave, but none that lives is taken for gone, any two
 members deliver what both deliver in the same order. A member that has just come is no exception: it knows
@@ -94,9 +95,11 @@ class TotalOrder:
         on_settled: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,
         is_done: Callable[[PeerId, int, int], bool] = lambda publisher, life, number: False,
+        is_alone: Callable[[], bool] = lambda: True,
     ) -> None:
         """`count` is told why something is dropped or not believed. `is_done(publisher, life, number)`: no
-        addition up to this number is to come any more, be it that they were made before this member came."""
+        addition up to this number is to come any more, be it that they were made before this member came.
+        `is_alone`: nobody else takes part, as far as is known, but those taken for gone."""
         self.orders = False
         """Whether this member delivers in order; the others need its announcements even if it does not."""
         self.clock = 0
@@ -110,11 +113,14 @@ class TotalOrder:
         self._on_settled = on_settled
         self._count = count
         self._is_done = is_done
+        self._is_alone = is_alone
         self._seen: dict[Source, int] = {}
         self._excused: dict[Source, int] = {}
         """Numbers up to which additions are not waited for: they will not come, or did not for too long."""
         self._is_new = True
         """It has not been settled with anybody else yet."""
+        self._expects_others = True
+        """While it is new, it waits for those who take part; not longer than `patience`."""
         self._foreign: list[tuple[Source, int, int, Any, int, bool]] = []
         """Source, number, clock, item, up to where the source's additions have come, and whether it is
         restored."""
@@ -175,8 +181,13 @@ class TotalOrder:
 
     @property
     def is_settled(self) -> bool:
-        """The view is stable, and every member has been heard since it is."""
-        return self._members is not None and all(peer.heard for peer in self._peers.values())
+        """The view is stable, and every member has been heard since it is. A newcomer that is alone in its
+        view though others take part has only not heard them yet."""
+        if self._members is None:
+            return False
+        if not self._peers and self._is_new and self._expects_others:
+            return self._is_alone()
+        return all(peer.heard for peer in self._peers.values())
 
     @property
     def waiting(self) -> int:
@@ -359,7 +370,8 @@ class TotalOrder:
         self._repeat = None
         if self._members is None:
             return
-        self._idle_repeats = self._idle_repeats + 1 if self.waiting else 0
+        is_waiting = self.waiting or not (self._peers or self.is_settled)
+        self._idle_repeats = self._idle_repeats + 1 if is_waiting else 0
         if self._idle_repeats * self._config.repeat >= self._config.patience:
             self._give_up()
         if (
@@ -369,9 +381,11 @@ class TotalOrder:
             or len(self._echoed) < len(self._peers)
         ):
             self._announce()
+            self._advance()  # nobody says when all others are taken for gone
 
     def _give_up(self) -> None:
         """Wait no longer for what others have, nor for another view."""
+        self._expects_others = False
         for peer in self._peers.values():
             for announcement in peer.waiting:
                 self._excuse(announcement)

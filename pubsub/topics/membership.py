@@ -91,6 +91,11 @@ class TopicMembership:
         """Whether the last stable view is what this participant still sees."""
         return self._views.is_stable
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has subscribed but those taken for gone."""
+        return all(peer in self._row.suspected for peer in self.participants if peer != self.me)
+
     def can_talk_to(self, peer: PeerId) -> bool:
         """Whether a participant's own channel is not known to be closed."""
         return peer in self.participants and not self._row.is_closed(peer)

@@ -156,6 +156,11 @@ class StrongTopic:
         return self.core.membership.is_stable
 
     @property
+    def is_alone(self) -> bool:
+        """Whether nobody else takes part, as far as is known here, but those taken for gone."""
+        return self.core.membership.is_alone
+
+    @property
     def participants(self) -> list[Participant]:
         """All that have subscribed, reachable or not, this one included, in the order of their ids."""
         entries = self.core.membership.participants

@@ -1,8 +1,8 @@
 """Sorted sets: while the network is whole, everybody delivers the elements in one order.
 
 Any two lives of any members are compared, those that crashed among them, in all that both delivered. In some
-seeds the network splits: then the sides may have two orders, but everything still comes, once. `logged`: in
-some members have logs, on disks that fail at times."""
+seeds the network splits: then the sides may have two orders, but everything still comes, once. In others
+members have logs, on disks that fail at times."""
 
 from __future__ import annotations
 
@@ -23,12 +23,10 @@ TOPIC = "/prices"
 Key = tuple[str, int, int]
 
 
-def run(seed: int, minutes: float = 4.0, *, logged: bool = False) -> Outcome:
+def run(seed: int, minutes: float = 4.0) -> Outcome:
     storm = Storm(seed, minutes, KINDS)
     outcome = Outcome(NAME, seed)
     fate = storm.chance.choice(("whole", "whole", "logged", "split"))
-    if fate == "logged" and not logged:
-        fate = "whole"
     storm.kinds += {"logged": ("log",), "split": ("partition",)}.get(fate, ())
     got: dict[tuple[str, int], list[Key]] = {}
     added: dict[Key, None] = {}

@@ -9,6 +9,7 @@ import pytest
 
 from overlay.contact import PeerId
 from overlay.errors import UsageError
+from overlay.virtual.stage import Stage, numbered_contact
 from pubsub.collections.config import OrderConfig
 from pubsub.collections.messages import Announcement
 from pubsub.collections.total_order import TotalOrder
@@ -141,6 +142,34 @@ def test_believing_what_was_announced_in_another_stay_is_caught() -> None:
 def test_publishing_before_the_view_is_settled_is_caught() -> None:
     runs = (OrderRun(seed, waits_to_settle=False) for seed in (18, 24))
     assert any(is_caught(run.check_one_order_for_all) for run in runs)
+
+
+@pytest.mark.parametrize("are_gone", [True, False])
+def test_a_newcomer_that_has_not_heard_the_others_is_not_settled_alone(are_gone: bool) -> None:
+    stage = Stage(seed=1)
+    context = stage.context(numbered_contact(0))
+    me, other = context.contact.id, PeerId(b"o" * 20)
+    given: list[str] = []
+    is_alone = False
+    order = TotalOrder(
+        me,
+        lambda to, announcement: None,
+        context.call_later,
+        given.append,
+        OrderConfig(patience=10.0),
+        is_alone=lambda: is_alone,
+    )
+    order.begin_to_order()
+    order.receive((other, 1), 5, 40, "from before its crash")
+    order.stable(b"alone", (me,))
+    stage.run_for(5.0)
+    assert not order.is_settled
+    is_alone = are_gone
+    stage.run_for(2.0)
+    assert order.is_settled == are_gone
+    stage.run_for(10.0)
+    assert order.is_settled, "nobody waits for ever"
+    assert given == ["from before its crash"]
 
 
 @pytest.mark.parametrize("field", ["delay", "repeat", "patience"])
