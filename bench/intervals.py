@@ -23,6 +23,7 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtrit
 
 from overlay.errors import UsageError
 
@@ -149,31 +150,5 @@ def _weights(count: int) -> Values:
 @lru_cache(maxsize=1024)
 def _stretch(count: int, error: float) -> float:
     normal = NormalDist().inv_cdf(1 - error / 2)
-    return student_quantile(1 - error / 2, count - 1) / normal * math.sqrt(count / (count - 1))
-
-
-@lru_cache(maxsize=1024)
-def student_quantile(probability: float, freedom: int) -> float:
-    """Student's t for a probability above one half."""
-    low, high = 0.0, 1e6
-    for _ in range(100):
-        middle = (low + high) / 2
-        if (1 + _student_inside(middle, freedom)) / 2 < probability:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _student_inside(t: float, freedom: int) -> float:
-    """P(|T| < t) for a whole number of degrees of freedom (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan2(t, math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = freedom % 2
-    term, total = (cosine, 0.0) if odd else (1.0, 0.0)
-    for power in range(2 if odd else 1, freedom, 2):
-        total += term
-        term *= cosine**2 * power / (power + 1)
-    if odd:
-        return 2 / math.pi * (angle + sine * total)
-    return sine * total
+    student = float(stdtrit(count - 1, 1 - error / 2))
+    return student / normal * math.sqrt(count / (count - 1))

@@ -170,3 +170,39 @@ class Players:
         player = Player(role, *arguments)
         self._all.append(player)
         return player
+
+
+# What processes cost.
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def processor_seconds() -> dict[str, float]:
+    """Of this process and all that it has started, those that have ended included; in all, and Java alone."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, tuple[str, int]] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            head, _, tail = (entry / "stat").read_text().rpartition(")")
+        except OSError:
+            continue  # it has just ended
+        fields = tail.split()
+        parents[int(entry.name)] = int(fields[1])
+        name = head.partition("(")[2]
+        # Its own time, and that of children it has waited for; Java's are Python workers.
+        ticks[int(entry.name)] = (name, sum(map(int, fields[11 : 13 if name == "java" else 15])))
+    found = {"java": 0.0, "all": 0.0}
+    for process, (name, spent) in ticks.items():
+        if _descends(process, os.getpid(), parents):
+            found["all"] += spent / TICKS
+            if name == "java":
+                found["java"] += spent / TICKS
+    return found
+
+
+def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while process != ancestor and process in parents:
+        process = parents[process]
+    return process == ancestor

@@ -23,6 +23,7 @@ MODULES = (
     "layers",
     "emulator",
     "harness",
+    "sources",
     "ledger",
     "attacks",
     "floods",

@@ -8,7 +8,6 @@ rows of each kind, before the clock does.
 from __future__ import annotations
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiment import Experiment
+from bench.players import processor_seconds
 from bench.suites.grid import distinct, expand
 from bench.suites.settings import SIMULATED
 from bench.workloads.workload import Option, Row, RowTable, Workload, column
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def run(options: argparse.Namespace) -> Iterator[Row]:
@@ -72,46 +70,15 @@ def _by_spark(rows: tuple[Experiment, ...], directory: Path) -> tuple[float, flo
         store = ResultStore(spark, directory / "out").open()
         first = [replace(row, suite="start", repetitions=1) for row in suite(networks=1)[-3:]]
         execute(spark, first, store, _unseen)
-        before = _seconds_by_program()
+        before = processor_seconds()
         assert execute(spark, rows, store, _unseen) == []
-        after = _seconds_by_program()
+        after = processor_seconds()
     java, every = (after[key] - before[key] for key in ("java", "all"))
     return java, every - java
 
 
 def _unseen(progress: Any) -> None:
     pass
-
-
-def _seconds_by_program() -> dict[str, float]:
-    """Of this process and all that it has started, those that have ended included; in all, and Java alone."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, tuple[str, int]] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            head, _, tail = (entry / "stat").read_text().rpartition(")")
-        except OSError:
-            continue  # it has just ended
-        fields = tail.split()
-        parents[int(entry.name)] = int(fields[1])
-        name = head.partition("(")[2]
-        # Its own time, and that of children it has waited for; Java's are Python workers.
-        ticks[int(entry.name)] = (name, sum(map(int, fields[11 : 13 if name == "java" else 15])))
-    found = {"java": 0.0, "all": 0.0}
-    for process, (name, spent) in ticks.items():
-        if _descends(process, os.getpid(), parents):
-            found["all"] += spent / TICKS
-            if name == "java":
-                found["java"] += spent / TICKS
-    return found
-
-
-def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
-    while process != ancestor and process in parents:
-        process = parents[process]
-    return process == ancestor
 
 
 WORKLOAD = Workload(

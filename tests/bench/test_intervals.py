@@ -16,7 +16,6 @@ from bench.intervals import (
     looks,
     mean_interval,
     share_interval,
-    student_quantile,
     wilson,
 )
 from overlay.errors import UsageError
@@ -36,14 +35,6 @@ def test_wilson_as_published(successes: int, trials: int, low: float, high: floa
     found = wilson(successes, trials)
     assert found.low == pytest.approx(low, abs=1e-4)
     assert found.high == pytest.approx(high, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("probability", "freedom", "value"),
-    [(0.975, 1, 12.706), (0.975, 4, 2.776), (0.995, 9, 3.250), (0.9995, 30, 3.646)],
-)
-def test_students_quantiles_as_in_tables(probability: float, freedom: int, value: float) -> None:
-    assert student_quantile(probability, freedom) == pytest.approx(value, abs=1e-3)
 
 
 @given(st.floats(0, 1), st.integers(1, 10_000))

@@ -34,7 +34,7 @@ def test_an_event_reaches_everyone_who_is_alive_and_nobody_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # With c = 5 everyone sends to everyone, whether the dead have left the tables or not.
-    monkeypatch.setattr(live, "REPAIR_SECONDS", 5.0)
+    monkeypatch.setattr(live, "REPAIR_SECONDS", 1.0)
     crashes = {"failure": "repaired", "failed": 0.4}
     experiment = Experiment(**SMALL | crashes, mode="unstructured", p_sel_series=(0.5, 1.0))  # type: ignore[arg-type]
     (half, _), (point, results) = tiers.run(experiment)

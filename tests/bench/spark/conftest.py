@@ -14,6 +14,14 @@ from bench.spark.session import spark_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FEW_ROWS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Queries of a few rows each: to compile them, or to plan them again, takes longer than to run them."""
+
 
 def path_without_java(directory: Path) -> Path:
     """One directory with everything on the PATH but Java."""
@@ -30,6 +38,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("JAVA_HOME", raising=False)
         patch.setenv("PATH", str(path_without_java(tmp_path_factory.mktemp("bin"))))
-        with spark_session(tmp_path_factory.mktemp("spark"), "local[2]") as session:
-            session.conf.set("spark.sql.shuffle.partitions", "2")  # there are only a few rows
+        with spark_session(tmp_path_factory.mktemp("spark"), "local[2]", FEW_ROWS) as session:
             yield session

@@ -69,10 +69,16 @@ def all_of(store: ResultStore) -> list[Any]:
     return Aggregates.of(store).select()
 
 
-def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(spark, tmp_path, [made()])
-    found = {(row.community, row.metric): row for row in all_of(store)}
+@pytest.fixture(scope="module")
+def found(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[int, str], Any]:
+    """Of `RESULTS`, by community and metric."""
+    store = keep(spark, tmp_path_factory.mktemp("made"), [made()])
+    return {(row.community, row.metric): row for row in all_of(store)}
 
+
+def test_aggregates_are_those_worked_out_by_hand(found: dict[tuple[int, str], Any]) -> None:
     def values(community: int, metric: str) -> tuple[int, float]:
         row = found[community, metric]
         assert row.low <= row.value <= row.high
@@ -90,21 +96,17 @@ def test_aggregates_are_those_worked_out_by_hand(spark: SparkSession, tmp_path: 
 
 
 def test_all_communities_together_are_sums_the_last_round_and_everyone_everywhere(
-    spark: SparkSession, tmp_path: Path
+    found: dict[tuple[int, str], Any],
 ) -> None:
-    store = keep(spark, tmp_path, [made()])
-    found = {row.metric: row for row in all_of(store) if row.community == WHOLE}
-    assert found["reception"].value == pytest.approx((1 + 10 / 14 + 9 / 14 + 1) / 4)
-    assert found["reliability"].value == 0.5
-    assert found["rounds"].value == (6 + 5 + 9 + 4) / 4
-    assert found["messages_inside"].value == (48 + 44 + 28 + 36) / 4
+    assert found[WHOLE, "reception"].value == pytest.approx((1 + 10 / 14 + 9 / 14 + 1) / 4)
+    assert found[WHOLE, "reliability"].value == 0.5
+    assert found[WHOLE, "rounds"].value == (6 + 5 + 9 + 4) / 4
+    assert found[WHOLE, "messages_inside"].value == (48 + 44 + 28 + 36) / 4
 
 
 def test_events_that_went_up_and_complete_runs_are_counted(
-    spark: SparkSession, tmp_path: Path
+    found: dict[tuple[int, str], Any],
 ) -> None:
-    store = keep(spark, tmp_path, [made()])
-    found = {(row.community, row.metric): row for row in all_of(store)}
     assert found[0, "climbing"].interval == wilson(3, 4)
     assert found[WHOLE, "complete_rounds"].value == (6 + 4) / 2
     assert found[WHOLE, "complete_rounds"].count == 2
@@ -117,12 +119,12 @@ def test_formulas_have_no_interval_and_a_product_for_all_together(
     certain = Experiment(**asked, sizes=(10, 10), c=40.0)
     likely = Experiment(**asked, sizes=(100, 100, 100), c=2.0)
     parts = [table(own, run(own), 0.0) for own in (certain, likely)]
-    store = keep(spark, tmp_path, parts)
-    reliability = [row for row in all_of(store) if row.metric == "reliability"]
+    rows = all_of(keep(spark, tmp_path, [pa.concat_tables(parts)]))
+    reliability = [row for row in rows if row.metric == "reliability"]
     assert all(row.low == row.value == row.high for row in reliability)
     three = {row.community: row.value for row in reliability if row.c == 2.0}
     assert three[WHOLE] == pytest.approx(three[0] ** 3)
-    assert not [row for row in all_of(store) if row.metric == "climbing"]
+    assert not [row for row in rows if row.metric == "climbing"]
 
 
 def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_pat
         asked = replace(EXPERIMENT, network=network, **shared)
         own = [result(repetition, 0, reached, 10) for repetition in range(5)]
         parts.append(table(asked, [(asked, own)], 0.0))
-    store = keep(spark, tmp_path, parts)
+    store = keep(spark, tmp_path, [pa.concat_tables(parts)])
     found = {row.metric: row for row in all_of(store) if row.community == 0}
     assert found["reliability"].count == 30
     assert found["reliability"].networks == (0, 1, 2, 3, 4, 5)
@@ -153,11 +155,10 @@ def test_simulated_events_are_kept_in_batches(spark: SparkSession, tmp_path: Pat
 
 
 def test_aggregates_do_not_depend_on_the_order_of_the_rows(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, found: dict[tuple[int, str], Any]
 ) -> None:
-    one = keep(spark, tmp_path / "one", [made()])
-    many = keep(spark, tmp_path / "many", [made().take(list(reversed(range(len(made())))))])
-    assert all_of(one) == all_of(many)
+    other = keep(spark, tmp_path, [made().take(list(reversed(range(len(made())))))])
+    assert all_of(other) == list(found.values())
 
 
 def test_sql_gives_what_is_worked_out_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
@@ -192,13 +193,6 @@ def damage(store: ResultStore) -> str:
     return path.name
 
 
-def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    store = keep(spark, tmp_path, [made()])
-    name = damage(store)
-    with pytest.raises(StoreError, match=f"{name} cannot be read"):
-        Aggregates.of(store)
-
-
 def test_the_command_says_in_one_sentence_which_file_is_damaged(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,7 +221,6 @@ def test_results_of_another_version_are_refused(
 def test_two_runs_are_compared(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("before", "after"):
-        keep(spark, tmp_path / name, [made()])
-    assert main(["bench", "compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
+    keep(spark, tmp_path, [made()])
+    assert main(["bench", "compare", str(tmp_path), str(tmp_path)]) == 0
     assert "0 changed" in capsys.readouterr().out

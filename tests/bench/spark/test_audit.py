@@ -142,7 +142,7 @@ def test_a_bad_line_far_into_a_file_is_named(spark: SparkSession, tmp_path: Path
 def test_many_rows_are_summarised_by_sql_to_the_same_means(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generate(spark, 5_000, 10, f"{tmp_path}/made")
+    generate(spark, 2_000, 10, f"{tmp_path}/made")
     rows = read_traces(spark, trace_files([str(tmp_path)]))
     exact = audit(spark, rows)
     monkeypatch.setattr(bench.analysis.audit, "EXACT_ROWS", 0)

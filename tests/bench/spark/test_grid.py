@@ -204,10 +204,10 @@ def test_a_row_whose_process_dies_is_named_with_its_seed_and_does_not_sink_the_r
     monkeypatch.setattr(execute_module, "run_rows", run_or_die)
     store = ResultStore(spark, tmp_path / "out").open()
     seen: list[Progress] = []
-    [failure] = execute(spark, (*grid(), deadly), store, seen.append)
+    [failure] = execute(spark, (*grid(3), deadly), store, seen.append)
     assert failure.experiment == deadly
     assert "Python worker exited unexpectedly" in failure.error
     rows = stored(Path(store.place))
     assert [row["seed"] for row in rows if row["error"]] == [4711]
-    assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
-    assert (seen[-1].done, seen[-1].failed, seen[-1].total) == (13, 1, 13)
+    assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid(3))
+    assert (seen[-1].done, seen[-1].failed, seen[-1].total) == (4, 1, 4)

@@ -26,23 +26,16 @@ def objects() -> Iterator[ObjectStore]:
         yield server
 
 
-def test_results_live_on_any_file_system_of_hadoop(
+def test_results_live_on_any_file_system_of_hadoop_and_count_with_their_manifest(
     spark: SparkSession, objects: ObjectStore
 ) -> None:
     store = ResultStore(spark, f"{objects.uri}/team/results").open()
     assert store.is_empty
-    execute(spark, grid(3), store, silent)
-    execute(spark, grid(3), store, silent)
-    assert len(store.commits()) == 1  # nothing was left to run
-    assert in_order([row.asDict() for row in store.read().collect()]) == by_a_plain_loop(grid(3))
-
-
-def test_rows_without_their_manifest_do_not_count(
-    spark: SparkSession, objects: ObjectStore
-) -> None:
-    store = ResultStore(spark, f"{objects.uri}/results").open()
     execute(spark, grid(2), store, silent)
-    for name in objects.names("/results/commits"):
+    execute(spark, grid(2), store, silent)
+    assert len(store.commits()) == 1  # nothing was left to run
+    assert in_order([row.asDict() for row in store.read().collect()]) == by_a_plain_loop(grid(2))
+    for name in objects.names("/team/results/commits"):
         del objects.objects[name]
     assert store.finished_ids() == set()
     assert store.read().count() == 0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def test_gossip_to_too_few_is_not_of_the_order_of_n_log_n(
     c: float, holds: bool, spark: SparkSession, tmp_path: Path
 ) -> None:
-    grown = {**SIMULATED, "c": c, "sizes": [(100, 10), (1000, 10), (10000, 10)]}
+    grown = {**SIMULATED, "c": c, "sizes": [(100, 10), (1000, 10), (3000, 10)]}
     rows = expand("flip", "scale", tier="simulate", repetitions=30, **grown)
     store = ResultStore(spark, tmp_path).open()
     assert execute(spark, rows, store, silent) == []

@@ -1,7 +1,5 @@
 """How fast Spark reads a durable topic, beside plain Python on the archive's file and Spark's socket source.
 
-    python -m bench.spark.speed --rows 400000
-
 Two publishers' events are put into an SQLite store, an archive is started on it in a process of its own, and
 each reader reads all of it. Every reader has the same events, of about 100 bytes as they are stored.
 """
@@ -9,9 +7,7 @@ each reader reads all of it. Every reader has the same events, of about 100 byte
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import socket
 import sqlite3
 import subprocess
@@ -24,7 +20,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.players import processor_seconds
 from bench.spark.session import spark_session
+from bench.workloads.workload import Option, Row, RowTable, Setting, Workload, column
 from overlay.identity import Identity
 from pubsub.archive.protocol.archived_event import pack_event, read_event
 from pubsub.archive.protocol.frontier import new_stream
@@ -119,43 +117,11 @@ def by_socket(spark: SparkSession, rows: int) -> int:
     return int(found[0][0])
 
 
-def processor_seconds() -> float:
-    """Of this process and all that it has started and that still run: archive, Java, Spark's workers."""
-    used: dict[int, float] = {}
-    parents: dict[int, int] = {}
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = place.read_text().rpartition(")")[2].split()
-            parents[int(place.parent.name)] = int(fields[1])
-            used[int(place.parent.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf(
-                "SC_CLK_TCK"
-            )
-    own = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in own} - own:
-        own |= more
-    return sum(used.get(pid, 0.0) for pid in own)
-
-
-def timed(name: str, read: Callable[[], int], times: int = 1) -> None:
-    for _ in range(times):
-        began, used = time.perf_counter(), processor_seconds()
-        count = read()
-        seconds, used = time.perf_counter() - began, processor_seconds() - used
-    print(
-        f"{name:<34} {count:>9,} rows {seconds:>7.2f} s {count / seconds:>10,.0f} rows/s "
-        f"{used / count * 1e6:>6.1f} us of processor a row",
-        flush=True,
-    )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="rows a second of each reader")
-    parser.add_argument("--rows", type=int, default=400_000)
-    rows = parser.parse_args().rows
-    with tempfile.TemporaryDirectory(prefix="camcast-speed-") as directory:
+def run(options: argparse.Namespace) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(prefix="camcast-sources-") as directory:
         path = Path(directory) / "events.db"
-        fill(path, rows)
-        timed("plain Python on the SQLite file", lambda: plain(path))
+        fill(path, options.rows)
+        yield from _timed("plain Python on the SQLite file", lambda: plain(path))
         with (
             archive(path) as address,
             spark_session(Path(directory) / "spark", "local[2]") as spark,
@@ -163,11 +129,41 @@ def main() -> None:
             from bench.spark.source import CamcastSource
 
             spark.dataSource.register(CamcastSource)
-            timed("Spark, camcast, data as JSON", lambda: by_spark(spark, address), WARM)
             raw = {"data": "msgpack"}
-            timed("Spark, camcast, data as msgpack", lambda: by_spark(spark, address, **raw), WARM)
-            timed("Spark, socket source, lines", lambda: by_socket(spark, rows))
+            for name, read, times in (
+                ("Spark, camcast, data as JSON", lambda: by_spark(spark, address), WARM),
+                ("Spark, camcast, data as msgpack", lambda: by_spark(spark, address, **raw), WARM),
+                ("Spark, socket source, lines", lambda: by_socket(spark, options.rows), 1),
+            ):
+                yield from _timed(name, read, times)
 
 
-if __name__ == "__main__":
-    main()
+def _timed(name: str, read: Callable[[], int], times: int = 1) -> Iterator[Row]:
+    """Rows of the last of `times` readings."""
+    for _ in range(times):
+        began, used = time.perf_counter(), processor_seconds()["all"]
+        count = read()
+        seconds, used = time.perf_counter() - began, processor_seconds()["all"] - used
+    settings: dict[str, Setting] = {"reader": name, "rows": count}
+    yield Row("sources", settings, "rate", count / seconds, "rows/s")
+    yield Row("sources", settings, "cpu", used / count * 1e6, "us/row")
+
+
+WORKLOAD = Workload(
+    "sources",
+    "Durable topics as DataFrames",
+    "The same events read from an archive by Spark, from its SQLite file by plain Python, and as lines from "
+    "Spark's socket source.",
+    (Option("rows", 400_000, "events", quick=100_000),),
+    run,
+    (
+        RowTable(
+            "sources",
+            "Rows a second of each reader, the second time that it reads",
+            {"reader": "reader", "rows": "rows"},
+            (column("rows/s", "{:,.0f}", "rate"), column("CPU us a row", "{:.1f}", "cpu")),
+            "Two cores for all; processor time of the archive, Java and Spark's workers together.",
+        ),
+    ),
+    quick_seconds=40,
+)
