@@ -32,8 +32,8 @@ ROUNDS = 3
 """How often each of them is asked."""
 
 MOST_ASKED = 8_192
-"""Events that are fetched at a time, so that a process that cannot keep up is not sent more than it takes, and
-those who serve it have time for others."""
+"""Events that are fetched at a time: a process that cannot keep up is not sent more than it takes, and those
+who serve it have time for others."""
 
 MOST_QUESTIONS = 4096
 """Ranges in which they are fetched."""
