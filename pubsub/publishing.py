@@ -82,7 +82,8 @@ class OwnBlock:
             self.acknowledged += 1
         else:
             self.failed += 1
-        self.wake()
+        if self._waiter is not None:
+            self.wake()
 
     def wake(self) -> None:
         """Tell those who wait that something has changed."""

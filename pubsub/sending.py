@@ -199,7 +199,7 @@ class Ways:
         channel = self._channels.live(to)
         if channel is None:
             is_taken = False
-        elif is_told and channel.buffered > self._most_buffered:
+        elif is_told and channel.was_full and channel.buffered > self._most_buffered:
             return None
         else:
             is_taken = channel.try_send(data, on_ack, until)
@@ -434,7 +434,8 @@ class EventLink:
 
         Its channel goes on for longer, and they may arrive after all; that changes no receipt any more."""
         for handover in self._awaited.pop(peer, ()):
-            self._settle(handover, False)
+            handover.own.copy_settled(False)
+            self._close_if_done(handover.own, handover.block)
 
     # Pacing.
 
@@ -457,7 +458,8 @@ class EventLink:
     def answered(self, handover: _Handover, arrived: bool) -> None:
         """A copy of an own block is acknowledged, or given up by its channel."""
         if self._forget(handover):
-            self._settle(handover, arrived)
+            handover.own.copy_settled(arrived)
+            self._close_if_done(handover.own, handover.block)
 
     def _forget(self, handover: _Handover) -> bool:
         """Whether the copy was waited for; it is no longer."""
@@ -468,10 +470,6 @@ class EventLink:
         if not awaited:
             del self._awaited[handover.peer]
         return True
-
-    def _settle(self, handover: _Handover, arrived: bool) -> None:
-        handover.own.copy_settled(arrived)
-        self._close_if_done(handover.own, handover.block)
 
     def _close_if_done(self, own: OwnBlock, block: Block) -> None:
         if own.is_settled if self._acknowledged else own.all_sent:

@@ -46,6 +46,9 @@ from overlay.transport.frame import Buffer
 
 NO_SESSION = 0
 
+MOST_SILENT_RETRIES = 1
+"""Times that segments are sent again to a peer that is not heard; then it is asked for a sign of life."""
+
 LAST_CLOSES = 4
 """A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
 
@@ -168,7 +171,9 @@ class ChannelCore:
             self._meet(theirs, mine)
         patience, transmitter = self.patience, self.transmitter
         self._silent_retries = 0
-        if patience.heard(now) and self.voice is Voice.SILENT:
+        if self.voice is not Voice.SILENT:
+            patience.heard_at = now
+        elif patience.heard(now):
             self._try_again()  # only when a silence ends: two ends could drive each other
         if limit > transmitter.limit:
             transmitter.limit = limit
@@ -419,16 +424,18 @@ class ChannelCore:
         ends = (self.session, self._peer)
         heard = (receiver.inbox.next, receiver.inbox.limit)
         asks = False
-        if not is_idle and not self._only_asks:
+        if not is_idle and self._silent_retries <= MOST_SILENT_RETRIES:
             only_finish = self.phase is not Phase.ESTABLISHED
+            buffer, flight = transmitter.buffer, transmitter.flight
             while (run := transmitter.next_run(now, only_finish)) is not None:
                 asks = True
                 out += run.packets(ends, heard)
-                if transmitter.is_idle:
+                if not (buffer.waiting or flight.lost or buffer.cutting):
                     break
         if asks:
             self.patience.active_at = now
-            if not receiver.inbox.above:  # else it takes an ACK to say what is missing
+            # While a segment is missing, it takes an ACK to say which.
+            if (receiver.ack_due or receiver.ack_at is not None) and not receiver.inbox.above:
                 receiver.acknowledged()
         closes = self._ask_due and self.phase is Phase.CLOSING
         pings = self._ask_due and not closes
@@ -487,7 +494,7 @@ class ChannelCore:
     def _only_asks(self) -> bool:
         """Whether the peer is only asked for a sign of life, until it gives one: it may have crashed, and
         somebody else may be at its address by now, who is not to be sent what is meant for the peer."""
-        return self._silent_retries > 1
+        return self._silent_retries > MOST_SILENT_RETRIES
 
     # Time.
 

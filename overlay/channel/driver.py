@@ -342,8 +342,8 @@ class Channels:
         if core is not None and core.phase is not Phase.GONE:
             if core.has_news or channel.was_full or channel.waiters:
                 self.touch(channel)
-            elif (due := core.next_timer()) < channel.timer_at:
-                self._arm(channel, due)
+            elif (ack_at := core.receiver.ack_at) is not None and ack_at < channel.timer_at:
+                self._arm(channel, ack_at)  # nothing else can have become due earlier
 
     def _adopt(self, core: ChannelCore) -> Channel:
         """The handle of a channel that a peer has just begun to open."""

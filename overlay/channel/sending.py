@@ -383,9 +383,18 @@ class Flight:
 
     def launch(self, run: SegmentRun, now: float) -> None:
         """Number the segments of a new run and count them as sent."""
-        run.first = self.next_number
-        self.next_number += run.segments
-        self._send(run, now)
+        first = run.first = self.next_number
+        if run.segments > 1:
+            self.next_number += run.segments
+            self._send(run, now)
+            return
+        # As `_send` does, without a call: this is done for every segment.
+        self.next_number = first + 1
+        run.sent_at = now
+        run.transmission = self.next_transmission
+        self.next_transmission += 1
+        self._flying[first] = run
+        self.size += run.last_size
 
     def relaunch(self, most: int, now: float) -> SegmentRun:
         """Take the lost segments with the lowest numbers, at most `most`, and count them as sent again."""

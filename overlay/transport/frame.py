@@ -104,10 +104,16 @@ class PlainEnvelope:
 
     def wrap(self, frames: Sequence[Buffer]) -> bytes:
         length = HEADER_BYTES + sum(map(len, frames))
-        return b"".join((header(PLAIN, length, self._sender), *frames))
+        return b"".join((_HEADER(VERSION, PLAIN, length, self._sender), *frames))
 
     def unwrap(self, datagram: bytes, source: tuple[Any, ...]) -> tuple[Contact, bytes, int] | None:
-        check_plain_header(datagram)
+        size = len(datagram)
+        if (
+            size < HEADER_BYTES
+            or datagram[:2] != _PREAMBLE
+            or datagram[2] << 8 | datagram[3] != size
+        ):
+            check_plain_header(datagram)
         sender = datagram[4:HEADER_BYTES]
         if sender == self._sender:
             raise Dropped("from_self")

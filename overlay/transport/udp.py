@@ -63,18 +63,22 @@ class ListenError(NetworkError):
 class _Datagrams(Protocol):
     """asyncio-dgram's protocol, which hands datagrams on instead of queueing them."""
 
-    def __init__(self, receive: Receive, failed: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        receive: Receive,
+        failed: Callable[[Exception], None],
+        may_send: Callable[[bool], None],
+    ) -> None:
+        """`may_send` is told whether asyncio takes more to send."""
         self.queue: asyncio.Queue[Any] = asyncio.Queue()
         self.errors: asyncio.Queue[Exception] = asyncio.Queue()
         self.writable = asyncio.Event()
         super().__init__(self.queue, self.errors, self.writable)
-        self.can_send = True
-        """Whether asyncio takes more to send."""
         self.ended = asyncio.Event()
         """Set once the socket is gone."""
-        self.resume: Callable[[], None] = lambda: None
         self.receive = receive
         self.failed = failed
+        self.may_send = may_send
         self.more: socket.socket | None = None
         """The socket once more, to read on from after asyncio has read a datagram."""
 
@@ -105,16 +109,15 @@ class _Datagrams(Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.can_send = False
+        self.may_send(False)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.can_send = True
-        self.resume()
+        self.may_send(True)
 
     def connection_lost(self, error: Exception | None) -> None:
         super().connection_lost(None)
-        self.can_send = False
+        self.may_send(False)
         if self.more is not None:
             self.more.close()
             self.more = None
@@ -129,12 +132,14 @@ class UdpTransport:
     def __init__(self, size: int, receive: Receive, resume: Callable[[], None], metrics: Metrics):
         self.train = 1
         """Datagrams that one call of `send` takes."""
+        self.can_send = True
+        """Whether asyncio takes more to send."""
+        self._resume = resume
         self._size = size
         self._errors: CounterFamily = metrics.family(
             "socket_errors", "error", "Errors that the socket reported"
         )
-        self._protocol = _Datagrams(receive, self._failed)
-        self._protocol.resume = resume
+        self._protocol = _Datagrams(receive, self._failed, self._may_send)
 
     async def bind(self, address: Address, offload: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -161,9 +166,10 @@ class UdpTransport:
         if offload:
             self._begin_offload()
 
-    @property
-    def can_send(self) -> bool:
-        return self._protocol.can_send
+    def _may_send(self, can_send: bool) -> None:
+        self.can_send = can_send
+        if can_send:
+            self._resume()
 
     def refuse(self, refusal: Refusal | None) -> bool:
         """Have the kernel drop a flood (Linux), or nothing any more; whether it does."""
@@ -183,7 +189,7 @@ class UdpTransport:
 
     async def close(self) -> None:
         """Let go of the socket; returns when it is gone."""
-        self._protocol.can_send = False
+        self.can_send = False
         for let_go in (self._stream.close, self._transport.abort):
             let_go()
             with contextlib.suppress(TimeoutError):

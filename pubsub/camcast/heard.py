@@ -29,6 +29,13 @@ class _Heard(Numbers):
         super().__init__(most=None)
         self.until = 0.0
 
+    def follow(self, first: int, last: int) -> bool:
+        """Whether all below `first` is in the set, and nothing above: then these are added."""
+        if self._firsts or not 1 < first == self.mark + 1:
+            return False
+        self.mark = last
+        return True
+
 
 class HeardEvents:
     """The events that one community has brought to this process, for a bounded time and memory.
@@ -72,11 +79,13 @@ class HeardEvents:
         if heard is None:
             heard = _Heard()
         self._sources[source] = heard  # last again: the order is that of the latest news
+        heard.until = now + self._lifetime
+        if heard.follow(first, first + count - 1):
+            return
         before = heard.range_count
         heard.add_span(first, first + count - 1)
         if before >= MOST_GAPS:
             heard.give_up_holes(MOST_GAPS)
-        heard.until = now + self._lifetime
         self._ranges += heard.range_count - before
         if before == 0 or self._ranges > self._capacity:
             self._forget(now)

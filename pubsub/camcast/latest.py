@@ -109,7 +109,9 @@ class LatestBlocks:
         new = Kept(block, at)
         old = self._kept.get(block.topic)
         if old is not None:
-            if not new.replaces(old):
+            is_same = old.block.source == block.source
+            follows = is_same and block.first + block.count > old.block.first + old.block.count
+            if not follows and not new.replaces(old):
                 return
             del self._kept[block.topic]  # last again: the order is that of the latest news
             self._bytes -= len(old.block.encoded)

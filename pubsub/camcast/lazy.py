@@ -44,6 +44,10 @@ RUNS = 1024
 PRUNE_AGAIN_SECONDS = 1.0
 """A link that goes on sending events that are known is asked again to stop after this many seconds."""
 
+FLOW_DELAYS = 2.0
+"""While events keep coming, their numbers are gathered for this many times `announce_delay`: who misses one
+does not ask for it before the others have stopped coming, or a gap has shown."""
+
 MOST_PRUNES = 1024
 """Members of whom it is remembered that they were asked; then it begins anew."""
 
@@ -51,7 +55,7 @@ MOST_PRUNES = 1024
 class _Route:
     """Where a run's events go from here: some members are sent them, and all are told of them."""
 
-    __slots__ = ("fanout", "known_to", "news", "sent", "table", "told")
+    __slots__ = ("fanout", "has_news", "known_to", "news", "sent", "table", "told")
 
     def __init__(self, table: tuple[Contact, ...], fanout: int, known_to: PeerId | None) -> None:
         self.table = table
@@ -60,6 +64,7 @@ class _Route:
         self.sent: list[Contact] = []
         self.told: list[Contact] = []
         self.news = Ranges()
+        self.has_news = False
 
 
 class _Run:
@@ -103,6 +108,7 @@ class LazyGossip:
         self._missing = MissingEvents(neighbourhood, self._latest)
         self._news: list[tuple[bytes, _Route]] = []
         self._timer: Timer | None = None
+        self._announced_at = -inf
         metrics = neighbourhood.metrics
         self._announced = metrics.counter("events_announced", "Ids of events announced.")
         self._fetched = metrics.counter(
@@ -128,6 +134,8 @@ class LazyGossip:
         self._note(run, route, gossip)
         if self._timer is None:
             delay = self._neighbourhood.parameters.announce_delay
+            if self._context.now() < self._announced_at + delay:
+                delay *= FLOW_DELAYS
             self._timer = self._context.call_later(delay, self._announce)
         if route.sent:
             self._neighbourhood.forward(route.sent, gossip)
@@ -141,7 +149,8 @@ class LazyGossip:
         run.heard(numbers, now)
         self._kept.add(gossip, now)
         if route.told:
-            if not route.news:
+            if not route.has_news:
+                route.has_news = True
                 self._news.append((block.source, route))
             route.news.add(numbers)
 
@@ -261,10 +270,11 @@ class LazyGossip:
 
     def _announce(self) -> None:
         self._timer = None
+        self._announced_at = self._context.now()
         news, self._news = self._news, []
         for source, route in news:
             parts = route.news.parts()
-            route.news = Ranges()
+            route.news, route.has_news = Ranges(), False
             for part in parts:
                 self._neighbourhood.announce(route.told, AnnounceBlocks(self._topic, source, part))
                 self._announced.value += sum(part[1::2]) * len(route.told)

@@ -76,7 +76,8 @@ class Parameters:
     """The most events remembered per community, about 150 bytes each; the oldest are forgotten."""
 
     announce_delay: float = 0.1
-    """Lazy dissemination: ids of events are gathered for this many seconds before they are announced."""
+    """Lazy dissemination: ids of events are gathered for this many seconds before they are announced, and for
+    twice as long while events keep coming."""
 
     fetch_delay: float = 0.1
     """Lazy dissemination: an event that was announced is waited for this many seconds before it is asked
