@@ -2,6 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Tests and benchmarks start hundreds of processes: without compiled modules each begins by compiling the project.
+export PYTHONDONTWRITEBYTECODE :=
+
+# One more than the cores this is made for: some tests wait for processes, sockets and disks.
+WORKERS := -n 3 --dist worksteal
 
 .PHONY: report test sweep check ledger speed figures clean
 
@@ -9,10 +14,10 @@ report: $(READY)  ## the main job: the comparative benchmark, ending in a report
 	$(BIN)/camcast bench run quick --report
 
 test: $(READY)  ## the default suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not sweep"
+	$(BIN)/python -m pytest $(WORKERS) -m "not sweep"
 
 sweep: $(READY)  ## longer runs over many seeds
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m sweep
+	$(BIN)/python -m pytest $(WORKERS) -m sweep
 
 check: $(READY)  ## lint, format and types; the import direction is a test of the suite
 	$(BIN)/ruff check .

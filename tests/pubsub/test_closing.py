@@ -59,7 +59,9 @@ def test_a_close_that_is_cancelled_leaves_no_task_and_no_socket(kind: str, turns
     assert not left
 
 
-@pytest.mark.parametrize("operation", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    "operation", [2, *(pytest.param(one, marks=pytest.mark.sweep) for one in (1, 3, 7))]
+)
 def test_an_archive_whose_store_fails_ends_wholly_and_can_be_started_again(operation: int) -> None:
     net = Network(seed=operation)
 

@@ -77,7 +77,7 @@ def test_events_travel_over_either_kind_of_link(links: str) -> None:
     ("mode", "seed"),
     [
         ("structured", 1),
-        ("structured", 4),
+        pytest.param("structured", 4, marks=pytest.mark.sweep),
         ("semi-structured", 1),
         ("unstructured", 1),
         ("hyparview", 1),

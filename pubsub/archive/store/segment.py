@@ -17,6 +17,7 @@ when it names the last batch of the log, that batch was whole on the disk once.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -137,7 +138,8 @@ class Scanner:
             for place in range(0, len(footer.body), _COPY)
         ]
         size = sum(HEADER + one.length for one in headers if one is not None)
-        end = found.index(footer)
+        # By its place: to compare records made opening a damaged segment quadratic in its batches.
+        end = bisect_left(found, footer.offset, key=lambda one: one.offset)
         start, place = end, footer.offset - size
         while start and found[start - 1].offset >= place:
             start -= 1
