@@ -60,7 +60,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     try:
         gate = make_gate(runtime, config.authority, config.rights)
         if not config.uses_dht:
-            return Attachment(config, runtime, _gateways(config, runtime), _nothing, gate)
+            return Attachment(config, runtime, _gateways(config, runtime), _nothing, list, gate)
         async with AsyncExitStack() as stack:
             if config.discover:
                 from pubsub.lan import Lan
@@ -74,7 +74,7 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
     except BaseException:
         await runtime.close()
         raise
-    return Attachment(config, runtime, overlay.service, leave, gate)
+    return Attachment(config, runtime, overlay.service, leave, lambda: overlay.neighbours, gate)
 
 
 def make_gate(runtime: Runtime, authority: Sequence[bytes], rights: Sequence[bytes]) -> Gate | None:
@@ -133,9 +133,11 @@ class Attachment:
         runtime: Runtime,
         directory: TopicDirectory,
         leave: Callable[[], Awaitable[None]],
+        neighbours: Callable[[], list[Contact]],
         gate: Gate | None = None,
     ) -> None:
-        """`leave`: withdraw from the directory and end what it runs."""
+        """`leave`: withdraw from the directory and end what it runs; `neighbours`: those in the DHT."""
+        self._neighbours = neighbours
         self.gate = gate
         """What asks others for their rights; None in a network without an authority."""
         self._mode = config.mode
@@ -159,6 +161,14 @@ class Attachment:
     @property
     def contact(self) -> Contact:
         return self._runtime.contact
+
+    def known_nodes(self) -> list[Contact]:
+        """Nodes that this one knows: neighbours in the DHT, and members of its communities."""
+        found = {one.id: one for one in self._neighbours()}
+        if self._process is not None:
+            for community in self._process.communities.values():
+                found.update({one.id: one for one in community.table})
+        return list(found.values())
 
     @property
     def identity(self) -> Identity:

@@ -158,6 +158,7 @@ class JoinedTopic:
                 table.topic.name: [str(contact) for contact in table.contacts]
                 for table in community.super_tables.linked()
             },
+            "events": community.events,
             "subscriptions": len(self.subscriptions),
             "publishing": self.publishing,
             "ready": community.is_ready,

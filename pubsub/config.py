@@ -42,6 +42,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "gateways": ("lists of addresses by topic", (Mapping,)),
     "discover": ("true or false", (bool,)),
     "insecure": ("true or false", (bool,)),
+    "reports": ("true or false", (bool,)),
     "identity": ("an Identity", (Identity, NoneType)),
     "signatures": ("true or false", (bool,)),
     "validators": ("functions by pattern of topics", (Mapping,)),
@@ -156,6 +157,10 @@ class NodeConfig:
 
     keys: tuple[bytes, ...] = field(default=(), repr=False)
     """The ring of network keys, 32 bytes each: the first opens sessions, all answer."""
+
+    reports: bool = True
+    """Tell nodes of the network that ask, as `camcast dashboard` does, which communities this node is in and
+    what it has counted."""
 
     insecure: bool = False
     """Allow an address other than loopback without a key."""
@@ -344,6 +349,7 @@ class NodeSettings(TypedDict, total=False):
     links: LinkKind
     dissemination: DisseminationKind | None
     keys: Iterable[bytes]
+    reports: bool
     insecure: bool
     identity: Identity | None
     signatures: bool

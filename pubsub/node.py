@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -85,6 +85,8 @@ class Node:
         self._requests: Requests | None = None
         self.callbacks = Callbacks()
         """Tasks that end with this node."""
+        self.reporting: dict[str, Callable[[], dict[str, Any]]] = {}
+        """What services on this node add to its reports, by their names (see `pubsub.reports`)."""
         self.archive: LocalArchive | None = None
         """The archive that runs on this node, if one does; it sets this itself."""
 
@@ -154,9 +156,20 @@ class Node:
         self._process = Process(services, config.parameters)
         self._topics = JoinedTopics(self._process, config, self._link, self._drops)
         attachment.serve(self._process)
+        self._answer_reports(attachment)
         if gate is not None:
             self._hear_revocations(gate)
         return self
+
+    def _answer_reports(self, attachment: Attachment) -> None:
+        from pubsub.reports import Answering, AskReport, may_ask, report_of
+
+        context = attachment.runtime.context("channel")
+        answering = Answering(context, lambda: report_of(self), attachment.known_nodes)
+        is_on = self.config.reports
+        attachment.runtime.on(AskReport, answering.receive if is_on else answering.ignore)
+        if attachment.gate is not None:
+            attachment.gate.require({AskReport: may_ask})
 
     def _hear_revocations(self, gate: Gate) -> None:
         """Be in the topic of revocations for good, and compare what is known with its members."""

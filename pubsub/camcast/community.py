@@ -130,6 +130,8 @@ class Community:
         self._context = services.control
         self._observer = services.observer
         self.heard = heard
+        self.events = 0
+        """How many events have come, or were published here."""
         self.latest = LatestBlocks()
         """The last values, for those who come later."""
         self._super_processes = 0
@@ -465,6 +467,7 @@ class Community:
         """Pass on and deliver a block with events that are new here; where it went."""
         gossip = Gossip(arrival.block, self.name, arrival.hops + 1)
         upward = self._upward.send(gossip, from_outside) if self._super_processes else ()
+        self.events += arrival.block.count
         self.latest.add(arrival.block, self._context.now())
         members = self._dissemination.spread(gossip, sender)
         if self.deliver is not None:

@@ -25,6 +25,8 @@ COMMANDS = {
     "send": "send a file to everyone who receives the topic's files",
     "receive": "receive the files that are sent to a topic, into a directory",
     "status": "show what a running node or distributor knows and counts",
+    "dashboard": "serve a page that shows the network, its topics and live events",
+    "top": "show the network in the terminal, again and again",
     "group": "run one process of a group; each line typed is broadcast to all of them",
     "demo": "run a small hierarchy in this process and draw who received what",
     "key": "network keys",

@@ -110,7 +110,7 @@ async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExi
 
         tokens: list[str] = []
         if arguments.http_token_file is not None:
-            tokens = _read_tokens(arguments.http_token_file)
+            tokens = read_tokens(arguments.http_token_file)
         origins, tls = arguments.http_origin, tuple(arguments.http_tls) or None
         http = HttpDoor(node, arguments.http, tls=tls, tokens=tokens, origins=origins)
         await stack.enter_async_context(http)
@@ -122,7 +122,7 @@ def _say(arguments: argparse.Namespace, name: str, address: Address | None) -> N
         say(arguments, f"{name.replace('_', ' over ')} on {address}", **{name: str(address)})
 
 
-def _read_tokens(path: str) -> list[str]:
+def read_tokens(path: str) -> list[str]:
     try:
         tokens = Path(path).read_text().split()
     except (OSError, UnicodeDecodeError) as error:

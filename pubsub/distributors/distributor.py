@@ -207,6 +207,7 @@ class Distributor:
             (messages.PublicationAck, core.upward.receive_published),
         ):
             runtime.on(kind, handler)
+        self._node.reporting["distributor"] = self._report
         gate = self._node.attachment.gate
         if gate is not None:
             topics = {service: topic.name for service, topic in self.topics.items()}
@@ -316,6 +317,13 @@ class Distributor:
         self._opened()
         assert self._core is not None
         return self._core.remove(service)
+
+    def _report(self) -> dict[str, Any]:
+        """What others are told: the group, and the subscribers of each service."""
+        assert self._core is not None
+        services = list(self._core.services.items())[:200]
+        subscribers = {name: len(service.fanout.subscribers) for name, service in services}
+        return {"group": self.group, "subscribers": subscribers}
 
     def status(self) -> dict[str, Any]:
         """Its view, by service the subscribers and the memory, and all counters."""

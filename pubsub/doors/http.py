@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
 
@@ -83,6 +84,8 @@ class HttpDoor:
         self._tokens = [token.encode() for token in tokens]
         self._origins = tuple(origins)
         self._config = config or HttpConfig()
+        self._open_paths: set[str] = set()
+        """What may be asked for without a token."""
         self._feeds: dict[str, _Feed] = {}
         self._streams = 0
         self._stack = AsyncExitStack()
@@ -97,14 +100,17 @@ class HttpDoor:
         app = web.Application(
             middlewares=[self._guard], client_max_size=DATA_LIMIT + _ROOM_FOR_JSON
         )
-        app.router.add_post("/topics{topic:.*}", self._publish)
-        app.router.add_get("/topics{topic:.*}", self._follow)
-        app.router.add_get("/openapi.json", self._describe)
+        self._add_routes(app)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._end_feeds)
             self.address = await serve(stack, app, self._listen, self._tls, "HTTP")
             self._stack = stack.pop_all()
         return self
+
+    def _add_routes(self, app: web.Application) -> None:
+        app.router.add_post("/topics{topic:.*}", self._publish)
+        app.router.add_get("/topics{topic:.*}", self._follow)
+        app.router.add_get("/openapi.json", self._describe)
 
     async def __aexit__(
         self,
@@ -132,6 +138,8 @@ class HttpDoor:
         try:
             if request.method == "OPTIONS":
                 response: web.StreamResponse = web.Response(status=204)
+            elif not self._is_own_page(request):
+                response = _problem(403, "pages of this origin may not use the door: --http-origin")
             elif not self._is_allowed(request):
                 response = _problem(401, "a token is needed: Authorization: Bearer TOKEN")
             else:
@@ -147,8 +155,17 @@ class HttpDoor:
             response.headers.update(self._cors(request))
         return response
 
+    def _is_own_page(self, request: web.Request) -> bool:
+        """Whether a browser may do this for its page: a page of anywhere may not publish, or follow by
+        WebSocket, behind its reader's back."""
+        origin = request.headers.get("Origin")
+        if origin is None or "*" in self._origins or origin in self._origins:
+            return True
+        is_question = request.method == "GET" and "Upgrade" not in request.headers
+        return is_question or urlsplit(origin).netloc == request.host
+
     def _is_allowed(self, request: web.Request) -> bool:
-        if not self._tokens:
+        if not self._tokens or request.path in self._open_paths:
             return True
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         token = given if scheme.lower() == "bearer" else request.query.get("token", "")
