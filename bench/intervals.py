@@ -6,7 +6,7 @@ few networks (Hesterberg's expanded interval: Student's quantile in place of the
 the variance). Two modes are compared by the bootstrap of the difference, network by network.
 
 **Looks.** Networks come in rounds until a claim is decided, so results are looked at more than once. Looks
-are at 5, 7, 10, 14, 20, ... networks, and the k-th has the error 0.05 / (k (k + 1)): over all looks together
+are at 5, 10, 20, 40, ... networks, and the k-th has the error 0.05 / (k (k + 1)): over all looks together
 at most 0.05, whatever depends on what, however many rounds there are, and whenever one stops (the union
 bound). What comes between two looks waits for the next. Confidence sequences that may be looked at after
 every network (by betting, or by mixtures) hold for any distribution of bounded values; with ten networks
@@ -31,7 +31,7 @@ ERROR = 0.05
 """The probability, over all looks together, that an interval misses."""
 FEWEST = 5
 """Networks of the first look: fewer decide nothing of real nodes."""
-GROWTH = 1.4
+GROWTH = 2.0
 """How much further the next look is."""
 RESAMPLES = 4000
 CORRELATION = 0.05
@@ -69,7 +69,7 @@ class Interval:
 def looks(most: int) -> tuple[int, ...]:
     """The numbers of networks at which results are looked at, up to `most`."""
     found = [FEWEST]
-    while (following := math.floor(found[-1] * GROWTH + 0.5)) <= most:
+    while (following := round(found[-1] * GROWTH)) <= most:
         found.append(following)
     return tuple(found)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.spark.session import add_spark_options
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 LISTED = 10
 """The most nodes and misses that the text lists."""
+LONG_BYTES = 50_000_000
+"""Traces of more than this take Spark minutes."""
 
 
 def add_command(commands: Any) -> None:
@@ -42,7 +46,7 @@ def analyze(arguments: argparse.Namespace) -> int:
     from bench.spark.session import session_of
 
     files = trace_files(arguments.traces)
-    with session_of(arguments) as spark:
+    with session_of(arguments, is_long=_are_long(files)) as spark:
         found = audit(spark, read_traces(spark, files))
     if not found.events:
         raise UsageError(
@@ -54,6 +58,15 @@ def analyze(arguments: argparse.Namespace) -> int:
     else:
         print(as_text(found))
     return 0
+
+
+def _are_long(files: Sequence[str]) -> bool:
+    """Whether there is much to read; what only Spark can see is taken for much."""
+    from bench.store import is_uri
+
+    if any(map(is_uri, files)):
+        return True
+    return sum(Path(file).stat().st_size for file in files) > LONG_BYTES
 
 
 def as_text(found: Audit) -> str:

@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="a directory or a URI that Spark writes")
     add_spark_options(parser)
     arguments = parser.parse_args()
-    with session_of(arguments) as spark:
+    with session_of(arguments, is_long=True) as spark:
         generate(spark, arguments.rows, arguments.nodes, arguments.out)
 
 

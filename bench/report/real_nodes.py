@@ -242,8 +242,8 @@ def cross_check(aggregates: Aggregates) -> Table:
                 for replayed in aggregates.select(tier="replay", **shared, **same):
                     rows.append(_checked(figure, emulated, replayed))
     note = (
-        "Published tables. Replayed: 10,000 events a network over its tables; emulated: a few events of "
-        "the same networks, so the difference varies by chance. Hops are left out: real messages "
+        "Published tables. Replayed: thousands of events a network over its tables; emulated: a few events "
+        "of the same networks, so the difference varies by chance. Hops are left out: real messages "
         "overtake each other."
     )
     heads = ("", "emulated", "replayed", "difference", "")

@@ -117,15 +117,15 @@ def _defaults_file() -> dict[str, str]:
 
 
 def session_of(
-    arguments: argparse.Namespace, workdir: Path | None = None
+    arguments: argparse.Namespace, workdir: Path | None = None, is_long: bool = False
 ) -> AbstractContextManager[SparkSession]:
-    """The session that a command's options ask for."""
+    """The session that a command's options ask for; `is_long` as `spark_session` has it."""
     if arguments.remote and arguments.master:
         raise SparkError("--master and --remote are two places to run: name one of them")
     conf = parse_conf(arguments.conf)
     if arguments.remote:
         return connect_session(arguments.remote, conf)
-    return spark_session(workdir, arguments.master, conf)
+    return spark_session(workdir, arguments.master, conf, is_long)
 
 
 @contextmanager
@@ -181,11 +181,13 @@ def spark_session(
     workdir: Path | None = None,
     master: str | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
+    is_long: bool = False,
 ) -> Iterator[SparkSession]:
     """A session on `master`; stopped at the end of the block, and Java with it.
 
     A remote master gets the three packages as an archive, so its workers need only the libraries. `conf`: of
-    Spark, over everything else. Without `workdir` Spark's files are in a directory that goes with the block.
+    Spark, over everything else. `is_long`: Java itself has minutes of work, and is compiled well for it.
+    Without `workdir` Spark's files are in a directory that goes with the block.
     Where this process has a session already, that one is used as it is, and is not stopped.
     """
     try:
@@ -203,20 +205,22 @@ def spark_session(
             _ship_code(running, workdir)
             yield running
             return
-        session = _start(workdir, master, user_settings(conf))
+        session = _start(workdir, master, user_settings(conf), is_long)
         stack.callback(_stop, session)
         _ship_code(session, workdir)
         yield session
 
 
-def _start(workdir: Path, master: str | None, given: Mapping[str, str]) -> SparkSession:
+def _start(
+    workdir: Path, master: str | None, given: Mapping[str, str], is_long: bool
+) -> SparkSession:
     from pyspark.sql import SparkSession
 
     master = master or given.get("spark.master", LOCAL)
     local = is_local(master)
     check_master(master)
     builder = SparkSession.builder.master(master)
-    needed = {"spark.app.name": "camcast"} | _settings(workdir, local)
+    needed = {"spark.app.name": "camcast"} | _settings(workdir, local, is_long)
     for name, value in (needed | dict(given) | {"spark.master": master}).items():
         builder = builder.config(name, value)
     with _stderr_to(workdir / "spark.log"), _set(java_environment(workdir, master)):
@@ -255,7 +259,7 @@ def _wait_for_a_worker(session: SparkSession, master: str) -> None:
         time.sleep(0.2)
 
 
-def _settings(workdir: Path, local: bool) -> dict[str, str]:
+def _settings(workdir: Path, local: bool, is_long: bool) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -270,8 +274,9 @@ def _settings(workdir: Path, local: bool) -> dict[str, str]:
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
         # Half the cost of a Python task; needs the worker on the same machine.
         settings["spark.python.unix.domain.socket.enabled"] = "true"
-        # Java does little here and not for long: compiled lightly, a session costs half as much.
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        # Java mostly does little and not for long: compiled lightly, a session costs half as much.
+        light = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        settings["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC" if is_long else light
     else:
         settings["spark.network.timeout"] = "120s"
         # Java only hands rows to Python and back.

@@ -83,7 +83,7 @@ def browse(page: Path, profile: Path, *options: str) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.parametrize("width", [420, 1400])
+@pytest.mark.parametrize("width", [420, pytest.param(1400, marks=pytest.mark.sweep)])
 def test_the_page_opens_throws_nothing_and_answers_its_reader(tmp_path: Path, width: int) -> None:
     page = tmp_path / "report.html"
     files = report_files(content(Material(aggregates(), spread=[EVENT])))

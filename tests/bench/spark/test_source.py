@@ -217,15 +217,15 @@ def test_a_schema_that_events_do_not_have_is_named() -> None:
 
 def test_an_archive_that_does_not_answer_is_named(network: Network) -> None:
     with pytest.raises(NoArchiveFound, match="no archive of /basket"):
-        batch(source(network, topic="/basket", timeout="2").reader(schema()))  # type: ignore[arg-type]
-    reader = source(network, timeout="2").reader(schema())
+        batch(source(network, topic="/basket", timeout="1").reader(schema()))  # type: ignore[arg-type]
+    reader = source(network, timeout="1").reader(schema())
     network.publish([1])
     parts = reader.partitions()
     network.call(network.archive.close())
-    with pytest.raises(ArchiveError, match="no archive of /soccer has answered within 2 s"):
+    with pytest.raises(ArchiveError, match="no archive of /soccer has answered within 1 s"):
         rows_of(reader, parts)  # type: ignore[arg-type]
-    with pytest.raises(CamcastError, match="answered within 2 s"):
-        batch(source("127.0.0.1:9", timeout="2").reader(schema()))  # type: ignore[arg-type]
+    with pytest.raises(CamcastError, match="answered within 1 s"):
+        batch(source("127.0.0.1:9", timeout="1").reader(schema()))  # type: ignore[arg-type]
 
 
 def test_options_are_read_in_any_case() -> None:
