@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -28,6 +29,8 @@ from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
 from pubsub.rights import Authority
 from pubsub.sending import Ways
+
+_log = logging.getLogger(__name__)
 
 LEAVING_SECONDS = 1.0
 """How long goodbyes and events have to be acknowledged when a node closes."""
@@ -69,6 +72,9 @@ async def attach(config: NodeConfig, metrics: Metrics) -> Attachment:
                 found = [str(address) for address in await lan.find()]
                 config = replace(config, bootstrap=(*config.bootstrap, *found))
             overlay = await join(runtime.endpoint, config)
+            _log.info(
+                "%s is in the network, and knows %d nodes", runtime.contact, len(overlay.neighbours)
+            )
             stack.push_async_callback(overlay.close)
             leave = stack.pop_all().aclose
     except BaseException:
@@ -201,7 +207,12 @@ class Attachment:
             self._runtime.on(kind, handler)
         if self.gate is not None:
             self.gate.require(RULES)
-        self._runtime.failure.subscribe(lambda peer: process.suspect(peer.id))
+        self._runtime.failure.subscribe(self._lost)
+
+    def _lost(self, peer: Contact) -> None:
+        assert self._process is not None
+        _log.info("%s does not answer any more", peer)
+        self._process.suspect(peer.id)
 
     def _receive_membership(self, sender: Contact, message: object) -> None:
         assert self._process is not None

@@ -677,6 +677,21 @@ class Node:
             **({} if self.archive is None else {"archive": self.archive.status()}),
         }
 
+    def problems(self) -> list[str]:
+        """Why this node cannot do its work, in sentences; none when it can."""
+        if self._attachment is None:
+            return ["the node is not running"]
+        found: list[str] = []
+        if self.config.bootstrap and not self._attachment.known_nodes():
+            found.append("no other node of the network is known")
+        for name, joined in self._topics.describe().items():
+            if not joined["ready"]:
+                found.append(f"{name} is not joined yet")
+        for name, kept in ({} if self.archive is None else self.archive.status()).items():
+            if kept["failure"]:
+                found.append(f"the archive of {name} has failed: {kept['failure']}")
+        return found
+
     def _describe_rights(self) -> dict[str, Any] | None:
         """The authority, what this node holds, what peers have shown and what was taken back; None without
         an authority."""

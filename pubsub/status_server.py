@@ -1,4 +1,7 @@
-"""What a node or a distributor says of itself over HTTP: `/metrics` for Prometheus and `/status` as JSON."""
+"""What a node or a distributor says of itself over HTTP.
+
+`/metrics` is for Prometheus, `/status` everything as JSON, and `/health` says whether the process can do its
+work: 200, or 503 with the problems."""
 
 from __future__ import annotations
 
@@ -22,6 +25,10 @@ class Reporting(Protocol):
     def metrics(self) -> Metrics: ...
 
     def status(self) -> dict[str, Any]: ...
+
+    def problems(self) -> list[str]:
+        """Why it cannot do its work, in sentences; none when it can."""
+        ...
 
 
 class StatusServer:
@@ -70,12 +77,16 @@ class StatusServer:
             return _response(200, "text/plain; version=0.0.4", self._process.metrics.prometheus())
         if path == [b"/status"]:
             return _response(200, "application/json", json.dumps(self._process.status()))
-        return _response(404, "text/plain", "there are /metrics and /status\n")
+        if path == [b"/health"]:
+            problems = self._process.problems()
+            body = json.dumps({"healthy": not problems, "problems": problems})
+            return _response(503 if problems else 200, "application/json", body)
+        return _response(404, "text/plain", "there are /metrics, /health and /status\n")
 
 
 def _response(code: int, kind: str, text: str) -> bytes:
     body = text.encode()
-    reason = {200: "OK", 404: "Not Found"}[code]
+    reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[code]
     head = (
         f"HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

@@ -9,14 +9,15 @@ means nothing; but not that events are signed.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, get_args
 
 from overlay.contact import Address
 from overlay.errors import UsageError
 from overlay.membership.modes import ModeName
 from pubsub.cli import COMMANDS
+from pubsub.cli.logs import FORMATS, LEVELS, set_up_logs
 from pubsub.cli.terminal import say
 from pubsub.config import ConfigurationError, NodeConfig, Preset, check_type
 from pubsub.config_file import SETTINGS, check_names, config_from, read_settings, with_assignments
@@ -41,7 +42,7 @@ NODE_OPTIONS = (
 """Settings of a node that the command line has too."""
 
 _OF_EVENTS = ("durable", "copies", "deadline", "since", "delivery", "where", "order", "last")
-_OF_PEERS = ("mode", "gateway", "links", "trace", "signatures")
+_OF_PEERS = ("mode", "gateway", "links", "trace", "signatures", "metrics")
 
 
 def add_option(parser: argparse.ArgumentParser, *names: str, **how: Any) -> None:
@@ -160,7 +161,9 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
     several: dict[str, Any] = (
         {"action": "extend", "nargs": "+"} if only_options else {"action": "append"}
     )
-    parser.set_defaults(settings={}, node_settings=SETTINGS)
+    known = parser.get_default("options") or ()
+    given = parser.get_default("given") or frozenset()
+    parser.set_defaults(settings={}, node_settings=SETTINGS, options=known, given=given)
     parser.add_argument(
         "--config", metavar="FILE", help="a TOML file with the same names; what is given here wins"
     )
@@ -208,10 +211,30 @@ def add_node_options(parser: argparse.ArgumentParser, *, only_options: bool = Fa
     parser.add_argument(
         "--insecure", action="store_true", default=None, help="allow a public address without a key"
     )
+    add_log_options(parser)
+
+
+def add_log_options(parser: argparse.ArgumentParser) -> None:
+    add_option(
+        parser,
+        "--log-format",
+        choices=FORMATS,
+        default="text",
+        help="how what happens is told on the standard error",
+    )
+    add_option(
+        parser,
+        "--log-level",
+        choices=LEVELS,
+        default="warning",
+        help="the least that is told (default: warning)",
+    )
 
 
 def node_config(arguments: argparse.Namespace) -> NodeConfig:
-    """The configuration file's settings, and over them those of the command line."""
+    """The configuration file's settings, and over them those of the command line; logs go out from here
+    on."""
+    set_up_logs(arguments)
     settings = with_assignments(arguments.settings, arguments.assignments)
     for name in NODE_OPTIONS:
         value = getattr(arguments, name)
@@ -264,13 +287,22 @@ def add_metrics_option(parser: argparse.ArgumentParser) -> None:
         parser,
         "--metrics",
         metavar="HOST:PORT",
-        help="serve /metrics (Prometheus) and /status (JSON)",
+        help="serve /metrics (Prometheus), /health and /status (JSON)",
     )
 
 
 def metrics_address(arguments: argparse.Namespace) -> Address | None:
     """Where to serve them; asked before anything runs, for it may be no address."""
     return Address.parse(arguments.metrics) if arguments.metrics is not None else None
+
+
+@asynccontextmanager
+async def running_node(arguments: argparse.Namespace) -> AsyncIterator[Node]:
+    """The node of a command that has --metrics, and what it says of itself served there."""
+    at = metrics_address(arguments)
+    async with make_node(arguments) as node, AsyncExitStack() as stack:
+        await serve_status(arguments, node, at, stack)
+        yield node
 
 
 async def serve_status(

@@ -11,11 +11,12 @@ from typing import Any
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
+    add_metrics_option,
     add_node_options,
     add_option,
     check_durable,
-    make_node,
     positive,
+    running_node,
     with_file,
 )
 from pubsub.cli.progress_bar import ProgressBar, megabytes, receiving
@@ -47,6 +48,7 @@ def add_command(commands: Any) -> None:
         help="where a new NAME begins",
     )
     add_flag(parser, "--json", help="print JSON lines")
+    add_metrics_option(parser)
     add_node_options(parser)
     parser.set_defaults(action=lambda arguments: run(receive(with_file(arguments))))
 
@@ -57,7 +59,7 @@ async def receive(arguments: argparse.Namespace) -> int:
     subscribing: dict[str, Any] = {}
     if arguments.durable is not None:
         subscribing = {"durable": arguments.durable, "since": arguments.since}
-    async with make_node(arguments) as node, FileSharing(node) as files:
+    async with running_node(arguments) as node, FileSharing(node) as files:
         bar = ProgressBar(files, receiving)
         drawing = asyncio.create_task(bar.run())
         arrivals = files.receive(arguments.topic, arguments.directory, **subscribing)

@@ -14,12 +14,13 @@ from pubsub.cli.durable import (
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
+    add_metrics_option,
     add_node_options,
     add_option,
     check_durable,
     check_via,
-    make_node,
     positive,
+    running_node,
     with_file,
 )
 from pubsub.cli.terminal import as_json, plain, run
@@ -41,6 +42,7 @@ def add_command(commands: Any) -> None:
     add_option(parser, "--order", choices=("none", "fifo"), default="none", help="by publisher")
     add_flag(parser, "--last", help="begin with the last event of each topic")
     add_option(parser, "--count", type=positive, metavar="N", help="end after N events")
+    add_metrics_option(parser)
     add_durable_options(parser)
     add_distributor_options(parser)
     add_flag(parser, "--no-gap", help="via distributors: miss nothing")
@@ -52,7 +54,7 @@ async def print_events(arguments: argparse.Namespace) -> int:
     check_durable(arguments)
     if arguments.via == "distributors":
         return await print_messages(arguments)
-    async with make_node(arguments) as node:
+    async with running_node(arguments) as node:
         if arguments.durable is not None:
             async with durable_subscription(node, arguments) as durable_events:
                 await _print(durable_events, arguments)

@@ -11,10 +11,11 @@ from typing import Any
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
+    add_metrics_option,
     add_node_options,
     add_option,
-    make_node,
     positive,
+    running_node,
     with_file,
 )
 from pubsub.cli.terminal import run
@@ -29,13 +30,14 @@ def add_command(commands: Any) -> None:
     parser = add(commands, "top", "camcast top --bootstrap 127.0.0.1:4000")
     add_node_options(parser, only_options=True)
     add_flag(parser, "--json", help="print JSON lines")
+    add_metrics_option(parser)
     add_option(parser, "--count", type=positive, metavar="N", help="end after N pictures")
     parser.set_defaults(action=lambda arguments: run(show(with_file(arguments))))
 
 
 async def show(arguments: argparse.Namespace) -> int:
     left = arguments.count
-    async with make_node(arguments) as node:
+    async with running_node(arguments) as node:
         attachment = node.attachment
         census = Census(attachment.runtime.context("channel"), attachment.known_nodes)
         attachment.runtime.on(Report, census.receive)

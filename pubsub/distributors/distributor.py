@@ -318,6 +318,14 @@ class Distributor:
         assert self._core is not None
         return self._core.remove(service)
 
+    def problems(self) -> list[str]:
+        """Why it cannot serve, in sentences; none when it can."""
+        if self._core is None or self._core.view is None:
+            return ["it is not in a view with other distributors yet"]
+        if self._core.membership.is_cut_off:
+            return ["it is cut off from the majority of the distributors"]
+        return []
+
     def _report(self) -> dict[str, Any]:
         """What others are told: the group, and the subscribers of each service."""
         assert self._core is not None
