@@ -70,7 +70,17 @@ class _Route:
 class _Run:
     """One run of a publisher, as this process sees it."""
 
-    __slots__ = ("children", "heard_at", "newest", "oldest", "parent", "prunes", "route", "wants")
+    __slots__ = (
+        "children",
+        "heard_at",
+        "newest",
+        "oldest",
+        "parent",
+        "prunes",
+        "route",
+        "seen",
+        "wants",
+    )
 
     def __init__(self) -> None:
         self.parent: PeerId | None = None
@@ -79,6 +89,8 @@ class _Run:
         """Members that asked to be sent this run's events, or not to be; of others it is not known yet."""
         self.children: dict[PeerId, Contact] = {}
         """Members that were drawn, or asked, to be sent them, in this order; some have left the table."""
+        self.seen: set[PeerId] = set()
+        """Those in the table when members were last drawn."""
         self.prunes: dict[PeerId, float] = {}
         """When members were asked not to send them."""
         self.route: _Route | None = None
@@ -247,14 +259,22 @@ class LazyGossip:
         ]
         free = {m.id: m for m in candidates if m.id in known and m.id not in wants}
         sent = [free.pop(peer) for peer in children if peer in free][:fanout]
-        drawn = [*free.values()]
-        if len(drawn) > fanout - len(sent):
-            drawn = neighbourhood.random.sample(drawn, fanout - len(sent))
+        room = fanout - len(sent)
+        drawn = self._draw([m for m in free.values() if m.id not in run.seen], room)
+        # Who has asked not to be sent them counts: the others likely have them from elsewhere, too.
+        room -= len(drawn) + sum(wants.get(peer) is False for peer in known)
+        drawn += self._draw([m for m in free.values() if m.id in run.seen], room)
+        run.seen = known
         run.children = children | {member.id: member for member in drawn}
         asked = [m for m in candidates if m.id not in known or wants.get(m.id)]
         route.sent = sent + drawn + asked
         route.told = candidates
         return route
+
+    def _draw(self, members: list[Contact], most: int) -> list[Contact]:
+        if len(members) <= most:
+            return members
+        return self._neighbourhood.random.sample(members, max(most, 0))
 
     def _receive_prune(self, sender: Contact, prune: Prune) -> None:
         run = self._runs.get(prune.source)

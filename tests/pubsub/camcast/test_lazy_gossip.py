@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -340,6 +341,41 @@ def test_members_go_on_getting_events_at_once_while_others_join(factory: type[La
             first, *_ = publish_many(troupe, settled[0], 5)
             late += sum(first not in actor.delivered[TOPIC] for actor in settled[1:])
     assert (late > 60) == (factory is DrawsAnew), late
+
+
+class Narrow:
+    """A community in which each process sends to three of the many in its table."""
+
+    fanout = 3
+
+    def __init__(self, neighbourhood: Neighbourhood) -> None:
+        self._neighbourhood = neighbourhood
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._neighbourhood, name)
+
+
+class SendsToFew(LazyGossip):
+    def __init__(self, neighbourhood: Neighbourhood) -> None:
+        super().__init__(cast(Neighbourhood, Narrow(neighbourhood)))
+
+
+class ReplacesThoseWhoPrune(SendsToFew):
+    def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
+        run.seen = set()
+        return super()._route(run, publisher, sender)
+
+
+@pytest.mark.parametrize("factory", [SendsToFew, ReplacesThoseWhoPrune])
+def test_the_first_event_finds_the_tree_though_tables_are_larger_than_the_fanout(
+    factory: type[LazyGossip],
+) -> None:
+    troupe = community(24, 20, factory)
+    events = publish_many(troupe, troupe.members(TOPIC)[0], 5, pause=0.4)
+    troupe.stage.run_for(5)
+    assert everyone_has(troupe, events)
+    later = sum(troupe.copies[event, TOPIC] for event in events[1:])
+    assert (later > 1.3 * 4 * 19) == (factory is ReplacesThoseWhoPrune), later
 
 
 def test_a_version_that_never_prunes_sends_as_much_as_eager_gossip() -> None:
