@@ -17,7 +17,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from overlay.errors import CamcastError
@@ -150,12 +149,7 @@ class Players:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: object, *__: object) -> None:
         until = time.monotonic() + (0.0 if error is not None else END_SECONDS)
         for player in reversed(self._all):
             player.end(max(until - time.monotonic(), 0.2))

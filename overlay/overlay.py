@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from overlay.contact import ID_BYTES, Address, Contact, PeerId
@@ -159,12 +158,7 @@ class Overlay:
             )
         return service
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

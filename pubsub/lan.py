@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import socket
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from overlay.contact import Address, Contact
@@ -83,12 +82,7 @@ class Lan:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

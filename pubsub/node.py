@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from overlay.contact import Address, Contact, PeerId
@@ -198,12 +197,7 @@ class Node:
         receipt = await self.publish(REVOCATIONS, revocation, wait="acked")
         return receipt.acknowledged
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from overlay.contact import Address
@@ -51,12 +50,7 @@ class StatusServer:
         self.address = Address(host, port)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         await self._server.wait_closed()
 

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from itertools import islice
 from operator import length_hint
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from overlay.contact import ID_BYTES, PeerId
@@ -264,12 +263,7 @@ class Subscription:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -21,7 +21,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from overlay.contact import Address, PeerId
@@ -129,12 +128,7 @@ class ThreadsafeSubscription:
         self._wait(self._subscription.__aenter__())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(ClosedError):  # it may have ended with its node
             self._wait(self._subscription.close())
 
@@ -186,12 +180,7 @@ class Connection(ThreadsafeNode):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

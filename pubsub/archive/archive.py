@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from overlay.contact import Address, Contact
@@ -166,12 +165,7 @@ class Archive:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 import msgpack
@@ -204,12 +203,7 @@ class DurableSubscription:
         if refused:
             raise ArchiveError(f"the archive did not register {self.name!r}: {refused}")
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         if kind is None and not self._ended:
             self._done_with_hand()
         await self._finish()

@@ -20,7 +20,6 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from overlay.errors import ClosedError, UsageError
@@ -130,12 +129,7 @@ class Interest:
     def __await__(self) -> Generator[Any, None, Self]:
         return self.__aenter__().__await__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         self._settle(kind is None)
         await self.close()
 

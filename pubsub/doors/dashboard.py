@@ -9,7 +9,6 @@ and all of `pubsub.doors.http`. The node asks the others for their reports while
 from __future__ import annotations
 
 from importlib import resources
-from types import TracebackType
 from typing import Any, Self
 
 from aiohttp import web
@@ -50,12 +49,7 @@ class Dashboard(HttpDoor):
             self._end_census()
             raise
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._end_census()
         await super().__aexit__(kind, error, traceback)
 

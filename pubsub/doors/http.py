@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -112,12 +111,7 @@ class HttpDoor:
         app.router.add_get("/topics{topic:.*}", self._follow)
         app.router.add_get("/openapi.json", self._describe)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for feed in self._feeds.values():
             feed.end()
         await self._stack.aclose()

@@ -22,7 +22,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from overlay.contact import Contact
@@ -70,12 +69,7 @@ class FileSharing:
             self._runtime.on(kind, self._receive)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for message_kind in _MESSAGES:
             self._runtime.off(message_kind)
         for task in list(self._tasks):

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from overlay.contact import Address
@@ -100,12 +99,7 @@ class MqttDoor:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def _serve(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
