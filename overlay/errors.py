@@ -5,6 +5,9 @@ Two questions are answered by the type: whose fault it was, and what to do. Wron
 it is counted under a reason and dropped (see `overlay.metrics`).
 """
 
+from dataclasses import fields
+from typing import Any
+
 
 class CamcastError(Exception):
     """Anything this project raises on purpose; the text is one sentence that says what to do."""
@@ -12,6 +15,19 @@ class CamcastError(Exception):
 
 class UsageError(CamcastError, ValueError):
     """The caller passed something that cannot work; nothing was changed."""
+
+
+def check_positive(config: Any, *, besides: tuple[str, ...] = ()) -> None:
+    """`UsageError` for the first number of a dataclass, but for those named, that is not more than 0, or at
+    least 1 where it is an `int`. Its module must have `from __future__ import annotations`."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in besides or field.type not in ("int", "float"):
+            continue
+        if field.type == "int" and not value >= 1:
+            raise UsageError(f"{field.name}={value} must be at least 1")
+        if not value > 0:
+            raise UsageError(f"{field.name}={value} must be more than 0")
 
 
 class NetworkError(CamcastError):

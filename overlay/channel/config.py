@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 
 MESSAGE_OVERHEAD = 64
 """Bytes that a buffered message is charged beyond its own, so that empty ones are bounded too."""
@@ -75,13 +75,7 @@ class ChannelConfig:
                     f"{name}={getattr(self, name)} must hold the largest message and its fragments' heads, "
                     f"{least} bytes"
                 )
-        for name in ("max_channels", "max_half_open"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
-        times = ("initial_rto", "min_rto", "max_rto", "close_after", "idle_after", "forget_after")
-        for name in times:
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        check_positive(self, besides=("ack_delay",))
         if not 0 <= self.ack_delay < self.min_rto:
             raise UsageError(
                 f"ack_delay={self.ack_delay} must be less than min_rto={self.min_rto}, "

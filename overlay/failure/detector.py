@@ -27,7 +27,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 
 PRIOR = 8
 """Answers for which the expectation counts until there are answers."""
@@ -96,17 +96,7 @@ class FailureConfig:
     """A suspected peer is asked again every `probe_interval` seconds."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "interval",
-            "turn",
-            "turn_retry",
-            "least_retry",
-            "threshold",
-            "least_timeout",
-            "probe_interval",
-        ):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0")
+        check_positive(self, besides=("helpers",))
         if self.helpers < 0:
             raise UsageError(f"helpers={self.helpers} must be 0 or more")
         if self.most_timeout < self.least_timeout:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,12 @@ class SessionConfig:
     """Sessions whose ciphers are kept ready (4.6 kB each); the others' are made again when they are used."""
 
     def __post_init__(self) -> None:
-        for name in ("renew_after", "linger", "retry", "give_up_after"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        check_positive(self, besides=("held_bytes", "held_total"))
         if self.end_after < self.renew_after + self.give_up_after:
             raise UsageError(
                 f"end_after={self.end_after} leaves no time to renew a session: it must be at least "
                 f"renew_after + give_up_after, {self.renew_after + self.give_up_after}"
             )
-        for name in (
-            "renew_count",
-            "max_sessions",
-            "max_half_open",
-            "max_openings",
-            "answers_a_second",
-            "live_ciphers",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
         if not 0 <= self.held_bytes <= self.held_total:
             raise UsageError(
                 f"held_bytes={self.held_bytes} is not within 0..held_total, {self.held_total}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.context import Timer
-from overlay.errors import UsageError
+from overlay.errors import check_positive
 from pubsub.broadcast.events import Broadcast, Deliver, Finished, LayerMessage, Send
 from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
 from pubsub.broadcast.log import StableLog, StoredMessage
@@ -42,8 +42,7 @@ class IndulgentUniform(Layer):
     """Seconds that a member waits for a payload before it asks a holder, and then the next one."""
 
     def __post_init__(self) -> None:
-        if not self.ask_after > 0:
-            raise UsageError(f"ask_after={self.ask_after} must be more than 0 seconds")
+        check_positive(self)
 
     def session(self, process: GroupProcess) -> LayerSession:
         return IndulgentSession(process, self.ask_after)
@@ -228,8 +227,7 @@ class RecoverableUniform(Layer):
     """Seconds until a member asks again for a payload or an acknowledgement that it misses."""
 
     def __post_init__(self) -> None:
-        if not self.ask_after > 0:
-            raise UsageError(f"ask_after={self.ask_after} must be more than 0 seconds")
+        check_positive(self)
 
     def session(self, process: GroupProcess) -> LayerSession:
         return RecoverableSession(process, self)

@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from overlay.context import Timer
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 from pubsub.broadcast.events import Broadcast, Deliver, LayerMessage, Receive, Send
 from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
 from pubsub.broadcast.process import GroupProcess
@@ -48,9 +48,7 @@ class Probabilistic(Layer):
     """Messages a second that a member may send; None: no limit. More wait, the oldest giving way."""
 
     def __post_init__(self) -> None:
-        for field in ("fanout", "maxrounds", "most_stored"):
-            if getattr(self, field) < 1:
-                raise UsageError(f"{field}={getattr(self, field)} must be 1 or more")
+        check_positive(self)
         if self.throughput is not None and not self.throughput > 0:
             raise UsageError(f"throughput={self.throughput} must be more than 0 messages a second")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from overlay.context import Timer
-from overlay.errors import UsageError
+from overlay.errors import check_positive
 from pubsub.broadcast.events import Broadcast, Crash, Deliver, Header, LayerMessage
 from pubsub.broadcast.kernel import BadMessage, Layer, LayerChannel, LayerEvent, LayerSession
 from pubsub.broadcast.process import GroupProcess
@@ -42,8 +42,7 @@ class LazyReliable(Layer):
     """Seconds after a delivery by which it tells at the latest."""
 
     def __post_init__(self) -> None:
-        if self.tell_every < 1 or not self.tell_after > 0:
-            raise UsageError("tell_every must be 1 or more, and tell_after more than 0 seconds")
+        check_positive(self)
 
     def session(self, process: GroupProcess) -> LayerSession:
         return LazyReliableSession(process, self)

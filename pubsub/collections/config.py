@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 
 
@@ -22,9 +22,7 @@ class OrderConfig:
     """Seconds that what another member has may take to come; then the order goes on without it."""
 
     def __post_init__(self) -> None:
-        for name in ("delay", "repeat", "patience"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        check_positive(self)
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,7 @@ class OneOfNConfig:
     """Elements taken, and spare copies, that a participant remembers."""
 
     def __post_init__(self) -> None:
-        for name in ("in_hand", "most_waiting", "most_attempts", "most_remembered"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be 1 or more")
-        for name in ("try_again", "gone_after"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
+        check_positive(self, besides=("spares",))
         if self.spares < 0:
             raise UsageError(f"spares={self.spares} must be 0 or more")
 

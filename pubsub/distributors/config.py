@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ class DistributorConfig:
     most_services: int = 4096
 
     def __post_init__(self) -> None:
-        _positive(self, "tick", "no_gap_patience", "subscriber_patience")
-        _positive(self, "least_pace", "pace_each", "most_sources", "most_services")
+        check_positive(self, besides=("window", "recent_bytes", "buffer_bytes"))
         for name in ("found_after", "reform_after"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:
@@ -102,13 +101,6 @@ class ClientConfig:
     """Messages that a publisher keeps until all distributors have them; more wait."""
 
     def __post_init__(self) -> None:
-        _positive(self, "sign_of_life", "suspect_after", "retry", "connect_within")
-        _positive(self, "room", "ack_every", "in_flight", "in_flight_bytes", "retained")
+        check_positive(self)
         if self.in_flight > self.retained:
             raise UsageError(f"in_flight={self.in_flight} must not exceed retained={self.retained}")
-
-
-def _positive(config: object, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name) > 0:
-            raise UsageError(f"{name}={getattr(config, name)} must be more than 0")

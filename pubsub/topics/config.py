@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,7 @@ class TopicMembershipConfig:
     """How long one that left is remembered at most, so that old gossip does not bring it back."""
 
     def __post_init__(self) -> None:
-        for name in ("settle", "rumour_interval", "gossip_interval", "remember_left"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
-        for name in ("rumour_fanout", "rumour_rounds", "most_participants"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self)
 
 
 @dataclass(frozen=True)
@@ -115,30 +110,7 @@ class BroadcastConfig:
     them: so nothing of theirs is delivered again, or told as a gap."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "ack_delay",
-            "tell_delay",
-            "forward_delay",
-            "patience",
-            "check_interval",
-            "stay_away",
-            "stay_away_when_full",
-            "hole_patience",
-            "kept_seconds",
-        ):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
-        for name in (
-            "ack_every",
-            "window_messages",
-            "window_bytes",
-            "unfinished_messages",
-            "unfinished_bytes",
-            "kept_bytes",
-            "most_sources",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, besides=("most_held_bytes",))
         if self.most_held_bytes < 2 * self.window_bytes:
             raise UsageError(
                 f"most_held_bytes={self.most_held_bytes} must hold two windows, {2 * self.window_bytes}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from overlay.errors import UsageError
+from overlay.errors import UsageError, check_positive
 
 _KINDS: dict[Any, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
@@ -95,22 +95,7 @@ class DurableConfig:
             kinds, named = _KINDS[field.type]
             if not isinstance(value, kinds) or isinstance(value, bool):
                 raise UsageError(f"{field.name} must be {named}, not {value!r}")
-        for name in ("retry", "patience", "heartbeat", "absence", "tombstones", "listen", "grace"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name}={getattr(self, name)} must be more than 0 seconds")
-        for name in (
-            "buffer",
-            "buffer_bytes",
-            "spare",
-            "spare_bytes",
-            "window",
-            "window_bytes",
-            "unread",
-            "batch",
-            "batch_bytes",
-        ):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name}={getattr(self, name)} must be at least 1")
+        check_positive(self, besides=("skew", "abandoned", "forget_runs"))
         if not self.skew >= 0:
             raise UsageError(f"skew={self.skew} must be 0 seconds or more")
         if self.abandoned and not self.abandoned >= 10 * self.patience:
