@@ -23,7 +23,7 @@ from pubsub.topics import Delivery, StrongTopic, StrongTopics, TopicConfig
 from pubsub.topics.broadcast import TopicBroadcast
 from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.context import Outcome
-from pubsub.topics.log import NoLog
+from pubsub.topics.log import TopicLog
 from pubsub.topics.messages import Entry, Item, Knowledge, Row
 from pubsub.topics.views import StableView, TopicView
 
@@ -56,7 +56,7 @@ class TopicMember:
             BroadcastConfig(),
             TopicMembershipConfig(),
             self,
-            NoLog(),
+            TopicLog(),
             boot=number,
             life=number + 1,
         )

@@ -1,6 +1,4 @@
-"""What a participant must not forget when it crashes: the protocol says what (`TopicLog`), a log says how.
-One forgets everything, one is an SQLite file.
-"""
+"""What a participant must not forget when it crashes: `TopicLog` says what, a log says how."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from overlay.contact import PeerId
 from overlay.wire import decode, encode
@@ -41,13 +39,14 @@ class Restored:
     """The number that the application noted last."""
 
 
-class TopicLog(Protocol):
-    """Survives a crash from the moment at which `sync` calls back; before that, anything may be lost."""
+class TopicLog:
+    """What a log is told. This one forgets everything; one that `is_durable` survives a crash from the moment
+    at which `sync` calls back; before that, anything may be lost."""
 
-    @property
-    def is_durable(self) -> bool: ...
+    is_durable = False
 
-    def restore(self) -> Restored: ...
+    def restore(self) -> Restored:
+        return Restored()
 
     def began(self, boot: int, life: int) -> None:
         """The participant runs in this boot; its messages are numbered in this life."""
@@ -71,42 +70,10 @@ class TopicLog(Protocol):
         """Put all that was told on the disk, together with the numbers of sources that have changed; `then`
         is called when it is there, which may be at once. While the disk fails, that is later; several are
         called in the order of the calls."""
-
-    async def close(self) -> None:
-        """Nothing more will be told."""
-
-
-class NoLog:
-    """Forgets everything."""
-
-    is_durable = False
-
-    def restore(self) -> Restored:
-        return Restored()
-
-    def began(self, boot: int, life: int) -> None:
-        pass
-
-    def took(self, item: Item, unfinished: bool) -> None:
-        pass
-
-    def finished(self, item: Item) -> None:
-        pass
-
-    def collected(self, item: Item) -> None:
-        pass
-
-    def knows(self, entry: Entry) -> None:
-        pass
-
-    def noted(self, note: int) -> None:
-        pass
-
-    def sync(self, received: Iterable[SourceNumbers], then: Callable[[], None]) -> None:
         then()
 
     async def close(self) -> None:
-        pass
+        """Nothing more will be told."""
 
 
 _TABLES = """
@@ -123,7 +90,7 @@ CREATE TABLE IF NOT EXISTS participants (id BLOB PRIMARY KEY, entry BLOB) WITHOU
 _RANGE = struct.Struct(">QQ")
 
 
-class SqliteTopicLog:
+class SqliteTopicLog(TopicLog):
     """A message leaves the file when everybody has it and the application is done with it. The file belongs
     to one topic and one node: another one is refused."""
 

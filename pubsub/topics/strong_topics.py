@@ -34,7 +34,7 @@ from pubsub.topics.broadcast import TopicBroadcast
 from pubsub.topics.config import TopicConfig
 from pubsub.topics.context import Outcome
 from pubsub.topics.delivering import Order, Participant
-from pubsub.topics.log import NoLog, SqliteTopicLog, TopicLog
+from pubsub.topics.log import SqliteTopicLog, TopicLog
 from pubsub.topics.membership import TopicMembership
 from pubsub.topics.messages import MOST_FILTER, Absent, Aside, Cast, JoinTopic, Knowledge, Received
 from pubsub.topics.strong_topic import Handlers, OnDeliver, StrongTopic
@@ -126,7 +126,7 @@ class StrongTopics:
         context = _TopicContext(self._runtime)
         strong = StrongTopic(topic, self._runtime, handlers, config, self._forget)
         me = self._runtime.contact.id
-        opened_log: TopicLog = NoLog()
+        opened_log = TopicLog()
         if log is not None:
             opened_log = SqliteTopicLog(log, topic, me, self._disk_failed)
         try:

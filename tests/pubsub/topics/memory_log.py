@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pubsub.topics.log import Restored, SourceNumbers
+from pubsub.topics.log import Restored, SourceNumbers, TopicLog
 from pubsub.topics.messages import Entry, Item
 
 _Change = Callable[[dict[str, dict[Any, Any]]], None]
 
 
-class MemoryLog:
+class MemoryLog(TopicLog):
     """A disk that loses what was not synced when its participant crashes, and may be full."""
 
     is_durable = True

@@ -7,7 +7,7 @@ import pytest
 from overlay.virtual.stage import numbered_contact
 from pubsub.topics.config import BroadcastConfig
 from pubsub.topics.delivering import Order
-from pubsub.topics.log import NoLog
+from pubsub.topics.log import TopicLog
 from pubsub.topics.messages import Item
 from pubsub.topics.state import HeldMessage, KeptMessages
 from tests.pubsub.topics import properties
@@ -19,7 +19,7 @@ def begin_apart(seed: int, config: TroupeConfig | None = None) -> Troupe:
     troupe = Troupe(seed, 4, config)
     troupe.partition([2, 3])
     for number in range(4):
-        actor = troupe._actor(number, NoLog(), "")
+        actor = troupe._actor(number, TopicLog(), "")
         if number % 2:
             actor.core.membership.subscribe(troupe.contacts[number - 1])
         else:
@@ -98,7 +98,7 @@ def test_one_that_returns_alone_gets_what_it_lacked_and_no_gap_for_what_it_had(
         for turn, payload in enumerate(missed):
             troupe.broadcast(turn % 3, payload)
         troupe.run(2.0)
-        back = troupe._actor(3, NoLog(), "")
+        back = troupe._actor(3, TopicLog(), "")
         back.core.start()
         troupe._change_channels()
         troupe.run(1.0)

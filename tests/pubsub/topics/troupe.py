@@ -26,7 +26,7 @@ from pubsub.topics.broadcast import TopicBroadcast
 from pubsub.topics.config import BroadcastConfig, TopicMembershipConfig
 from pubsub.topics.context import Outcome
 from pubsub.topics.delivering import Order
-from pubsub.topics.log import NoLog, TopicLog
+from pubsub.topics.log import TopicLog
 from pubsub.topics.messages import Cast
 from tests.pubsub.topics.actor import TOPIC, Actor, MessageId, identity
 from tests.pubsub.topics.memory_log import MemoryLog
@@ -110,7 +110,7 @@ class Troupe:
 
     def start(self, number: int, *, logged: bool = False, filter: str = "") -> Actor:
         """Let a participant begin: as the first, with its log, or through one that it can reach."""
-        log: TopicLog = self.logs.setdefault(number, MemoryLog()) if logged else NoLog()
+        log: TopicLog = self.logs.setdefault(number, MemoryLog()) if logged else TopicLog()
         actor = self._actor(number, log, filter)
         if actor.core.can_rejoin:
             actor.core.start()
@@ -121,7 +121,7 @@ class Troupe:
 
     def start_without_topic(self, number: int) -> None:
         """Let a node run, again or for the first time, that takes no part."""
-        self._actor(number, NoLog(), "", in_topic=False)
+        self._actor(number, TopicLog(), "", in_topic=False)
         self._change_channels()
 
     def _actor(self, number: int, log: TopicLog, filter: str, in_topic: bool = True) -> Actor:
