@@ -51,7 +51,7 @@ class Dashboard(HttpDoor):
 
     async def __aexit__(self, *_: object) -> None:
         self._end_census()
-        await super().__aexit__(kind, error, traceback)
+        await super().__aexit__()
 
     def _end_census(self) -> None:
         self._census.stop()
