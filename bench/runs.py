@@ -190,7 +190,7 @@ def _further(
     for index, family in enumerate(families):
         for mode, needed in family.wanted(asked).items():
             known = there.get((index, mode), FEWEST)
-            look = family.next_look(mode, known, needed)
+            look = family.next_look(known, needed)
             if look > known:
                 found[index, mode] = look
     return found

@@ -26,7 +26,7 @@ PARTS = "spark.sql.shuffle.partitions"
 LISTED = 1000
 """The most misses that are listed one by one."""
 
-KEPT = ("published", "stays", "outcomes", "missed_by")
+KEPT = ("published", "stays", "seen", "outcomes", "missed_by")
 """Views that are made once: small, or the outcome of most of the work."""
 
 SENT_ALONG = 2_000_000
@@ -114,9 +114,16 @@ QUERIES = {
         SELECT community, collect_list(struct(xxhash64(node) AS node, since, until)) AS stays,
             collect_set(xxhash64(node)) AS ever
         FROM stays GROUP BY community""",
-    "had": """
-        SELECT event, topic AS community, collect_set(xxhash64(node)) AS nodes
-        FROM trace WHERE kind IN ('receive', 'publish') GROUP BY event, topic""",
+    # All that the traces say of an event in a community, by one pass over them.
+    "seen": """
+        SELECT event, topic AS community,
+            collect_set(CASE WHEN kind IN ('receive', 'publish') THEN xxhash64(node) END) AS nodes,
+            count_if(kind = 'send') AS messages_inside, count_if(kind = 'upward') AS messages_upward,
+            count_if(kind = 'receive' AND peer IS NOT NULL) AS useful,
+            count_if(kind = 'duplicate') AS duplicates,
+            max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
+            max(CASE WHEN kind = 'receive' THEN time END) AS last
+        FROM trace WHERE event IS NOT NULL GROUP BY event, topic""",
     "reach": """
         SELECT event, community, size(expected) AS alive,
             size(array_intersect(expected, nodes)) AS reached,
@@ -125,24 +132,16 @@ QUERIES = {
             SELECT event, community, coalesce(nodes, array()) AS nodes, array_distinct(transform(
                 filter(stays, s -> s.since <= published AND (s.until IS NULL OR published < s.until)),
                 s -> s.node)) AS expected
-            FROM wanted LEFT JOIN members USING (community) LEFT JOIN had USING (event, community))
+            FROM wanted LEFT JOIN members USING (community) LEFT JOIN seen USING (event, community))
         WHERE size(expected) > 0""",
     "copies": """
         SELECT event, community, messages_inside, messages_upward, useful, duplicates, rounds,
             last - published AS seconds
-        FROM (
-            SELECT event, topic AS community, count_if(kind = 'send') AS messages_inside,
-                count_if(kind = 'upward') AS messages_upward,
-                count_if(kind = 'receive' AND peer IS NOT NULL) AS useful,
-                count_if(kind = 'duplicate') AS duplicates,
-                max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
-                max(CASE WHEN kind = 'receive' THEN time END) AS last
-            FROM trace WHERE event IS NOT NULL GROUP BY event, topic)
-        JOIN published USING (event)""",
+        FROM seen JOIN published USING (event)""",
     # Those who had an event and were never in the community, or in one that does not want the event.
     "strange": """
         SELECT event, community, explode(array_except(nodes, coalesce(own.ever, array()))) AS id
-        FROM had JOIN published USING (event)
+        FROM seen JOIN published USING (event)
         LEFT JOIN (SELECT event, community, ever FROM wanted JOIN members USING (community)) own
         USING (event, community)""",
     "parasites": """

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 TOPIC = "/made"
 MADE = """
-    SELECT 0.0D AS time, lpad(hex(n), 40, '0') AS node, 'join' AS kind, '{topic}' AS topic,
+    SELECT 0.0D AS time, rpad(lpad(hex(n), 16, '0'), 40, '0') AS node, 'join' AS kind, '{topic}' AS topic,
         CAST(NULL AS STRING) AS event, CAST(NULL AS STRING) AS peer, CAST(NULL AS INT) AS hops,
         CAST(NULL AS STRING) AS detail
     FROM nodes
     UNION ALL
     SELECT 1.0D + e / 100 + late AS time,
-        lpad(hex(if(kind = 'send', e % {nodes}, n)), 40, '0'), kind, '{topic}', lpad(hex(e), 32, '0'),
-        if(kind <> 'publish', lpad(hex(if(kind = 'send', n, e % {nodes})), 40, '0'), NULL),
+        rpad(lpad(hex(if(kind = 'send', e % {nodes}, n)), 16, '0'), 40, '0'), kind, '{topic}',
+        lpad(hex(e), 32, '0'),
+        if(kind <> 'publish', rpad(lpad(hex(if(kind = 'send', n, e % {nodes})), 16, '0'), 40, '0'), NULL),
         if(kind <> 'publish', 1, NULL), CAST(NULL AS STRING)
     FROM (
         SELECT e, n, explode(CASE

@@ -34,8 +34,6 @@ from bench.suites.settings import (
 REPLAYS = 10_000
 FEWER_REPLAYS = 2_500
 """Where networks are many: what differs is the networks, and five of them have 12,500 events."""
-MOST_OF_LINKS = {"unstructured": 40, "semi-structured": 10, "structured": 10}
-"""Networks of figures 19 to 28 in `quick`. Two unstructured ones cost as much as one of the others."""
 SMALL = (26, 10, 6)
 """Real nodes cost most: a third of the paper's, where the question is not one of sizes."""
 TINIEST = (14, 6, 4)
@@ -53,7 +51,7 @@ def quick() -> Suite:
     fixed += formulas_of_defaults(name, SMALL, (0.0, 0.3))
     fixed += live(name, TINIEST, repetitions=6)
     families = (
-        links_family(name, shares, 1, IMPLEMENTED_SIZES, MOST_OF_LINKS, FEWER_REPLAYS),
+        links_family(name, shares, 1, IMPLEMENTED_SIZES, 20, FEWER_REPLAYS),
         defaults_family(name, "published", SMALL, (0.0, 0.3), 2, most=5),
         defaults_family(name, "shipped", SMALL, (0.0, 0.3), 20, most=5),
         churn_family(name, TINIEST, (0.02,), 10, most=5),
@@ -71,7 +69,7 @@ def paper() -> Suite:
     fixed += formulas_of_defaults(name, IMPLEMENTED["sizes"], CRASHED)
     fixed += live(name, IMPLEMENTED["sizes"], repetitions=20)
     families = (
-        links_family(name, P_SEL, 1, IMPLEMENTED_SIZES, dict.fromkeys(MODES, 20)),
+        links_family(name, P_SEL, 1, IMPLEMENTED_SIZES, most=20),
         defaults_family(name, "published", IMPLEMENTED["sizes"], CRASHED, 2, most=10),
         defaults_family(name, "shipped", IMPLEMENTED["sizes"], CRASHED, 10, most=10),
         churn_family(name, SMALL, (0.02,), 20, most=10),
@@ -106,7 +104,7 @@ def large() -> Suite:
     for kind in ("published", "shipped"):
         family = defaults_family(name, kind, sizes, CRASHED, 10, most=1)
         fixed += family.between(0, 1)
-    fixed += links_family(name, P_SEL, 1, dict.fromkeys(MODES, sizes), {}).between(0, 1)
+    fixed += links_family(name, P_SEL, 1, dict.fromkeys(MODES, sizes), most=1).between(0, 1)
     return Suite(name, "a thousand real nodes, one network a mode", distinct(fixed))
 
 
@@ -238,7 +236,7 @@ def links_family(
     p_sel: tuple[float, ...],
     repetitions: int,
     sizes: Mapping[str, tuple[int, ...]],
-    most: Mapping[str, int],
+    most: int,
     replays: int = REPLAYS,
 ) -> Family:
     """Figures 19 to 28: the modes as published, whose events take turns with the shares of links."""
@@ -282,7 +280,7 @@ def defaults_family(
     # Events over the tables of what is shipped are replayed by the paper's rule: that is the improved
     # variant.
     variants = ("shipped", "improved") if kind == "shipped" else (kind,)
-    return Family(DEFAULT, variants, network, dict.fromkeys(COMPARED, most))
+    return Family(DEFAULT, variants, network, most)
 
 
 def churn_family(
@@ -295,7 +293,7 @@ def churn_family(
     def network(number: int) -> list[Experiment]:
         return expand(name, CHURN, tier="emulate", mode=MODES, network=number, **shared)
 
-    return Family(CHURN, ("shipped",), network, dict.fromkeys(MODES, most))
+    return Family(CHURN, ("shipped",), network, most)
 
 
 def live(name: str, sizes: tuple[int, ...], repetitions: int) -> list[Experiment]:

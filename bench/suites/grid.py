@@ -17,7 +17,7 @@ import dataclasses
 import hashlib
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,8 @@ class Family:
     """What their experiments are for: claims name the figures and variants that they need networks of."""
     network: Callable[[int], list[Experiment]]
     """The experiments of one network number, one for each mode."""
-    most: Mapping[str, int]
-    """The budget: how many networks of each mode at most."""
+    most: int
+    """The budget: how many networks at most."""
 
     def between(self, there: int, wanted: int, mode: str | None = None) -> list[Experiment]:
         """The experiments of the networks from number `there` up to `wanted`, of all modes or one."""
@@ -64,16 +64,16 @@ class Family:
         found: dict[str, int] = {}
         for (figure, variant, mode), needed in asked:
             own = figure == self.figure and variant in self.variants
-            if own and needed <= HOPELESS * self.most[mode]:
+            if own and needed <= HOPELESS * self.most:
                 found[mode] = max(found.get(mode, 0), needed)
         return found
 
-    def next_look(self, mode: str, there: int, needed: int) -> int:
+    def next_look(self, there: int, needed: int) -> int:
         """How many networks there are at the next look that may decide, where about `needed` are wanted.
 
         `there` where the budget is spent.
         """
-        later = [look for look in looks(self.most[mode]) if look > there]
+        later = [look for look in looks(self.most) if look > there]
         return next((look for look in later if look >= needed), later[-1] if later else there)
 
 
