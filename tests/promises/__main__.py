@@ -4,7 +4,8 @@ python -m tests.promises --seeds 50 --minutes 4 --services durable strong --writ
 
 Each schedule leaves a row in a file, so a run that was stopped goes on where it was: what has a row without a
 violation is not run again.
-`--mutants` also breaks the product on purpose, one way after another, and says whether the schedules notice.
+`--mutants` also breaks the product on purpose, one way after another, and says whether the schedules notice;
+`--seeds 0 --mutants` does that alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 from tests.promises import durable, groups, mutants, no_gap, one_of_n, sorted_sets, strong
 from tests.promises.storm import Outcome
@@ -38,23 +40,35 @@ def run_one(service: str, seed: int, minutes: float) -> Outcome:
 
 
 class Rows:
-    """What was run, kept in a file of JSON lines; the last row of a service and seed counts."""
+    """What was run, kept in a file of JSON lines; the last row of a seed, or of a mutant, counts."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._rows: dict[tuple[str, int, float], Outcome] = {}
-        if path.exists():
-            for line in path.read_text().splitlines():
-                self._keep(Outcome.of(json.loads(line)))
+        self.noticed: dict[str, int] = {}
+        """By mutant: after how many seeds it was noticed."""
+        for line in path.read_text().splitlines() if path.exists() else ():
+            row = json.loads(line)
+            if "mutant" in row:
+                self.noticed[row["mutant"]] = row["seeds"]
+            else:
+                self._keep(Outcome.of(row))
 
     def _keep(self, outcome: Outcome) -> None:
         self._rows[outcome.service, outcome.seed, outcome.minutes] = outcome
 
     def add(self, outcome: Outcome) -> None:
         self._keep(outcome)
+        self._write(vars(outcome))
+
+    def add_mutant(self, name: str, seeds: int) -> None:
+        self.noticed[name] = seeds
+        self._write({"mutant": name, "seeds": seeds})
+
+    def _write(self, row: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
-            file.write(json.dumps(vars(outcome)) + "\n")
+            file.write(json.dumps(row) + "\n")
 
     def has(self, service: str, seed: int, minutes: float) -> bool:
         found = self._rows.get((service, seed, minutes))
@@ -124,6 +138,16 @@ def run_all(options: argparse.Namespace, rows: Rows) -> Iterator[Outcome]:
                 yield future.result()
 
 
+def run_mutants(jobs: int, rows: Rows) -> None:
+    """Try the mutants that have not been noticed yet."""
+    wanted = [one.name for one in mutants.MUTANTS if not rows.noticed.get(one.name)]
+    with ProcessPoolExecutor(jobs) as pool:
+        trials = {pool.submit(mutants.seeds_until_noticed, name, run_one): name for name in wanted}
+        for trial in as_completed(trials):
+            rows.add_mutant(trials[trial], trial.result())
+            print(f"{trials[trial]}: {trial.result() or 'missed'}", file=sys.stderr, flush=True)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="how many for each service")
@@ -146,12 +170,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         for violation in outcome.violations[:3]:
             print(f"{outcome.service}, seed {outcome.seed}: {violation}", flush=True)
     outcomes = rows.of(options.minutes)
-    caught = mutants.try_all(run_one) if options.mutants else []
-    text = "\n".join(lines(outcomes, options.minutes, [str(one) for one in caught])) + "\n"
+    if options.mutants:
+        run_mutants(options.jobs, rows)
+    tried = [one for one in mutants.MUTANTS if one.name in rows.noticed]
+    caught = [mutants.row(one, rows.noticed[one.name]) for one in tried]
+    text = "\n".join(lines(outcomes, options.minutes, caught)) + "\n"
     print(text)
     if options.write is not None:
         options.write.write_text(text)
-    return 1 if any(outcome.violations for outcome in outcomes) else 0
+    is_broken = any(outcome.violations for outcome in outcomes)
+    return 1 if is_broken or mutants.MISSED in rows.noticed.values() else 0
 
 
 if __name__ == "__main__":

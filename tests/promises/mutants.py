@@ -99,17 +99,21 @@ MUTANTS = [
 ]
 
 
-def try_all(run: Callable[[str, int, float], Outcome]) -> list[str]:
-    """Run seeds of each mutant until one breaks a promise; the rows of a table."""
-    return [
-        f"| {mutant.name} | {mutant.service} | {seeds_until_noticed(mutant, run) or 'missed'} |"
-        for mutant in MUTANTS
-    ]
+MISSED = 0
+
+Run = Callable[[str, int, float], Outcome]
 
 
-def seeds_until_noticed(mutant: Mutant, run: Callable[[str, int, float], Outcome]) -> int | None:
+def seeds_until_noticed(name: str, run: Run) -> int:
+    """Run seeds of a mutant until one breaks a promise; `MISSED` when none does."""
+    mutant = next(one for one in MUTANTS if one.name == name)
     with patch.object(mutant.where, mutant.attribute, mutant.broken):
         for seed in range(MOST_SEEDS):
             if run(mutant.service, seed, MINUTES).violations:
                 return seed + 1
-    return None
+    return MISSED
+
+
+def row(mutant: Mutant, seeds: int) -> str:
+    """Of the ledger's table."""
+    return f"| {mutant.name} | {mutant.service} | {seeds or 'missed'} |"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.promises import sorted_sets
-from tests.promises.__main__ import SERVICES, lines
+from tests.promises import mutants, sorted_sets
+from tests.promises.__main__ import SERVICES, Rows, lines
 from tests.promises.durable import check
 from tests.promises.storm import Outcome
 
@@ -56,3 +58,13 @@ def test_the_ledger_names_the_seeds_that_broke_a_promise() -> None:
     text = "\n".join(lines(outcomes, 4.0))
     assert "| strong | 2 | 1.0 | 0 | 0 | 1 |" in text
     assert "- strong, seed 7: something was lost" in text
+
+
+def test_a_mutant_that_is_missed_is_told_and_tried_again(tmp_path: Path) -> None:
+    rows, mutant = Rows(tmp_path / "rows.jsonl"), mutants.MUTANTS[0]
+    seeds = mutants.seeds_until_noticed(mutant.name, lambda *_: Outcome(mutant.service, 0))
+    rows.add_mutant(mutant.name, seeds)
+    rows.add(Outcome(mutant.service, 3))
+    again = Rows(tmp_path / "rows.jsonl")
+    assert not again.noticed[mutant.name]
+    assert "missed" in lines([], 4.0, [mutants.row(mutant, seeds)])[-1]
