@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import TypeVar
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from overlay.dht.config import DhtConfig
@@ -18,9 +18,6 @@ from overlay.dht.exchange import Call
 from overlay.dht.trust import FailureMemory
 from overlay.dht.upstream import Bucket, RoutedPeer, Target, peer_of
 from overlay.metrics import Metrics
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 SPARES = 4
 """Spare contacts of a full bucket that are looked for; more may be there from earlier."""
@@ -214,7 +211,7 @@ class Contacts:
             self._probe(peer.contact)
         else:
             self._remove(peer, "dead")
-            _remember(self.lost, peer.contact, None, LOST_CONTACTS)
+            remember(self.lost, peer.contact, None, LOST_CONTACTS)
             self._check_others()
 
     def left(self, peer: RoutedPeer) -> None:
@@ -302,7 +299,7 @@ class Contacts:
         if known is not peer and (known is None or known.contact != peer.contact):
             return False
         bucket.refresh(peer)
-        _remember(self._last_heard, peer.id, self._clock(), HEARD_CONTACTS)
+        remember(self._last_heard, peer.id, self._clock(), HEARD_CONTACTS)
         return True
 
     def _enter(self, peer: RoutedPeer) -> None:
@@ -310,7 +307,7 @@ class Contacts:
             return
         is_new = self.table.bucket_of(peer).find(peer.id) is None
         oldest = self.table.add(peer)
-        _remember(self._last_heard, peer.id, self._clock(), HEARD_CONTACTS)
+        remember(self._last_heard, peer.id, self._clock(), HEARD_CONTACTS)
         if oldest is not None:
             self.check(oldest)
         if is_new:
@@ -323,11 +320,3 @@ class Contacts:
         self._evicted.add(reason)
         self.table.remove(peer)
         self._last_heard.pop(peer.id, None)
-
-
-def _remember(memory: OrderedDict[K, V], key: K, value: V, limit: int) -> None:
-    """Put a pair at the end, and forget what has been there longest once there are too many."""
-    memory[key] = value
-    memory.move_to_end(key)
-    if len(memory) > limit:
-        memory.popitem(last=False)

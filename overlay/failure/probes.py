@@ -13,8 +13,8 @@ peer that it was asked about, so that nobody else can keep a crashed peer alive.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
+from overlay.bounded import remember
 from overlay.contact import ID_BYTES, Contact, PeerId
 from overlay.errors import UsageError
 
@@ -27,8 +27,6 @@ HELP_SECONDS = 10.0
 MOST_HELPED = 256
 """Questions for others that a helper remembers; the oldest go."""
 
-K = TypeVar("K")
-V = TypeVar("V")
 Send = Callable[[Contact, bytes], None]
 
 
@@ -65,7 +63,7 @@ class Probes:
         """Have others ask the peer."""
         question = bytes([ASK]) + peer.packed()
         for helper in helpers:
-            _remember(self._helpers, (peer.id, helper.id), self._now() + HELP_SECONDS)
+            remember(self._helpers, (peer.id, helper.id), self._now() + HELP_SECONDS, MOST_HELPED)
             self._send(helper, question)
 
     def receive(self, sender: Contact, body: bytes) -> None:
@@ -92,7 +90,9 @@ class Probes:
         except UsageError:
             self._malformed()
             return
-        _remember(self._helped, (peer.id, sender.id), (sender, self._now() + HELP_SECONDS))
+        remember(
+            self._helped, (peer.id, sender.id), (sender, self._now() + HELP_SECONDS), MOST_HELPED
+        )
         self._send(peer, _PROBE)
 
     def _answered(self, peer: PeerId) -> None:
@@ -101,10 +101,3 @@ class Probes:
             who, until = self._helped.pop(key)
             if until > self._now():
                 self._send(who, bytes([SAW]) + peer)
-
-
-def _remember(memory: dict[K, V], key: K, value: V) -> None:
-    memory.pop(key, None)
-    memory[key] = value
-    if len(memory) > MOST_HELPED:
-        del memory[next(iter(memory))]

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgpack
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 
 
@@ -67,9 +68,7 @@ class LocalContent:
         key = (topic, digest(data))
         if key in self._known:
             return False
-        self._known[key] = None
-        if len(self._known) > MOST_REMEMBERED:
-            del self._known[next(iter(self._known))]
+        remember(self._known, key, None, MOST_REMEMBERED)
         return True
 
     def forget(self, topic: str, data: Any) -> None:

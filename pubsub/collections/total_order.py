@@ -33,6 +33,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 from overlay.context import Timer
 from pubsub.collections.config import OrderConfig
@@ -293,7 +294,7 @@ class TotalOrder:
         self.clock = max(self.clock, announcement.clock)
         peer = self._peers.get(sender)
         if self._members is None or peer is None or announcement.view != self._view:
-            self._keep_early(sender, announcement)
+            remember(self._early, sender, announcement, MOST_COUNTS)
             return
         if announcement.stay < self._stay_of.get(sender, 0):
             return
@@ -314,21 +315,13 @@ class TotalOrder:
         self._echoed.pop(peer, None)
         self._repeat_later()
 
-    def _keep_early(self, sender: PeerId, announcement: Announcement) -> None:
-        self._early.pop(sender, None)
-        self._early[sender] = announcement
-        if len(self._early) > MOST_COUNTS:
-            del self._early[next(iter(self._early))]
-
     def _excuse(self, announcement: Announcement) -> None:
         for publisher, life, number in announcement.counts:
             self._excuse_up_to((publisher, life), number)
 
     def _excuse_up_to(self, source: Source, number: int) -> None:
-        number = max(number, self._excused.pop(source, 0))
-        self._excused[source] = number
-        if len(self._excused) > MOST_COUNTS:
-            del self._excused[next(iter(self._excused))]
+        number = max(number, self._excused.get(source, 0))
+        remember(self._excused, source, number, MOST_COUNTS)
 
     def _claim(self, announcement: Announcement) -> None:
         for publisher, life, number in announcement.counts:

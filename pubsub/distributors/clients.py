@@ -31,6 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 from overlay.entropy import entropy
 from overlay.errors import UsageError
@@ -365,7 +366,5 @@ class ServiceSubscription:
     def _is_known(self, event_id: bytes) -> bool:
         if event_id in self._events:
             return True
-        self._events[event_id] = None
-        if len(self._events) > REMEMBERED_EVENTS:
-            self._events.popitem(last=False)
+        remember(self._events, event_id, None, REMEMBERED_EVENTS)
         return False

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from pubsub.reliable.numbers import Numbers
 from pubsub.reliable.runs import Gap, Reason
@@ -320,10 +321,8 @@ class TopicBroadcast:
         row = self._state.acknowledged.rows.get(sender.id)
         known = -1 if row is None else row.boot
         if any(s[0] == sender.id and s[1] > known for s in message.statements):
-            messages = self._early.pop(sender.id, [])
-            self._early[sender.id] = [*messages, message][-MOST_EARLY_OF_ONE:]
-            if len(self._early) > MOST_EARLY:
-                del self._early[next(iter(self._early))]
+            messages = [*self._early.get(sender.id, ()), message][-MOST_EARLY_OF_ONE:]
+            remember(self._early, sender.id, messages, MOST_EARLY)
 
     def _hear_what_came_early(self, peer: Contact) -> None:
         for message in self._early.pop(peer.id, ()):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 from pubsub.topics.messages import FINGERPRINT_BYTES, Entry, Row, Sight
 
@@ -70,9 +71,7 @@ class Roster:
             return False
         self._remove(entry.id)
         if entry.left:
-            self.left[entry.id] = (entry, now)
-            if len(self.left) > self._most:
-                del self.left[next(iter(self.left))]
+            remember(self.left, entry.id, (entry, now), self._most)
         else:
             self.joined[entry.id] = entry
             self.digest += hashed(entry.id, entry.boot)
@@ -246,10 +245,7 @@ class Sightings:
         return bits & others
 
     def _remember(self, fingerprint: bytes, bits: int) -> None:
-        bits |= self._early.pop(fingerprint, 0)
-        self._early[fingerprint] = bits
-        if len(self._early) > MOST_EARLY:
-            del self._early[next(iter(self._early))]
+        remember(self._early, fingerprint, bits | self._early.get(fingerprint, 0), MOST_EARLY)
 
 
 class Kind(IntEnum):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from overlay.bounded import remember
 from overlay.contact import ID_BYTES, Contact, PeerId
 from pubsub.reliable.numbers import Numbers
 from pubsub.topics.config import BroadcastConfig
@@ -312,9 +313,8 @@ class BroadcastState:
         anybody speak of it again."""
         taken = self.taken.get(source)
         if taken is not None:
-            self.forgotten[source] = taken.highest
-            if len(self.forgotten) > FORGOTTEN * self.config.most_sources:
-                del self.forgotten[next(iter(self.forgotten))]
+            most = FORGOTTEN * self.config.most_sources
+            remember(self.forgotten, source, taken.highest, most)
         for by_source in (self.taken, self.garbage, self.sources):
             by_source.pop(source, None)
         for row in self.acknowledged.rows.values():

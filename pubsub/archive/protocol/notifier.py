@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from overlay.bounded import remember
 from overlay.contact import Contact
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import join, join_ids, read_event
@@ -198,9 +199,8 @@ class Notifier:
         joined = self._blocks.get(key)
         if joined is None:
             sent = [offer[2] for offer in offers]
-            joined = self._blocks[key] = tuple(join(sent) if is_whole else join_ids(sent))
-            if len(self._blocks) > MOST_BLOCKS:
-                del self._blocks[next(iter(self._blocks))]
+            joined = tuple(join(sent) if is_whole else join_ids(sent))
+            remember(self._blocks, key, joined, MOST_BLOCKS)
         return joined
 
     # Invoices.

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 from pubsub.collections.messages import ElementId, ElementOffer, TakerAnswer
 
@@ -103,9 +104,7 @@ class TakerLeases:
         if held is None:
             return
         if self._is_there(held):
-            self._returned[element_id] = held
-            if len(self._returned) > self._most_remembered:
-                del self._returned[next(iter(self._returned))]
+            remember(self._returned, element_id, held, self._most_remembered)
         else:
             self._keep(held.offer)
         if held.assigner in self._present:
@@ -134,7 +133,4 @@ class TakerLeases:
 
     def remember(self, element_id: ElementId) -> None:
         """It is taken; others may not have heard yet."""
-        self._taken.pop(element_id, None)
-        self._taken[element_id] = self._now()
-        if len(self._taken) > self._most_remembered:
-            del self._taken[next(iter(self._taken))]
+        remember(self._taken, element_id, self._now(), self._most_remembered)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from overlay.bounded import remember
 from overlay.contact import PeerId
 from overlay.context import Timer
 from pubsub.collections.messages import ElementId, ElementOffer, Holdings
@@ -122,9 +123,7 @@ class Redelivery:
 
     def keep(self, offer: ElementOffer) -> None:
         """Keep a spare copy."""
-        self._spares[offer.element_id] = offer
-        if len(self._spares) > self._most_spares:
-            del self._spares[next(iter(self._spares))]
+        remember(self._spares, offer.element_id, offer, self._most_spares)
         if self._view is not None and not self._is_publisher_here(offer.element_id):
             self._next_round_later()
 

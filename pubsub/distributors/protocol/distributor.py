@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from overlay.metrics import Metrics
@@ -231,9 +232,8 @@ class DistributorCore:
         self._exchange.forget_service(name)
 
     def _note_removed(self, name: str, version: int) -> None:
-        self._removed[name] = (version, self._peers.now())
-        while len(self._removed) > self.config.most_services:
-            del self._removed[next(iter(self._removed))]
+        removed = (version, self._peers.now())
+        remember(self._removed, name, removed, self.config.most_services)
 
     def _forget_removed(self) -> None:
         long_ago = self._peers.now() - REMEMBER_REMOVED

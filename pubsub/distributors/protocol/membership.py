@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context
 from pubsub.distributors.config import DistributorConfig
@@ -409,9 +410,7 @@ class DistributorMembership:
             self._asked.pop(member.id, None)
         self._cut_off_since = None
         self._installed_at = self._context.now()
-        self._installed[view.group, view.number] = None
-        if len(self._installed) > MOST_VIEWS:
-            del self._installed[next(iter(self._installed))]
+        remember(self._installed, (view.group, view.number), None, MOST_VIEWS)
         self._changed(view)
 
     def _let_go(self) -> None:
