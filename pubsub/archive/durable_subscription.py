@@ -414,15 +414,19 @@ class DurableSubscription:
             await self._news()
         return self._next()
 
-    async def fetch(self, most: int, within: float | None = None) -> list[DurableEvent]:
+    async def fetch(
+        self, most: int, within: float | None = None, *, keep: bool = False
+    ) -> list[DurableEvent]:
         """The next events, at least one and at most `most`; an empty list when there is none within `within`
         seconds, or the subscription has ended.
 
         The application is done with those that it was given before, unless it gave them back. It may
-        acknowledge each of these, in any order; asking for more says that it is done with all."""
+        acknowledge each of these, in any order; asking for more says that it is done with all. With `keep`
+        it does not: each event is in hand until it is acknowledged or given back."""
         if not isinstance(most, int) or most < 1:
             raise DurableUsageError(f"fetch takes a number of events, 1 or more, not {most!r}")
-        self._done_with_hand()
+        if not keep:
+            self._done_with_hand()
         try:
             async with asyncio.timeout(within):
                 while not self._queue and not self._ended:

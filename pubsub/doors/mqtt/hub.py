@@ -8,6 +8,7 @@ published after it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,7 +20,7 @@ from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
-from pubsub.doors.mqtt.session import Granted, Outgoing, Session
+from pubsub.doors.mqtt.session import Following, Granted, Outgoing, Session
 
 NEVER = 0xFFFFFFFF
 """The session expiry interval of a session that does not expire (section 3.1.2.11.2)."""
@@ -64,6 +65,22 @@ class MqttConfig:
                 raise UsageError(f"{name} is more than 0, not {getattr(self, name)}")
 
 
+class Follower(Protocol):
+    """What takes the messages that an archive keeps for a subscription."""
+
+    def ready(self, reason: Reason) -> None:
+        """The archive keeps what is published from now on; or why there is none."""
+        ...
+
+    def take(self, message: MqttMessage, key: bytes, done: Callable[[], None]) -> None:
+        """A message, the id of its event, and what is to be called when the client has it."""
+        ...
+
+    def displaced(self) -> None:
+        """The client has gone to another door."""
+        ...
+
+
 class Network(Protocol):
     """What the hub asks of the network."""
 
@@ -73,6 +90,14 @@ class Network(Protocol):
 
     def watch(self, topic: str, ready: Callable[[Reason], None]) -> None:
         """Bring all messages of a camcast topic and its subtopics, from when `ready` is called on."""
+        ...
+
+    def keeps(self, topic: str) -> bool:
+        """Whether an archive is to have the messages of the topic."""
+        ...
+
+    def follow(self, name: str, topic: str, follower: Follower, afresh: bool) -> Following:
+        """Bring what the archive keeps for this name, from where it was, or with `afresh` from now on."""
         ...
 
     def unwatch(self, topic: str) -> None:
@@ -109,6 +134,30 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
     def call_later(self, delay: float, action: Callable[[], None]) -> Timer: ...
+
+
+def name_at_archive(client_id: str, filter: str) -> str:
+    """The durable name of a client's subscription, the same at every door."""
+    packed = b"%d:%s%s" % (len(client_id.encode()), client_id.encode(), filter.encode())
+    return "mqtt-" + hashlib.blake2s(packed, digest_size=16).hexdigest()
+
+
+class _Kept:
+    """The follower of one subscription."""
+
+    def __init__(
+        self, hub: Hub, session: Session, text: str, ready: Callable[[Reason], None]
+    ) -> None:
+        self._hub = hub
+        self._session = session
+        self._text = text
+        self.ready = ready
+
+    def take(self, message: MqttMessage, key: bytes, done: Callable[[], None]) -> None:
+        self._hub.deliver_kept(self._session, self._text, message, key, done)
+
+    def displaced(self) -> None:
+        self._hub.moved(self._session)
 
 
 class Hub:
@@ -181,6 +230,7 @@ class Hub:
             session = self.sessions[client_id] = Session(
                 client_id, self.config.most_waiting, self.clock.now, self.drop
             )
+            session.is_fresh = connect.clean_start
         self.connections[client_id] = connection
         return session, present, given
 
@@ -199,15 +249,15 @@ class Hub:
             lasts = min(session.expiry, self.config.longest_expiry)
             self._endings[client_id] = self.clock.call_later(lasts, lambda: self._end(session))
 
-    def _end(self, session: Session) -> None:
-        """Forget a session, with what waits in it."""
+    def _end(self, session: Session, forget: bool = True) -> None:
+        """Forget a session, with what waits in it, and at the archive too with `forget`."""
         if self.sessions.get(session.client_id) is not session:
             return
         del self.sessions[session.client_id]
         if timer := self._endings.pop(session.client_id, None):
             timer.cancel()
         for text in list(session.subscriptions):
-            self.unsubscribe(session, text)
+            self.unsubscribe(session, text, forget)
         will = self._wills.get(session.client_id)
         if will is not None and will[1] is not None:  # it is not delayed beyond the session
             will[1].cancel()
@@ -272,6 +322,11 @@ class Hub:
                 raise
             done(Reason.TOPIC_FILTER_INVALID)
             return
+        kept = asked.qos > 0 and session.expiry > 0 and parsed.group is None
+        kept = kept and self.network.keeps(topic)
+        before = session.subscriptions.get(asked.filter)
+        if before is not None and kept != (before.following is not None):
+            self.unsubscribe(session, asked.filter)
         is_new = asked.filter not in session.subscriptions
         if is_new and len(session.subscriptions) >= self.config.most_subscriptions:
             done(Reason.QUOTA_EXCEEDED)
@@ -279,7 +334,8 @@ class Hub:
         if not self.access.subscribe(session.client_id, asked.filter):
             done(Reason.NOT_AUTHORIZED)
             return
-        granted = Granted(parsed, asked, identifier)
+        following = None if is_new or before is None else before.following
+        granted = Granted(parsed, asked, identifier, following)
         session.subscriptions[asked.filter] = granted
         self._put(session, granted)
 
@@ -293,8 +349,16 @@ class Hub:
             if parsed.group is None and (handling == 0 or (is_new and handling == 1)):
                 self._send_retained(session, granted)
 
+        def follow(reason: Reason) -> None:
+            if reason != Reason.SUCCESS or session.subscriptions.get(asked.filter) is not granted:
+                ready(reason)
+                return
+            follower = _Kept(self, session, asked.filter, ready)
+            name = name_at_archive(session.client_id, asked.filter)
+            granted.following = self.network.follow(name, topic, follower, session.is_fresh)
+
         if is_new:
-            self.network.watch(topic, ready)
+            self.network.watch(topic, follow if kept else ready)
         else:
             ready(Reason.SUCCESS)
 
@@ -307,8 +371,8 @@ class Hub:
         members[session.client_id] = session
         self._tree.put(levels, (group, levels), (session, granted))
 
-    def unsubscribe(self, session: Session, text: str) -> bool:
-        """Whether there was such a subscription."""
+    def unsubscribe(self, session: Session, text: str, forget: bool = True) -> bool:
+        """Whether there was such a subscription. `forget`: the archive keeps nothing for it any more."""
         granted = session.subscriptions.pop(text, None)
         if granted is None:
             return False
@@ -325,6 +389,8 @@ class Hub:
                 del self._shared[group, levels]
                 self._tree.remove(levels, (group, levels))
         self.network.unwatch(topic_of(granted.filter.base))
+        if granted.following is not None:
+            granted.following.end(forget)
         return True
 
     # -- messages --
@@ -336,8 +402,9 @@ class Hub:
             self.retain(message)
         self.network.publish(message, done)
 
-    def deliver(self, message: MqttMessage) -> None:
-        """Give a message of the network to the clients that are subscribed to it, to each of them once."""
+    def deliver(self, message: MqttMessage, key: bytes = b"") -> None:
+        """Give a message of the network to the clients that are subscribed to it, to each of them once;
+        `key`: the id of its event."""
         if message.retain:
             self.retain(message)
         found: dict[str, tuple[Session, list[Granted]]] = {}
@@ -349,7 +416,35 @@ class Hub:
                 continue
             found.setdefault(session.client_id, (session, []))[1].append(granted)
         for session, grants in found.values():
-            self._offer(session, message, grants)
+            kept = any(one.following is not None for one in grants)
+            self._offer(session, message, grants, key=key if kept else b"")
+
+    def deliver_kept(
+        self,
+        session: Session,
+        text: str,
+        message: MqttMessage,
+        key: bytes,
+        done: Callable[[], None],
+    ) -> None:
+        """Give a client a message that the archive kept for its subscription `text`."""
+        granted = session.subscriptions.get(text)
+        if granted is None:
+            return
+        is_own = granted.asked.no_local and message.sender == sender_of(session.client_id)
+        if is_own or not matches(granted.filter.levels, message.topic) or not message.qos:
+            done()
+        else:
+            self._offer(session, message, [granted], key=key, done=done)
+
+    def moved(self, session: Session) -> None:
+        """The client has connected to another door, which has its subscriptions now."""
+        if self.sessions.get(session.client_id) is not session:
+            return
+        connection = self.connections.pop(session.client_id, None)
+        self._end(session, forget=False)
+        if connection is not None:
+            connection.taken_over()
 
     def _deliver_to_group(self, message: MqttMessage, granted: Granted) -> None:
         """To the member whose turn it is, one that is connected if there is any."""
@@ -363,13 +458,20 @@ class Hub:
         self._offer(session, message, [session.subscriptions[granted.asked.filter]])
 
     def _offer(
-        self, session: Session, message: MqttMessage, grants: list[Granted], retained: bool = False
+        self,
+        session: Session,
+        message: MqttMessage,
+        grants: list[Granted],
+        retained: bool = False,
+        key: bytes = b"",
+        done: Callable[[], None] | None = None,
     ) -> None:
         qos = min(message.qos, max(granted.asked.qos for granted in grants))
         as_published = message.retain and any(one.asked.retain_as_published for one in grants)
         identifiers = tuple(one.identifier for one in grants if one.identifier is not None)
         now = self.clock.now()
-        session.offer(Outgoing(message, qos, retained or as_published, identifiers, now))
+        retain = retained or as_published
+        session.offer(Outgoing(message, qos, retain, identifiers, now, key=key, done=done))
 
     def retain(self, message: MqttMessage) -> None:
         """Keep the message as its topic's last one; an empty one clears it (section 3.3.1.3)."""

@@ -15,12 +15,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from overlay.contact import Address
+from overlay.entropy import entropy
 from overlay.errors import CamcastError, NetworkError, UsageError
+from pubsub.archive.errors import Displaced
 from pubsub.doors.mqtt.connection import Connection
-from pubsub.doors.mqtt.hub import Access, Hub, MqttConfig, Open
+from pubsub.doors.mqtt.hub import Access, Follower, Hub, MqttConfig, Open
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
 from pubsub.doors.mqtt.packets import (
     Decoder,
@@ -31,7 +33,12 @@ from pubsub.doors.serving import certificate, in_use, serve
 from pubsub.event import Event
 from pubsub.node import Node
 from pubsub.publishing import Receipt
+from pubsub.subscription import Subscription
 from pubsub.topic import Topic
+
+if TYPE_CHECKING:
+    from pubsub.archive.durable_event import DurableEvent
+    from pubsub.archive.durable_subscription import DurableSubscription
 
 FULL_BYTES = 256 * 1024
 """Bytes that may wait to be written to a client before messages of QoS 0 are dropped for it."""
@@ -41,6 +48,15 @@ MOST_PENDING = 512
 
 SEEN_EVENTS = 65_536
 """Events that are remembered, since two subscriptions of the door may bring the same one."""
+
+MOST_HELD = 64
+"""Messages that a door takes from an archive for one subscription before the client has them."""
+
+DOORS = "/mqtt-doors"
+"""The topic on which doors tell each other which subscriptions of clients they have taken over."""
+
+FIND_SECONDS = 10.0
+"""How long an archive is looked for when a client subscribes."""
 
 LINGER_SECONDS = 1.0
 """How long a connection that the door has ended is read, and what comes thrown away."""
@@ -89,6 +105,7 @@ class MqttDoor:
             hub = bridge.hub = Hub(
                 clock, bridge, self._config, self._access, self._node.metrics, name
             )
+            await bridge.meet()
             for topic in self._retain:
                 await bridge.watched(topic)
             stack.push_async_callback(self._end_connections, hub)
@@ -267,6 +284,9 @@ class _Bridge:
         self._publishing: asyncio.Task[None] | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._watched: dict[str, _Watch] = {}
+        self._followed: dict[str, _Followed] = {}
+        self._id = entropy().randbytes(8)
+        """Tells this door from others, of this node too."""
         self._seen: dict[bytes, None] = {}
 
     async def close(self) -> None:
@@ -345,6 +365,72 @@ class _Bridge:
         else:
             watch.waiting.append(ready)
 
+    def keeps(self, topic: str) -> bool:
+        return any(one.includes(Topic.of(topic)) for one in self._durable)
+
+    def follow(self, name: str, topic: str, follower: Follower, afresh: bool) -> _Followed:
+        events = self._node.subscribe(topic, durable=name, within=FIND_SECONDS)
+        followed = _Followed(events, follower)
+        before = self._followed.get(name)
+        self._followed[name] = followed
+        followed.task = self._start(self._follow(followed, before, afresh))
+        followed.ended = self._start(self._until_over(name, followed))
+        return followed
+
+    async def meet(self) -> None:
+        """Listen to other doors, where an archive keeps anything for clients: who moves is let go here."""
+        if self._durable:
+            events = await self._node.subscribe(DOORS).__aenter__()
+            self._start(self._hear(events))
+
+    async def _hear(self, events: Subscription) -> None:
+        async for event in events:
+            said = event.data
+            if isinstance(said, dict) and said.get("door") != self._id:
+                name = said.get("name")
+                followed = self._followed.get(name) if isinstance(name, str) else None
+                if followed is not None:
+                    followed.follower.displaced()
+
+    async def _until_over(self, name: str, followed: _Followed) -> None:
+        """Wait until nothing is taken from the archive for it any more, and the archive knows."""
+        await asyncio.wait([followed.task])
+        if followed.is_ending:
+            with suppress(CamcastError):
+                await (followed.events.leave() if followed.forget else followed.events.close())
+        if self._followed.get(name) is followed:
+            del self._followed[name]
+
+    async def _follow(self, followed: _Followed, before: _Followed | None, afresh: bool) -> None:
+        """Bring what an archive keeps for a client, a few messages at a time, until the client has them."""
+        events, follower = followed.events, followed.follower
+        is_ready = False
+        try:
+            if before is not None:
+                await asyncio.wait([before.ended])
+            await self._node.publish(DOORS, {"door": self._id, "name": events.name})
+            await events.__aenter__()
+            if afresh:
+                await events.seek("now")
+            is_ready = True
+            follower.ready(Reason.SUCCESS)
+            while True:
+                await followed.room.wait()
+                for event in await events.fetch(followed.left, keep=True):
+                    followed.give(event)
+        except Displaced:
+            follower.displaced()
+        except CamcastError:
+            self.hub.drop("archive_lost")
+            if not is_ready:
+                follower.ready(Reason.UNSPECIFIED)
+        except asyncio.CancelledError:
+            if not followed.is_ending:
+                await (
+                    events.close()
+                )  # the door closes: the archive keeps everything for another one
+            raise
+
     async def watched(self, topic: str) -> None:
         """Watch, and return when the messages come."""
         ready = asyncio.get_running_loop().create_future()
@@ -395,7 +481,45 @@ class _Bridge:
         if message is None:
             self.hub.drop("not_a_message")
         else:
-            self.hub.deliver(message)
+            self.hub.deliver(message, event.id)
+
+
+class _Followed:
+    """What an archive keeps for one subscription of a client: a `Following` of the hub."""
+
+    task: asyncio.Task[Any]
+    """Takes messages from the archive."""
+    ended: asyncio.Task[Any]
+    """Ends when the archive knows that nothing more is taken."""
+
+    def __init__(self, events: DurableSubscription, follower: Follower) -> None:
+        self.events = events
+        self.follower = follower
+        self.left = MOST_HELD
+        """How many more messages may be brought."""
+        self.room = asyncio.Event()
+        self.room.set()
+        self.is_ending = False
+        self.forget = False
+
+    def give(self, event: DurableEvent) -> None:
+        def done() -> None:
+            event.ack()
+            self.left += 1
+            self.room.set()
+
+        self.left -= 1
+        if not self.left:
+            self.room.clear()
+        message = message_in(event.topic, event.data)
+        if message is None:
+            done()
+        else:
+            self.follower.take(message, event.id, done)
+
+    def end(self, forget: bool) -> None:
+        self.is_ending, self.forget = True, forget
+        self.task.cancel()
 
 
 class _Watch:

@@ -29,6 +29,9 @@ from pubsub.doors.mqtt.packets import (
 
 LAST_PACKET_ID = 0xFFFF
 
+MOST_KEYS = 8_192
+"""Events of a client that are known again when they come from the archive too."""
+
 
 class Client(Protocol):
     """The connection of a client, as its session sees it."""
@@ -43,6 +46,14 @@ class Client(Protocol):
         ...
 
 
+class Following(Protocol):
+    """What an archive keeps for one subscription of a client."""
+
+    def end(self, forget: bool) -> None:
+        """Take nothing more from the archive, which forgets all of it, or keeps it for another door."""
+        ...
+
+
 @dataclass(slots=True)
 class Granted:
     """A subscription of the client."""
@@ -51,6 +62,8 @@ class Granted:
     asked: Asked
     identifier: int | None
     """Told with every message that the subscription brings, if the client gave one."""
+    following: Following | None = None
+    """The archive keeps for it what the client has not acknowledged."""
 
 
 @dataclass(slots=True)
@@ -65,6 +78,10 @@ class Outgoing:
     """When it came, for its expiry."""
     received: bool = False
     """QoS 2: the client has it and has said so; what is left is PUBREL."""
+    key: bytes = b""
+    """The event's id, where it may come twice: on its usual way, and from the archive."""
+    done: Callable[[], None] | None = None
+    """Tells the archive that the client has it."""
 
 
 class Session:
@@ -81,6 +98,8 @@ class Session:
         self.client: Client | None = None
         self.expiry = 0.0
         """Seconds that the session lasts without a connection."""
+        self.is_fresh = False
+        """The client wants nothing of a session before it."""
         self.receive_maximum = LAST_PACKET_ID
         self.subscriptions: dict[str, Granted] = {}
         self.arriving: dict[int, bool] = {}
@@ -91,6 +110,8 @@ class Session:
         self._waiting: deque[Outgoing] = deque()
         self._inflight: dict[int, Outgoing] = {}
         self._last_id = 0
+        self._keyed: dict[bytes, Outgoing | None] = {}
+        """What came by its key; None once the client has it."""
 
     @property
     def waiting(self) -> int:
@@ -106,11 +127,32 @@ class Session:
                 self._drop("slow_client")
             else:
                 self._send(outgoing, 0)
-        elif len(self._waiting) >= self._most_waiting:
+        elif outgoing.key in self._keyed:
+            self._came_again(outgoing)
+        elif len(self._waiting) >= self._most_waiting and outgoing.done is None:
             self._drop("session_full")
         else:
+            if outgoing.key:
+                self._keyed[outgoing.key] = outgoing
+                if len(self._keyed) > MOST_KEYS:
+                    del self._keyed[next(iter(self._keyed))]
             self._waiting.append(outgoing)
             self.pump()
+
+    def _came_again(self, outgoing: Outgoing) -> None:
+        """It is here, or was, and is not sent twice; the archive is told when the client has it."""
+        first = self._keyed[outgoing.key]
+        if first is not None:
+            first.done = first.done or outgoing.done
+        elif outgoing.done is not None:
+            outgoing.done()
+
+    def _finish(self, outgoing: Outgoing) -> None:
+        """The client has it, or will never get it."""
+        if outgoing.key in self._keyed:
+            self._keyed[outgoing.key] = None
+        if outgoing.done is not None:
+            outgoing.done()
 
     def pump(self) -> None:
         """Send what there is room for."""
@@ -121,7 +163,7 @@ class Session:
             packet_id = self._next_id()
             self._inflight[packet_id] = outgoing
             if not self._send(outgoing, packet_id):
-                del self._inflight[packet_id]
+                self._finish(self._inflight.pop(packet_id))
 
     def resume(self, client: Client) -> None:
         """The client is back: send again what it has not acknowledged, then what has come since."""
@@ -130,7 +172,7 @@ class Session:
             if outgoing.received:
                 client.send(Ack(PUBREL, packet_id))
             elif not self._send(outgoing, packet_id, dup=True):
-                del self._inflight[packet_id]
+                self._finish(self._inflight.pop(packet_id))
         self.pump()
 
     def acknowledged(self, ack: Ack) -> None:
@@ -149,7 +191,7 @@ class Session:
             return
         if ack.code == PUBCOMP and not outgoing.received:
             raise violation("PUBCOMP came before PUBREC")
-        del self._inflight[ack.packet_id]
+        self._finish(self._inflight.pop(ack.packet_id))
         self.pump()
 
     def _send(self, outgoing: Outgoing, packet_id: int, dup: bool = False) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from overlay.metrics import Metrics
-from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open
+from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open, name_at_archive
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -67,6 +67,17 @@ class Clock:
         self.time = end
 
 
+class Following:
+    """What the network's archive keeps for a subscription."""
+
+    def __init__(self, network: Network, name: str) -> None:
+        self._network, self._name = network, name
+
+    def end(self, forget: bool) -> None:
+        del self._network.followed[self._name]
+        self._network.forgotten[self._name] = forget
+
+
 class Network:
     """Keeps what is published until it is told that the network has it; then it comes back as an event."""
 
@@ -74,6 +85,9 @@ class Network:
         self.published: list[MqttMessage] = []
         self.watched: list[str] = []
         self.held: list[Callable[[Reason], None]] | None = None
+        self.durable: set[str] = set()
+        self.followed: dict[str, Any] = {}
+        self.forgotten: dict[str, bool] = {}
         self.hub: Hub
 
     def publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
@@ -90,6 +104,14 @@ class Network:
 
     def unwatch(self, topic: str) -> None:
         self.watched.remove(topic)
+
+    def keeps(self, topic: str) -> bool:
+        return topic in self.durable
+
+    def follow(self, name: str, topic: str, follower: Any, afresh: bool) -> Following:
+        self.followed[name] = follower
+        follower.ready(Reason.SUCCESS)
+        return Following(self, name)
 
 
 class Client:
@@ -521,3 +543,64 @@ def test_a_client_without_an_id_is_given_one() -> None:
     names = {one.got[0].properties["assigned_client_identifier"] for one in (one, two)}  # type: ignore[union-attr]
     assert len(names) == 2
     assert door.client("", version=V311, clean_start=False).got == [ConnAck(False, 2)]
+
+
+def test_what_an_archive_keeps_is_given_once_and_acknowledged_when_the_client_has_it() -> None:
+    door = Door(most_waiting=1)
+    door.network.durable.add("/orders")
+    reader = door.client("reader", properties=LASTING)
+    reader.subscribe("orders/+", qos=2)
+    (kept,) = door.network.followed.values()
+    told: list[str] = []
+
+    def message(text: str, qos: int = 1) -> MqttMessage:
+        return MqttMessage("orders/x", text.encode(), qos)
+
+    door.hub.deliver(message("a"), b"1")  # live first
+    kept.take(message("a"), b"1", lambda: told.append("a"))
+    kept.take(message("b", 2), b"2", lambda: told.append("b"))  # from the archive first
+    door.hub.deliver(message("b", 2), b"2")
+    assert reader.payloads() == [b"a", b"b"]
+    assert told == []
+    first, second = reader.messages()
+    reader.send(Ack(PUBACK, first.packet_id))
+    assert told == ["a"]
+    reader.send(Ack(PUBREC, second.packet_id))
+    assert told == ["a"], "the client has said that it has it, and may still ask for PUBREL"
+    reader.send(Ack(PUBCOMP, second.packet_id))
+    assert told == ["a", "b"]
+    kept.take(message("a"), b"1", lambda: told.append("a, late"))
+    kept.take(MqttMessage("orders/x/y", b"no match", 1), b"3", lambda: told.append("no match"))
+    assert told[2:] == ["a, late", "no match"]
+    reader.connection.lost()
+    for number in range(5):  # more than may wait live: the archive has them anyway
+        door.hub.deliver(message(str(number)), b"live%d" % number)
+        kept.take(message(str(number)), b"live%d" % number, lambda: told.append("away"))
+    again = door.client("reader", clean_start=False, properties=LASTING)
+    assert again.payloads() == [b"0", b"1", b"2", b"3", b"4"]
+    for one in again.messages():
+        again.send(Ack(PUBACK, one.packet_id))
+    assert told[4:] == ["away"] * 5
+
+
+def test_a_session_that_ends_is_forgotten_at_the_archive_and_one_that_moves_is_not() -> None:
+    door = Door()
+    door.network.durable.add("/orders")
+    names = {}
+    for client_id in ("ends", "moves", "clean"):
+        properties = {} if client_id == "clean" else LASTING
+        client = door.client(client_id, properties=properties)
+        client.subscribe("orders/#", qos=1)
+        names[client_id] = (client, name_at_archive(client_id, "orders/#"))
+    assert names["clean"][1] not in door.network.followed, "nothing is kept for a clean session"
+    moves, name = names["moves"]
+    door.network.followed[name].displaced()
+    assert door.network.forgotten == {name: False}
+    assert moves.got[-1] == Disconnect(Reason.SESSION_TAKEN_OVER)
+    assert moves.is_closed
+    ends, name = names["ends"]
+    ends.connection.lost()
+    assert name not in door.network.forgotten
+    door.clock.run(101)
+    assert door.network.forgotten[name] is True
+    assert door.network.watched == ["/orders"], "the clean one's"

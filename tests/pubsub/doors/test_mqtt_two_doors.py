@@ -1,0 +1,146 @@
+"""Clients of two doors, one of which is killed: what an archive keeps for a client is there at the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiomqtt
+import pytest
+
+from overlay import loops
+from pubsub import Archive, Node
+from pubsub.doors.mqtt import MqttDoor
+from tests.pubsub.command_process import camcast, line
+
+
+def client(port: int, name: str, **options: Any) -> aiomqtt.Client:
+    return aiomqtt.Client("127.0.0.1", port, identifier=name, **options)
+
+
+@asynccontextmanager
+async def doors(tmp_path: Path) -> AsyncIterator[list[tuple[int, subprocess.Popen[str]]]]:
+    """An archive of /orders, and two doors, each a process of its own: its port, and the process."""
+    async with AsyncExitStack() as stack:
+        store = f"sqlite:///{tmp_path}/events.db"
+        archive = await stack.enter_async_context(Archive(["/orders"], store))
+        found = []
+        for _ in range(2):
+            words = ("--bootstrap", str(archive.node.address), "--mqtt", "127.0.0.1:0")
+            process = stack.enter_context(
+                camcast("node", *words, "--mqtt-durable", "/orders", "--json")
+            )
+            await asyncio.to_thread(line, process)
+            port = json.loads(await asyncio.to_thread(line, process))["mqtt"].rpartition(":")[2]
+            found.append((int(port), process))
+        yield found
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("qos", [1, 2])
+def test_nothing_is_lost_when_the_door_of_a_subscriber_is_killed(tmp_path: Path, qos: int) -> None:
+    async def main() -> None:
+        async with doors(tmp_path) as [(first, process), (second, _)]:
+            got: list[int] = []
+
+            async def at(port: int) -> None:
+                """The desk at one door, until it has all or the door is gone."""
+                async with client(port, "desk", clean_session=False) as desk:
+                    await desk.subscribe("orders/+", qos=qos)
+                    ready.set()
+                    async for message in desk.messages:
+                        got.append(int(message.payload))
+                        if set(got) == set(range(60)):
+                            return
+                        if len(got) == 20:
+                            process.kill()
+
+            async with client(second, "shop") as shop:
+                ready = asyncio.Event()
+                reading = asyncio.create_task(at(first))
+                await ready.wait()
+                for number in range(40):
+                    await shop.publish("orders/new", b"%d" % number, qos=qos)
+                with pytest.raises(aiomqtt.MqttError):
+                    await reading
+                for number in range(40, 60):  # the desk is away
+                    await shop.publish("orders/new", b"%d" % number, qos=qos)
+                await at(second)
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.sweep
+def test_nothing_of_a_publisher_is_lost_when_its_door_is_killed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with doors(tmp_path) as [(first, process), (second, _)]:
+            acknowledged: list[int] = []
+
+            async def publish() -> None:
+                async with client(first, "shop", timeout=2) as shop:
+                    for number in range(1000):
+                        await shop.publish("orders/new", b"%d" % number, qos=1)
+                        acknowledged.append(number)
+                        if number == 30:
+                            process.kill()
+
+            async with client(second, "desk", clean_session=False) as desk:
+                await desk.subscribe("orders/+", qos=1)
+                with pytest.raises(aiomqtt.MqttError):
+                    await publish()
+                missing = set(acknowledged)
+                async for message in desk.messages:
+                    missing.discard(int(message.payload))
+                    if not missing:
+                        break
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
+def test_a_client_that_moves_is_let_go_by_its_old_door_and_one_that_ends_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            archive = await enter(Archive(["/orders"], f"sqlite:///{tmp_path}/events.db"))
+            other = await enter(Node(bootstrap=[str(archive.node.address)]))
+            ports = []
+            for node in (archive.node, other):
+                door = await enter(MqttDoor(node, "127.0.0.1:0", durable=["/orders"]))
+                assert door.address is not None
+                ports.append(door.address.port)
+            ready = asyncio.Event()
+
+            async def stay() -> None:
+                async with client(ports[1], "desk", clean_session=False) as desk:
+                    await desk.subscribe("orders/+", qos=1)
+                    ready.set()
+                    async for _ in desk.messages:
+                        pass
+
+            staying = asyncio.create_task(stay())
+            await ready.wait()
+            async with client(ports[0], "desk", clean_session=False) as desk:
+                await desk.subscribe("orders/+", qos=1)
+                await desk.publish("orders/x", b"1", qos=1)
+                assert (await anext(desk.messages)).payload == b"1"
+                with pytest.raises(aiomqtt.MqttError):  # its old door says that it is elsewhere
+                    await staying
+                assert len(archive.status()["/orders"]["subscribers"]) == 1
+                await desk.unsubscribe("orders/+")
+                # The same filter begins anew: what was published before it is not for it.
+                await desk.publish("orders/x", b"2", qos=1)
+                await desk.subscribe("orders/+", qos=1)
+                await desk.publish("orders/x", b"3", qos=1)
+                assert (await anext(desk.messages)).payload == b"3"
+                await desk.unsubscribe("orders/+")
+                await desk.subscribe("orders/+", qos=0)  # nothing is kept for this one
+                assert not archive.status()["/orders"]["subscribers"]
+
+    loops.run(asyncio.wait_for(main(), 60))
