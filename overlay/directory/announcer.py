@@ -211,6 +211,10 @@ class Announcer:
                 held_by = [replica for replica in nearest if replica in replies]
                 if len(held_by) == count:
                     self._locations.correct(shard, tuple(held_by))
+            wide = self._locations.width(shard, nearest)
+            if wide > count:
+                around = (await self._locations.of(shard, self._config.location_life, wide))[:wide]
+                await self._tell_those(around, request, replies, told)
         now = self._peers.context.now()
         for node in [c for c, when in told.items() if now - when > self._config.record_life]:
             del told[node]

@@ -9,6 +9,12 @@ has fewer nodes than a shard has replicas, each is believed: the others came too
 members. That the tree goes on below is a graver claim, and rarer: it takes three who say the same, or half
 of all who answer.
 
+**Liars.** Who draws many identities has some next to a shard's key, and may outvote those who hold it. Three
+things make that dear. A newcomer asks all replicas of a root, and not two. Where nodes are *crowded* around a
+key, closer together than chance brings them, the shard has twice as many replicas, for those who announce
+themselves and for those who read. And where two camps of these, of two or more each, name members that have
+little in common, a view has about as many of each: who is invented does not answer, and the others do.
+
 **A path.** The shards that matter on the path from the root to a point are usually one leaf. While members
 move, because a shard splits or merges, some live above and some below, and all of these shards are read: a
 shard that has traces is read on below; one that is new or nearly empty may have members that have not come
@@ -57,6 +63,13 @@ _ROUNDS = 2
 
 _SLACK = 3
 """By how many places the order of one replica may differ from the common one."""
+
+
+_CROWDED = {3: 0.5, 4: 1.0, 5: 1.5}
+"""Nodes that are crowded, where as few are expected: that happens by chance at one key in thirty."""
+
+_CAMP = 20
+"""Members that each of two camps gives to a view at least, if it has as many."""
 
 
 class Peers(Protocol):
@@ -122,6 +135,22 @@ class Locations:
         if known is not None and len(known[0]) > self._config.replicas:
             return known[0]
         return self._peers.known_closest(root.key, self._config.root_replicas)
+
+    def width(self, shard: Shard, nearest: Sequence[Contact]) -> int:
+        """How many nodes hold a shard, the nearest to whose key are known: twice as many in a crowd.
+
+        How dense nodes are is seen around this node's own id, which nobody chose."""
+        replicas, me = self._config.replicas, self._peers.context.contact.id
+        around = self._peers.known_closest(me, 2 * replicas)
+        if len(nearest) < replicas or len(around) < 2 * replicas:
+            return replicas
+        a_node = _distance(around[-1].id, me) / len(around)
+        distances = sorted(_distance(contact.id, shard.key) for contact in nearest)
+        crowded = any(
+            count <= len(distances) and distances[count - 1] < few * a_node
+            for count, few in _CROWDED.items()
+        )
+        return 2 * replicas if crowded else replicas
 
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None
@@ -261,9 +290,16 @@ def _how_many(witnesses: Sequence[Witness], left: int) -> int:
 
 
 def combine(
-    shard: Shard, witnesses: Sequence[Witness], salt: int, *, trusting: bool = False
+    shard: Shard,
+    witnesses: Sequence[Witness],
+    salt: int,
+    *,
+    trusting: bool = False,
+    crowded: bool = False,
 ) -> ShardView:
-    """The common view of all that were asked; `trusting` believes a lone voice."""
+    """The common view of all that were asked; `trusting` believes a lone voice.
+
+    `crowded`: liars may be the majority, so what each camp says is taken for possible."""
     knowing = [witness for witness in witnesses if witness.knows]
     settled = [witness for witness in knowing if witness.settled]
     seasoned = sum(witness.seasoned for witness in witnesses)
@@ -272,10 +308,11 @@ def combine(
     if 2 * len(settled) > len(knowing):
         needed = max(needed, (len(settled) + 1) // 2)
     hints = sorted(witness.hint for witness in knowing if witness.below)
+    camps = _camps(knowing) if crowded else []
     return ShardView(
         shard=shard,
         salt=salt,
-        members=_named(knowing, needed),
+        members=_some_of_each(camps, salt) if len(camps) > 1 else _named(knowing, needed),
         contacts={mark: c for witness in knowing for mark, c in witness.contacts.items()},
         witnesses=tuple(witness.replica for witness in knowing),
         settled=len(settled) >= believed,
@@ -283,6 +320,32 @@ def combine(
         below=len(hints) >= 3 or 2 * len(hints) >= max(2, len(witnesses)),
         hint=hints[len(hints) // 2] if hints else shard.depth,
     )
+
+
+def _camps(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
+    """What each camp of two or more witnesses names; one camp where all have much in common.
+
+    Two have when they agree on half of what the one names that names less: it may have come late."""
+    camps: list[list[Witness]] = []
+    for witness in sorted(witnesses, key=lambda one: -len(one.members)):
+        for camp in camps:
+            if 2 * len(camp[0].members & witness.members) >= len(witness.members):
+                camp.append(witness)
+                break
+        else:
+            camps.append([witness])
+    return [_named(camp, (len(camp) + 1) // 2) for camp in camps if len(camp) > 1]
+
+
+def _never(witnesses: Sequence[Witness]) -> bool:
+    return False
+
+
+def _some_of_each(camps: Sequence[frozenset[int]], salt: int) -> frozenset[int]:
+    """As many of each; not the first in the order of the salt, or those of the larger camp came first."""
+    most = max(_CAMP, min(map(len, camps)))
+    other = salt ^ 0xFFFFFFFF
+    return frozenset(member for camp in camps for member in by_rank(camp, other)[:most])
 
 
 def _named(witnesses: Sequence[Witness], needed: int) -> frozenset[int]:
@@ -329,9 +392,7 @@ class ShardReader:
         hints = await self._look_around(around, salt)
         if hints:
             return hints, None
-        walk = await self._walk(
-            root, salt, want, lambda ws: is_content(ws) or bool(_hints(ws)), around
-        )
+        walk = await self._walk(root, salt, want, lambda ws: bool(_hints(ws)), around)
         hints = _hints(walk.witnesses)
         return hints, None if hints else await self._view(root, salt, want, walk)
 
@@ -339,7 +400,8 @@ class ShardReader:
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, 0)
         witnesses = walk.witnesses
         replicas: Sequence[Contact] = walk.nearest
-        if not is_content(witnesses) and not walk.is_exact:
+        is_wide = walk.count > self._config.replicas
+        if not is_content(witnesses) and not walk.is_exact and not is_wide:
             replicas = await self._locations.of(shard, max_age=self._config.period)
             replicas = replicas[: self._config.replicas]
             fresh = tuple(replica for replica in replicas if replica not in walk.asked)
@@ -348,10 +410,10 @@ class ShardReader:
         if not witnesses:
             return None
         tiny = len(replicas) < self._config.replicas
-        view = combine(shard, witnesses, salt, trusting=tiny)
+        view = combine(shard, witnesses, salt, trusting=tiny, crowded=is_wide)
         if shard.depth == 0 and not (tiny or view.settled or view.below):
             witnesses += await self._ask_around(shard, query)
-            view = combine(shard, witnesses, salt)
+            view = combine(shard, witnesses, salt, crowded=is_wide)
         return view
 
     async def _look_around(self, around: _Walk, salt: int) -> list[int]:
@@ -385,12 +447,20 @@ class ShardReader:
             known = around.nearest
         walk = _Walk(shard, count, known or self._peers.known_closest(shard.key, count))
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, count)
+        asks_all = around is not None
         while len(walk.asked) < _FARTHEST * count:
             left = walk.left()
             # Where there are fewer nodes than replicas, all are asked: many may have come at once.
-            if not left or (enough(walk.witnesses) and len(walk.nearest) == count):
-                break
-            chosen = self._peers.context.random.sample(left, _how_many(walk.witnesses, len(left)))
+            if not left or (enough(walk.witnesses) and len(walk.nearest) >= count):
+                wide = self._locations.width(shard, walk.nearest)
+                if walk.count < wide:
+                    walk.count = wide
+                    walk.meet(await self._locations.of(shard, self._config.period, wide))
+                    left, asks_all, enough = walk.left(), True, _never
+                if not left or enough(walk.witnesses):
+                    break
+            some = len(left) if asks_all else _how_many(walk.witnesses, len(left))
+            chosen = self._peers.context.random.sample(left, some)
             answers = await together([self._ask(shard, node, query) for node in chosen])
             for node, witness in zip(chosen, answers, strict=True):
                 walk.take(node, witness)
@@ -463,13 +533,18 @@ class ShardReader:
         return witness
 
 
+def _distance(one: PeerId, other: PeerId) -> int:
+    return int.from_bytes(one, "big") ^ int.from_bytes(other, "big")
+
+
 class _Walk:
     """The nodes that were met on the way to a shard, and what they said."""
 
     def __init__(self, shard: Shard, count: int, start: Sequence[Contact]) -> None:
         self.shard = shard
         self._goal = int.from_bytes(shard.key, "big")
-        self._count = count
+        self.count = count
+        """How many of the nearest are asked."""
         self._met: dict[Contact, None] = dict.fromkeys(start)
         self._silent: set[Contact] = set()
         self.asked: set[Contact] = set()
@@ -480,7 +555,7 @@ class _Walk:
         """The closest to the shard's key of all that were met and are not silent."""
         sound = [contact for contact in self._met if contact not in self._silent]
         sound.sort(key=lambda contact: int.from_bytes(contact.id, "big") ^ self._goal)
-        return sound[: self._count]
+        return sound[: self.count]
 
     def left(self) -> list[Contact]:
         """The contacts among the nearest that were not asked."""
@@ -505,7 +580,10 @@ class _Walk:
             self._silent.add(node)
         else:
             self.witnesses.append(witness)
-            self._met |= dict.fromkeys(witness.near)
+            self.meet(witness.near)
+
+    def meet(self, nodes: Sequence[Contact]) -> None:
+        self._met |= dict.fromkeys(nodes)
 
 
 def _hints(witnesses: Sequence[Witness]) -> list[int]:

@@ -40,6 +40,14 @@ def test_strangers_get_back_less_than_they_send_where_there_is_a_key(short: None
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_newcomers_find_a_topic_though_those_next_to_its_key_lie(seed: int) -> None:
+    arena = Arena(Case("eclipse", "crowds"), argparse.Namespace(nodes=16, seed=seed), 6)
+    arena.run()
+    assert arena.figures["lost"] == 0.0
+
+
+@pytest.mark.sweep
 def test_hostile_datagrams_are_bounded_in_what_they_cost_and_leave() -> None:
     options = argparse.Namespace(datagrams=2000, seed=1)
     for kind in floods.KINDS:

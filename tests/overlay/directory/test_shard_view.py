@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from random import Random
 from struct import pack
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.contact import Contact
+from overlay.contact import Contact, PeerId
 from overlay.directory import DirectoryConfig
 from overlay.directory.messages import ShardReply
 from overlay.directory.reading import (
+    Locations,
     ShardView,
     Witness,
     checked_reply,
@@ -19,10 +22,11 @@ from overlay.directory.reading import (
     is_content,
 )
 from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
+from overlay.metrics import Metrics
 from tests.overlay.directory.model_network import contact_of
 
 ROOT = Shard(topic_key("/soccer"), 0, 0)
-REPLICAS = [contact_of(Random(2), index) for index in range(5)]
+REPLICAS = [contact_of(Random(2), index) for index in range(10)]
 EVERYONE = frozenset(range(100, 120))
 
 
@@ -79,6 +83,63 @@ def test_two_liars_of_five_neither_add_nor_remove_anybody(
         witness(index, frozenset(invented) if index in liars else EVERYONE) for index in range(5)
     ]
     assert view(*replicas).members == EVERYONE
+
+
+@pytest.mark.parametrize("honest", range(2, 9))
+def test_in_a_crowd_liars_that_agree_are_at_most_half_of_a_view(honest: int) -> None:
+    """Whether they are the minority or the majority; and a lone one is not believed."""
+    lie = frozenset(range(1000, 1200))
+    told = [
+        witness(index, EVERYONE if index < honest else lie, settled=index >= honest)
+        for index in range(10)
+    ]
+    members = combine(ROOT, told, salt=1, crowded=True).members
+    assert members >= EVERYONE
+    assert len(members & lie) == len(EVERYONE)
+    lone = combine(ROOT, [*told[: honest + 1]], salt=1, crowded=True).members
+    assert lone == EVERYONE
+
+
+def test_in_a_crowd_replicas_that_hold_a_part_are_of_one_camp_with_those_that_hold_all() -> None:
+    part = frozenset(list(EVERYONE)[:5])
+    told = [witness(index, part if index % 2 else EVERYONE) for index in range(10)]
+    assert combine(ROOT, told, salt=1, crowded=True).members == EVERYONE
+
+
+class KnownPeers:
+    """Peers of a node that knows these contacts and can ask nobody."""
+
+    def __init__(self, contacts: list[Contact]) -> None:
+        self.contacts = contacts
+        self.contact = contacts[0]
+        self.context: Any = self
+
+    def known_closest(self, key: PeerId, count: int) -> tuple[Contact, ...]:
+        goal = int.from_bytes(key, "big")
+        by_distance = sorted(self.contacts, key=lambda c: int.from_bytes(c.id, "big") ^ goal)
+        return tuple(by_distance[:count])
+
+
+def nodes_near_the_root(drawn: int, identities: int, random: Random) -> list[Contact]:
+    """The closest to the root of many drawn identities, as an attacker has them."""
+    goal = int.from_bytes(ROOT.key, "big")
+    found = [contact_of(random, index) for index in range(drawn * identities)]
+    return sorted(found, key=lambda c: int.from_bytes(c.id, "big") ^ goal)[:identities]
+
+
+def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() -> None:
+    random = Random(3)
+    config = DirectoryConfig()
+    by_chance = by_attack = 0
+    for _ in range(200):
+        honest = [contact_of(random, index) for index in range(60)]
+        peers: Any = KnownPeers(honest)
+        width = Locations(peers, config, Metrics()).width
+        by_chance += width(ROOT, peers.known_closest(ROOT.key, 5)) > config.replicas
+        peers.contacts = honest + nodes_near_the_root(100, 5, random)
+        by_attack += width(ROOT, peers.known_closest(ROOT.key, 5)) == 2 * config.replicas
+    assert by_chance <= 20
+    assert by_attack >= 180
 
 
 def test_a_lone_voice_against_silence_is_not_believed_but_two_are() -> None:
