@@ -278,7 +278,7 @@ def near_the_root(arena: Arena, number: int) -> Identity:
 async def eclipse(arena: Arena) -> None:
     async def attacker(number: int) -> None:
         node = await arena.node(is_honest=False, identity=near_the_root(arena, number))
-        handlers = node.attachment._leave.__self__._dht.node._handlers  # type: ignore[attr-defined]
+        handlers = node.attachment.directory._peers._handlers  # type: ignore[attr-defined]
         for kind in (Query, DirectoryAnnounce):
             handlers[kind] = lambda sender, request: lie(request)
 

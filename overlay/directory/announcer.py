@@ -214,7 +214,8 @@ class Announcer:
             wide = self._locations.width(shard, nearest)
             if wide > count:
                 around = (await self._locations.of(shard, self._config.location_life, wide))[:wide]
-                await self._tell_those(around, request, replies, told)
+                # Few others tell these, so that they know less: their advice is not taken.
+                await self._tell_those(around, request, dict(replies), told)
         now = self._peers.context.now()
         for node in [c for c, when in told.items() if now - when > self._config.record_life]:
             del told[node]

@@ -308,7 +308,7 @@ def combine(
     if 2 * len(settled) > len(knowing):
         needed = max(needed, (len(settled) + 1) // 2)
     hints = sorted(witness.hint for witness in knowing if witness.below)
-    camps = _camps(knowing) if crowded else []
+    camps = _camps(witnesses) if crowded else []
     return ShardView(
         shard=shard,
         salt=salt,
@@ -327,7 +327,8 @@ def _camps(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
 
     Two have when they agree on half of what the one names that names less: it may have come late."""
     camps: list[list[Witness]] = []
-    for witness in sorted(witnesses, key=lambda one: -len(one.members)):
+    knowing = [witness for witness in witnesses if witness.members]
+    for witness in sorted(knowing, key=lambda one: -len(one.members)):
         for camp in camps:
             if 2 * len(camp[0].members & witness.members) >= len(witness.members):
                 camp.append(witness)
@@ -398,10 +399,13 @@ class ShardReader:
 
     async def _view(self, shard: Shard, salt: int, want: int, walk: _Walk) -> ShardView | None:
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, 0)
-        witnesses = walk.witnesses
+        if len(_camps(walk.witnesses)) > 1 and walk.count > self._config.replicas:
+            return combine(shard, walk.witnesses, salt, crowded=True)
+        # Those farther away, whom only some have told of themselves, have no voice in an honest crowd.
+        walk.count = self._config.replicas
         replicas: Sequence[Contact] = walk.nearest
-        is_wide = walk.count > self._config.replicas
-        if not is_content(witnesses) and not walk.is_exact and not is_wide:
+        witnesses = [w for w in walk.witnesses if w.replica in replicas or not walk.was_wide]
+        if not is_content(witnesses) and not walk.is_exact:
             replicas = await self._locations.of(shard, max_age=self._config.period)
             replicas = replicas[: self._config.replicas]
             fresh = tuple(replica for replica in replicas if replica not in walk.asked)
@@ -410,10 +414,10 @@ class ShardReader:
         if not witnesses:
             return None
         tiny = len(replicas) < self._config.replicas
-        view = combine(shard, witnesses, salt, trusting=tiny, crowded=is_wide)
+        view = combine(shard, witnesses, salt, trusting=tiny)
         if shard.depth == 0 and not (tiny or view.settled or view.below):
             witnesses += await self._ask_around(shard, query)
-            view = combine(shard, witnesses, salt, crowded=is_wide)
+            view = combine(shard, witnesses, salt)
         return view
 
     async def _look_around(self, around: _Walk, salt: int) -> list[int]:
@@ -454,7 +458,7 @@ class ShardReader:
             if not left or (enough(walk.witnesses) and len(walk.nearest) >= count):
                 wide = self._locations.width(shard, walk.nearest)
                 if walk.count < wide:
-                    walk.count = wide
+                    walk.count, walk.was_wide = wide, True
                     walk.meet(await self._locations.of(shard, self._config.period, wide))
                     left, asks_all, enough = walk.left(), True, _never
                 if not left or enough(walk.witnesses):
@@ -466,7 +470,7 @@ class ShardReader:
                 walk.take(node, witness)
         replicas = walk.nearest if walk.is_exact else walk.named_by_the_settled()
         if replicas:
-            self._locations.correct(shard, tuple(replicas))
+            self._locations.correct(shard, tuple(replicas[:count]))
         return walk
 
     async def _ask_around(self, shard: Shard, query: Query) -> list[Witness]:
@@ -545,6 +549,8 @@ class _Walk:
         self._goal = int.from_bytes(shard.key, "big")
         self.count = count
         """How many of the nearest are asked."""
+        self.was_wide = False
+        """Whether more than the replicas were."""
         self._met: dict[Contact, None] = dict.fromkeys(start)
         self._silent: set[Contact] = set()
         self.asked: set[Contact] = set()
