@@ -211,11 +211,9 @@ class Announcer:
                 held_by = [replica for replica in nearest if replica in replies]
                 if len(held_by) == count:
                     self._locations.correct(shard, tuple(held_by))
-            wide = self._locations.width(shard, nearest)
-            if wide > count:
-                around = (await self._locations.of(shard, self._config.location_life, wide))[:wide]
-                # Few others tell these, so that they know less: their advice is not taken.
-                await self._tell_those(around, request, dict(replies), told)
+            crowd = self._locations.crowd(shard, nearest)
+            # Few others tell these, so that they know less: their advice is not taken.
+            await self._tell_those(crowd, request, dict(replies), told)
         now = self._peers.context.now()
         for node in [c for c, when in told.items() if now - when > self._config.record_life]:
             del told[node]

@@ -9,11 +9,11 @@ has fewer nodes than a shard has replicas, each is believed: the others came too
 members. That the tree goes on below is a graver claim, and rarer: it takes three who say the same, or half
 of all who answer.
 
-**Liars.** Who draws many identities has some next to a shard's key, and may outvote those who hold it. Three
-things make that dear. A newcomer asks all replicas of a root, and not two. Where nodes are *crowded* around a
-key, closer together than chance brings them, the shard has twice as many replicas, for those who announce
-themselves and for those who read. And where two camps of these, of two or more each, name members that have
-little in common, a view has about as many of each: who is invented does not answer, and the others do.
+**Liars.** Who draws many identities has some next to the key of a topic's root, and may outvote those who
+hold it. So where nodes are *crowded* around that key, closer together than chance brings them, those who
+announce themselves tell twice as many nodes, and who reads asks as many. Where two camps of these, of two or
+more each, name members that have little in common, a view has about as many of each: who is invented does not
+answer, and the others do. Below a root, liars spoil a part of a topic only.
 
 **A path.** The shards that matter on the path from the root to a point are usually one leaf. While members
 move, because a shard splits or merges, some live above and some below, and all of these shards are read: a
@@ -136,21 +136,21 @@ class Locations:
             return known[0]
         return self._peers.known_closest(root.key, self._config.root_replicas)
 
-    def width(self, shard: Shard, nearest: Sequence[Contact]) -> int:
-        """How many nodes hold a shard, the nearest to whose key are known: twice as many in a crowd.
+    def crowd(self, shard: Shard, nearest: Sequence[Contact]) -> tuple[Contact, ...]:
+        """Twice as many nodes as there are replicas, if the nearest to a root are crowded; else none.
 
-        How dense nodes are is seen around this node's own id, which nobody chose."""
+        How dense nodes are is seen around this node's own id, which nobody else chose."""
         replicas, me = self._config.replicas, self._peers.context.contact.id
+        if shard.depth or len(nearest) < replicas:
+            return ()
         around = self._peers.known_closest(me, 2 * replicas)
-        if len(nearest) < replicas or len(around) < 2 * replicas:
-            return replicas
         a_node = _distance(around[-1].id, me) / len(around)
         distances = sorted(_distance(contact.id, shard.key) for contact in nearest)
-        crowded = any(
+        is_crowded = len(around) == 2 * replicas and any(
             count <= len(distances) and distances[count - 1] < few * a_node
             for count, few in _CROWDED.items()
         )
-        return 2 * replicas if crowded else replicas
+        return self.around(shard)[: 2 * replicas] if is_crowded else ()
 
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None
@@ -308,7 +308,7 @@ def combine(
     if 2 * len(settled) > len(knowing):
         needed = max(needed, (len(settled) + 1) // 2)
     hints = sorted(witness.hint for witness in knowing if witness.below)
-    camps = _camps(witnesses) if crowded else []
+    camps = camps_of(witnesses) if crowded else []
     return ShardView(
         shard=shard,
         salt=salt,
@@ -322,7 +322,7 @@ def combine(
     )
 
 
-def _camps(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
+def camps_of(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
     """What each camp of two or more witnesses names; one camp where all have much in common.
 
     Two have when they agree on half of what the one names that names less: it may have come late."""
@@ -336,10 +336,6 @@ def _camps(witnesses: Sequence[Witness]) -> list[frozenset[int]]:
         else:
             camps.append([witness])
     return [_named(camp, (len(camp) + 1) // 2) for camp in camps if len(camp) > 1]
-
-
-def _never(witnesses: Sequence[Witness]) -> bool:
-    return False
 
 
 def _some_of_each(camps: Sequence[frozenset[int]], salt: int) -> frozenset[int]:
@@ -393,18 +389,23 @@ class ShardReader:
         hints = await self._look_around(around, salt)
         if hints:
             return hints, None
-        walk = await self._walk(root, salt, want, lambda ws: bool(_hints(ws)), around)
+        walk = await self._walk(
+            root, salt, want, lambda ws: is_content(ws) or bool(_hints(ws)), around
+        )
         hints = _hints(walk.witnesses)
         return hints, None if hints else await self._view(root, salt, want, walk)
 
     async def _view(self, shard: Shard, salt: int, want: int, walk: _Walk) -> ShardView | None:
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, 0)
-        if len(_camps(walk.witnesses)) > 1 and walk.count > self._config.replicas:
-            return combine(shard, walk.witnesses, salt, crowded=True)
-        # Those farther away, whom only some have told of themselves, have no voice in an honest crowd.
-        walk.count = self._config.replicas
+        witnesses = walk.witnesses
         replicas: Sequence[Contact] = walk.nearest
-        witnesses = [w for w in walk.witnesses if w.replica in replicas or not walk.was_wide]
+        crowd = self._locations.crowd(shard, replicas)
+        if crowd:
+            unasked = [node for node in crowd if node not in walk.asked]
+            answers = await together([self._ask(shard, node, query) for node in unasked])
+            told = [*witnesses, *(witness for witness in answers if witness is not None)]
+            if len(camps_of(told)) > 1:
+                return combine(shard, told, salt, crowded=True)
         if not is_content(witnesses) and not walk.is_exact:
             replicas = await self._locations.of(shard, max_age=self._config.period)
             replicas = replicas[: self._config.replicas]
@@ -451,26 +452,18 @@ class ShardReader:
             known = around.nearest
         walk = _Walk(shard, count, known or self._peers.known_closest(shard.key, count))
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, count)
-        asks_all = around is not None
         while len(walk.asked) < _FARTHEST * count:
             left = walk.left()
             # Where there are fewer nodes than replicas, all are asked: many may have come at once.
-            if not left or (enough(walk.witnesses) and len(walk.nearest) >= count):
-                wide = self._locations.width(shard, walk.nearest)
-                if walk.count < wide:
-                    walk.count, walk.was_wide = wide, True
-                    walk.meet(await self._locations.of(shard, self._config.period, wide))
-                    left, asks_all, enough = walk.left(), True, _never
-                if not left or enough(walk.witnesses):
-                    break
-            some = len(left) if asks_all else _how_many(walk.witnesses, len(left))
-            chosen = self._peers.context.random.sample(left, some)
+            if not left or (enough(walk.witnesses) and len(walk.nearest) == count):
+                break
+            chosen = self._peers.context.random.sample(left, _how_many(walk.witnesses, len(left)))
             answers = await together([self._ask(shard, node, query) for node in chosen])
             for node, witness in zip(chosen, answers, strict=True):
                 walk.take(node, witness)
         replicas = walk.nearest if walk.is_exact else walk.named_by_the_settled()
         if replicas:
-            self._locations.correct(shard, tuple(replicas[:count]))
+            self._locations.correct(shard, tuple(replicas))
         return walk
 
     async def _ask_around(self, shard: Shard, query: Query) -> list[Witness]:
@@ -547,10 +540,7 @@ class _Walk:
     def __init__(self, shard: Shard, count: int, start: Sequence[Contact]) -> None:
         self.shard = shard
         self._goal = int.from_bytes(shard.key, "big")
-        self.count = count
-        """How many of the nearest are asked."""
-        self.was_wide = False
-        """Whether more than the replicas were."""
+        self._count = count
         self._met: dict[Contact, None] = dict.fromkeys(start)
         self._silent: set[Contact] = set()
         self.asked: set[Contact] = set()
@@ -561,7 +551,7 @@ class _Walk:
         """The closest to the shard's key of all that were met and are not silent."""
         sound = [contact for contact in self._met if contact not in self._silent]
         sound.sort(key=lambda contact: int.from_bytes(contact.id, "big") ^ self._goal)
-        return sound[: self.count]
+        return sound[: self._count]
 
     def left(self) -> list[Contact]:
         """The contacts among the nearest that were not asked."""
@@ -586,10 +576,7 @@ class _Walk:
             self._silent.add(node)
         else:
             self.witnesses.append(witness)
-            self.meet(witness.near)
-
-    def meet(self, nodes: Sequence[Contact]) -> None:
-        self._met |= dict.fromkeys(nodes)
+            self._met |= dict.fromkeys(witness.near)
 
 
 def _hints(witnesses: Sequence[Witness]) -> list[int]:

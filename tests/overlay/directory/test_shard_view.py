@@ -134,10 +134,10 @@ def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() 
     for _ in range(200):
         honest = [contact_of(random, index) for index in range(60)]
         peers: Any = KnownPeers(honest)
-        width = Locations(peers, config, Metrics()).width
-        by_chance += width(ROOT, peers.known_closest(ROOT.key, 5)) > config.replicas
+        crowd = Locations(peers, config, Metrics()).crowd
+        by_chance += bool(crowd(ROOT, peers.known_closest(ROOT.key, 5)))
         peers.contacts = honest + nodes_near_the_root(100, 5, random)
-        by_attack += width(ROOT, peers.known_closest(ROOT.key, 5)) == 2 * config.replicas
+        by_attack += len(crowd(ROOT, peers.known_closest(ROOT.key, 5))) == 2 * config.replicas
     assert by_chance <= 20
     assert by_attack >= 180
 
