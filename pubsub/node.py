@@ -16,16 +16,17 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.entropy import entropy
 from overlay.errors import ClosedError, UsageError
 from overlay.finish import Finish
 from overlay.metrics import Metrics
+from overlay.wire import WireError
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.attach import Attachment, attach
 from pubsub.camcast.community import Services
@@ -35,7 +36,7 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.event import LAST_NUMBER, RUN_BYTES, Head, pack_data
+from pubsub.event import LAST_NUMBER, RUN_BYTES, Event, Head, pack_data
 from pubsub.gate import Gate
 from pubsub.publishing import Outlet, OwnRuns, Receipt
 from pubsub.rights import REVOCATIONS, Action, RightError
@@ -51,10 +52,12 @@ if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.publishing import DurablePublishing
     from pubsub.collections.node_collections import C, NodeCollections
     from pubsub.requests import Requests, Serving
+    from pubsub.secrets import Secrets
     from pubsub.threads import ThreadsafeNode
 
 Wait = Literal["sent", "acked", "safe"]
 AnyTopic = str | type | Topic
+E = TypeVar("E", bound=Event)
 
 DEFAULT_QUEUE = 10_000
 
@@ -82,6 +85,7 @@ class Node:
         self._durability: Durability | None = None
         self._collections: NodeCollections | None = None
         self._requests: Requests | None = None
+        self._secrets: Secrets | None = None
         self.callbacks = Callbacks()
         """Tasks that end with this node."""
         self.reporting: dict[str, Callable[[], dict[str, Any]]] = {}
@@ -158,6 +162,7 @@ class Node:
         self._answer_reports(attachment)
         if gate is not None:
             self._hear_revocations(gate)
+            self._share_keys(attachment, gate)
         return self
 
     def _answer_reports(self, attachment: Attachment) -> None:
@@ -177,6 +182,59 @@ class Node:
         joined.always = True
         community = joined.community
         community.when_ready(lambda: gate.compare_with(lambda: community.table))
+
+    def _share_keys(self, attachment: Attachment, gate: Gate) -> None:
+        """Give the keys of encrypted topics to those with the right; only sessions prove who asks."""
+        sessions = attachment.runtime.endpoint.sessions
+        if sessions is None:
+            return
+        from pubsub.secrets import AskKey, GiveKey, Secrets, may_ask
+
+        def peers(publisher: PeerId) -> list[Contact]:
+            tables = [community.table for community in self._process.communities.values()]
+            known = [peer for table in tables for peer in table]
+            return [peer for peer in sessions.peers if peer.id == publisher] + known
+
+        self._secrets = Secrets(
+            attachment.control,
+            entropy(),
+            lambda: gate.authority.revocations_digest,
+            peers,
+            self.metrics,
+        )
+        attachment.runtime.on(AskKey, self._secrets.receive_ask)
+        attachment.runtime.on(GiveKey, self._secrets.receive_key)
+        gate.require({AskKey: may_ask})
+
+    async def decrypted(self, events: AsyncIterable[E]) -> AsyncIterator[E]:
+        """Events of a subscription, durable or not, with the data of those that were published with
+        `encrypt=True` in the clear; all others as they are.
+
+        An event whose key this node has not yet waits for it, and those behind it. An event that this node
+        cannot read is left out and counted (`secret_keys`): it has no right to subscribe to the topic, or
+        nobody is left who has the key."""
+        secrets = self._encryption()
+        async for event in events:
+            topic, publisher = event.topic, event.publisher
+            if not secrets.is_known(topic, event.data):
+                come = asyncio.Event()
+                secrets.want(topic, publisher, event.data, come.set)
+                await come.wait()
+            try:
+                event.data = secrets.open(topic, publisher, event.data)
+            except WireError as error:
+                secrets.count(error.reason)
+            else:
+                yield event
+
+    def _encryption(self) -> Secrets:
+        self._attached()
+        if self._secrets is None:
+            raise UsageError(
+                "encryption needs a network key and an authority (keys=, authority=): without them it is not "
+                "known who may read"
+            )
+        return self._secrets
 
     def check_right(self, action: Action, topic: str) -> None:
         """`RightError` unless this node may do this on the topic; without an authority all may."""
@@ -219,6 +277,8 @@ class Node:
             ending.push_async_callback(attachment.close)
             ending.callback(self._process.close)
             ending.callback(self._topics.close)
+            if self._secrets is not None:
+                ending.callback(self._secrets.stop)
             if self._requests is not None:
                 ending.callback(self._requests.close)
             if self._durability is not None:
@@ -388,6 +448,7 @@ class Node:
         deadline: float | None = None,
         upward: float | None = None,
         dissemination: DisseminationKind | None = None,
+        encrypt: bool = False,
     ) -> Receipt:
         """Publish an event; the first one of a topic joins its community.
 
@@ -400,7 +461,12 @@ class Node:
         `durable`: also send it to an archive of the topic, and wait until it is "safe", on stable storage
         at `copies` replicas (1); `NoArchiveFound` or `NotSafe` when that takes more than `deadline` seconds
         (30).
+
+        `encrypt`: only those with the right to subscribe to the topic can read the data, through `decrypted`;
+        archives and distributors cannot (see `pubsub.secrets`).
         """
+        if encrypt:
+            data = self._encryption().seal(Topic.of(topic).name, data)
         try:
             outlet = self._outlets.get(topic)
         except TypeError:  # what cannot be a key is not a topic either, as is said below

@@ -410,7 +410,7 @@ CASES = (
     Case("cold boot", "events are named and fetched"),
     Case("cold boot", "none", NO_REPAIR),
     Case("eclipse", "ids are proven; drawn until near"),
-    Case("eclipse", "none: ids are chosen", {**OPEN, "dht": DhtConfig()}),
+    Case("eclipse", "open: ids are chosen", {**OPEN, "dht": DhtConfig()}),
     Case("poison", "leases, SCAMP", SCAMP),
     Case("poison", "leases and rights, SCAMP", SCAMP, has_rights=True),
     Case("poison", "leases, structured"),
@@ -423,7 +423,7 @@ CASES = (
 )
 ATTACKERS = {
     "sybils": [20],
-    "eclipse": [0, 1, 3, 6],
+    "eclipse": [0, 3, 6, 12],
     "poison": [2],
     "abuse": [2],
     "replay": [1],
