@@ -22,6 +22,7 @@ from pubsub.doors.mqtt.packets import (
     Auth,
     ConnAck,
     Connect,
+    Decoder,
     Disconnect,
     MqttError,
     Packet,
@@ -87,6 +88,7 @@ class Connection:
         """Messages from the client that the network does not have yet."""
         self._keep_alive = 0.0
         self._heard_at = hub.clock.now()
+        self._decoder = Decoder(hub.config.largest_packet)
         self._timer: Timer = hub.clock.call_later(hub.config.connect_seconds, self._too_slow)
 
     @property
@@ -118,6 +120,15 @@ class Connection:
             return False
         self._own_aliases[packet.topic] = alias
         return True
+
+    def feed(self, data: bytes) -> None:
+        """React to bytes of the client. Nothing that a client sends makes this raise."""
+        try:
+            for packet in self._decoder.feed(data):
+                self.receive(packet)
+        except MqttError as error:
+            self.fail(error)
+        self._hub.partials.note(self, self._decoder.waiting if self._is_open else 0)
 
     def receive(self, packet: Packet) -> None:
         """React to a packet. Nothing that a client sends makes this raise."""
@@ -245,6 +256,7 @@ class Connection:
             return
         self._is_open = False
         self._timer.cancel()
+        self._hub.partials.note(self, 0)
         self._link.close()
         if self._session is not None:
             self._hub.leave(self, self._session, self._will)

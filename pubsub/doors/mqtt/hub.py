@@ -50,6 +50,11 @@ class MqttConfig:
     """Retained messages; when there are more, the one that was set longest ago is dropped."""
     longest_keep_alive: int = 65_535
     """Seconds; a client of MQTT 5.0 that asks for more, or for none, is told this."""
+    most_partial: int = 64 * 1024 * 1024
+    """Bytes of packets that have not come whole, of all clients together. With more, the client whose packet
+    has taken longest is disconnected."""
+    packet_seconds: float = 120.0
+    """How long one packet may take to come whole."""
     connect_seconds: float = 10.0
     """How long a connection may take to send its first packet."""
 
@@ -60,7 +65,13 @@ class MqttConfig:
         if not 0 <= self.topic_aliases <= 65_535:
             raise UsageError(f"topic_aliases is 0 to 65,535, not {self.topic_aliases}")
         least_one = ("most_clients", "most_sessions", "most_waiting", "most_subscriptions")
-        for name in (*least_one, "largest_packet", "connect_seconds"):
+        for name in (
+            *least_one,
+            "largest_packet",
+            "most_partial",
+            "packet_seconds",
+            "connect_seconds",
+        ):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is more than 0, not {getattr(self, name)}")
 
@@ -142,6 +153,43 @@ def name_at_archive(client_id: str, filter: str) -> str:
     return "mqtt-" + hashlib.blake2s(packed, digest_size=16).hexdigest()
 
 
+class Partials:
+    """Packets that have not come whole: bounded in bytes and in time, however many clients dawdle."""
+
+    def __init__(self, clock: Clock, config: MqttConfig) -> None:
+        self._clock = clock
+        self._config = config
+        self._began: dict[Connection, tuple[float, int]] = {}
+        """When each began, and its bytes; the one that began first is the first."""
+        self._timer: Timer | None = None
+        self.bytes = 0
+
+    def note(self, connection: Connection, waiting: int) -> None:
+        """This many bytes of a connection wait for the rest of their packet."""
+        known = self._began.get(connection)
+        self.bytes += waiting - (0 if known is None else known[1])
+        if not waiting:
+            self._began.pop(connection, None)
+            return
+        self._began[connection] = (self._clock.now() if known is None else known[0], waiting)
+        while self.bytes > self._config.most_partial:
+            self._disconnect(Reason.QUOTA_EXCEEDED)
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._config.packet_seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        ended = self._clock.now() - self._config.packet_seconds
+        while self._began and next(iter(self._began.values()))[0] <= ended:
+            self._disconnect(Reason.KEEP_ALIVE_TIMEOUT)
+        for began, _ in self._began.values():
+            self._timer = self._clock.call_later(began - ended, self._look)
+            return
+
+    def _disconnect(self, reason: Reason) -> None:
+        next(iter(self._began)).fail(MqttError(reason, "a packet takes too long to come whole"))
+
+
 class _Kept:
     """The follower of one subscription."""
 
@@ -186,6 +234,8 @@ class Hub:
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self._endings: dict[str, Timer] = {}
         self._wills: dict[str, tuple[Will, Timer | None]] = {}
+        self.partials = Partials(clock, config)
+        """Packets of all connections that have not come whole."""
         self._dropped = metrics.family(
             "mqtt_messages_dropped", "reason", "Messages that an MQTT client was not given"
         )

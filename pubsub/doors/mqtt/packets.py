@@ -217,6 +217,11 @@ class Decoder:
         self._largest = largest
         self._buffer = bytearray()
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of a packet that has not come whole."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> Iterator[Packet]:
         """The packets that are complete now; `MqttError` at the first that cannot be one."""
         self._buffer += data

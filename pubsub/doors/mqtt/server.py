@@ -11,6 +11,7 @@ that cannot be made safe is not acknowledged.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -21,12 +22,9 @@ from overlay.contact import Address
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, NetworkError, UsageError
 from pubsub.archive.errors import Displaced
-from pubsub.doors.mqtt.connection import Connection
 from pubsub.doors.mqtt.hub import Access, Follower, Hub, MqttConfig, Open
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
 from pubsub.doors.mqtt.packets import (
-    Decoder,
-    MqttError,
     Reason,
 )
 from pubsub.doors.serving import certificate, in_use, serve
@@ -157,19 +155,20 @@ class _Stream(asyncio.Protocol):
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._decoder = Decoder(hub.config.largest_packet)
         self._is_full = False
         self._is_ending = False
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
         transport.set_write_buffer_limits(high=FULL_BYTES)
+        # A client that vanished without a word, and asked for no keep alive, is found out by the kernel.
+        keep_alive(transport.get_extra_info("socket"))
         self._connection = self._hub.accept(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_ending:
             return
-        _take(self._connection, self._decoder, data)
+        self._connection.feed(data)
         if self._connection.pending >= MOST_PENDING:
             self._transport.pause_reading()
             asyncio.get_running_loop().call_later(0.01, self._go_on)
@@ -213,12 +212,12 @@ class _Stream(asyncio.Protocol):
             self._transport.close()
 
 
-def _take(connection: Connection, decoder: Decoder, data: bytes) -> None:
-    try:
-        for packet in decoder.feed(data):
-            connection.receive(packet)
-    except MqttError as error:
-        connection.fail(error)
+def keep_alive(connected: socket.socket) -> None:
+    """Have the kernel ask the other side every ten seconds, after a minute of silence; six times."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6)):
+        if hasattr(socket, name):  # not everywhere
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class _SocketLink:
@@ -252,7 +251,6 @@ async def _serve_socket(hub: Hub, socket: Any) -> None:
     from aiohttp import WSMsgType
 
     link = _SocketLink(hub)
-    decoder = Decoder(hub.config.largest_packet)
 
     async def write() -> None:
         with suppress(ConnectionError):
@@ -266,7 +264,7 @@ async def _serve_socket(hub: Hub, socket: Any) -> None:
         async for message in socket:
             if message.type is not WSMsgType.BINARY:
                 break
-            _take(link.connection, decoder, message.data)
+            link.connection.feed(message.data)
     finally:
         link.connection.lost()
         await writing

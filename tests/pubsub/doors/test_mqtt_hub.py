@@ -35,6 +35,7 @@ from pubsub.doors.mqtt.packets import (
     Subscribe,
     Unsubscribe,
     Will,
+    write_packet,
 )
 
 
@@ -604,3 +605,25 @@ def test_a_session_that_ends_is_forgotten_at_the_archive_and_one_that_moves_is_n
     door.clock.run(101)
     assert door.network.forgotten[name] is True
     assert door.network.watched == ["/orders"], "the clean one's"
+
+
+def test_packets_that_never_come_whole_are_bounded_in_bytes_and_in_time() -> None:
+    door = Door(most_partial=1000, packet_seconds=5.0, connect_seconds=1000.0)
+    part = write_packet(Publish("a/b", bytes(2000)), V5)[:300]
+    first, *others = [door.client(f"slow{number}") for number in range(4)]
+    for client in (first, *others):
+        client.connection.feed(part)
+        door.clock.run(0.1)
+    assert first.is_closed, "the one whose packet has taken longest"
+    assert not any(client.is_closed for client in others)
+    assert door.hub.partials.bytes == 900
+    others[0].connection.feed(bytes(2005 - 300))  # the rest of it
+    assert door.hub.partials.bytes < 900
+    honest = door.client("honest")
+    honest.subscribe("a/#")
+    door.clock.run(6)
+    assert [client.is_closed for client in others[1:]] == [True, True]
+    assert not honest.is_closed
+    assert door.hub.partials.bytes == 0
+    assert door.dropped("client_quota_exceeded") == 1
+    assert door.dropped("client_keep_alive_timeout") == 2
