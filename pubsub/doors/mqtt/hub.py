@@ -183,7 +183,9 @@ class Partials:
         while self._began and next(iter(self._began.values()))[0] <= ended:
             self._disconnect(Reason.KEEP_ALIVE_TIMEOUT)
         for began, _ in self._began.values():
-            self._timer = self._clock.call_later(began - ended, self._look)
+            # A delay that rounding makes next to nothing would be asked for again and again.
+            least = self._config.packet_seconds / 100
+            self._timer = self._clock.call_later(max(began - ended, least), self._look)
             return
 
     def _disconnect(self, reason: Reason) -> None:
