@@ -34,6 +34,42 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
+CallLater = Callable[[float, Callable[[], None]], Timer]
+
+
+class OneTimer:
+    """One timer at a time, which calls one action; none after `close`."""
+
+    def __init__(self, call_later: CallLater, action: Callable[[], None]) -> None:
+        self._call_later = call_later
+        self._action = action
+        self._timer: Timer | None = None
+        self._is_closed = False
+
+    def set(self, delay: float) -> None:
+        """Have it ring after `delay` seconds, unless it is set already."""
+        if self._timer is None and not self._is_closed:
+            self._timer = self._call_later(delay, self._ring)
+
+    @property
+    def is_set(self) -> bool:
+        return self._timer is not None
+
+    def cancel(self) -> None:
+        """It does not ring until it is set again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        self.cancel()
+        self._is_closed = True
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._action()
+
+
 class Context(Protocol):
     """The world of one protocol core on one node.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
+from overlay.context import OneTimer
 from overlay.errors import ClosedError
 from overlay.membership.interface import TopicDirectory
 from overlay.runtime import Runtime
@@ -283,19 +283,17 @@ class NearerWatch:
         self._topic = topic
         self._managed = managed
         self._found = found
-        self._context = client.runtime.context("channel")
-        self._timer: Timer | None = None
+        self._timer = OneTimer(client.runtime.context("channel").call_later, self._look)
         self._stopped = managed == topic.name
         self._wait()
 
     def stop(self) -> None:
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def _wait(self) -> None:
         if not self._stopped:
-            self._timer = self._context.call_later(NEARER_SECONDS, self._look)
+            self._timer.set(NEARER_SECONDS)
 
     def _look(self) -> None:
         self._client.look_nearer(self._topic, self._managed, b"", self._there)

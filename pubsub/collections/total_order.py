@@ -35,7 +35,7 @@ from typing import Any
 
 from overlay.bounded import remember
 from overlay.contact import PeerId
-from overlay.context import Timer
+from overlay.context import CallLater, OneTimer
 from pubsub.collections.config import OrderConfig
 from pubsub.collections.messages import MOST_COUNTS, Announcement
 
@@ -90,7 +90,7 @@ class TotalOrder:
         self,
         me: PeerId,
         send: Callable[[PeerId, Announcement], None],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         deliver: Callable[[Any], None],
         config: OrderConfig | None = None,
         on_settled: Callable[[], None] = lambda: None,
@@ -108,7 +108,6 @@ class TotalOrder:
         """Additions that came after one with a higher clock had been delivered."""
         self._me = me
         self._send = send
-        self._call_later = call_later
         self._deliver = deliver
         self._config = config or OrderConfig()
         self._on_settled = on_settled
@@ -129,8 +128,8 @@ class TotalOrder:
         self._latest: tuple[int, PeerId, int, int] = (0, PeerId(bytes(20)), 0, 0)
         self._publishing: dict[int, None] = {}
         """Clocks that were given out, and whose additions are not among the received yet."""
-        self._timer: Timer | None = None
-        self._repeat: Timer | None = None
+        self._timer = OneTimer(call_later, self._announce_if_news)
+        self._repeat = OneTimer(call_later, self._announce_again)
         self._idle_repeats = 0
         """How often announcements were repeated since something was delivered, while something waits."""
         self._begin_alone()
@@ -331,11 +330,10 @@ class TotalOrder:
             self._admit_foreign()
 
     def _announce_soon(self) -> None:
-        if self._timer is None and self._members is not None:
-            self._timer = self._call_later(self._config.delay, self._announce_if_news)
+        if self._members is not None:
+            self._timer.set(self._config.delay)
 
     def _announce_if_news(self) -> None:
-        self._timer = None
         if self._members is not None and self._promise() > self._announced:
             self._announce()
 
@@ -356,11 +354,10 @@ class TotalOrder:
         return min(self._publishing, default=self.clock + 1) - 1
 
     def _repeat_later(self) -> None:
-        if self._repeat is None and self._members is not None:
-            self._repeat = self._call_later(self._config.repeat, self._announce_again)
+        if self._members is not None:
+            self._repeat.set(self._config.repeat)
 
     def _announce_again(self) -> None:
-        self._repeat = None
         if self._members is None:
             return
         is_waiting = self.waiting or not (self._peers or self.is_settled)
@@ -390,9 +387,8 @@ class TotalOrder:
     def close(self) -> None:
         """No timer is left."""
         self._members = None
-        for timer in (self._timer, self._repeat):
-            if timer is not None:
-                timer.cancel()
+        self._timer.close()
+        self._repeat.close()
 
     # Delivery.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.reliable.batches import batches
 from pubsub.reliable.numbers import Numbers
 from pubsub.topics.log import SourceNumbers
@@ -55,7 +55,7 @@ class Acknowledging:
         self._is_unsynced = False
         self._syncs = 0
         """Under way."""
-        self._timer: Timer | None = None
+        self._timer = OneTimer(state.context.call_later, self.flush)
         self._refused = False
         self._owed: dict[PeerId, bool] = {}
         """Whom everything is to be stated to after a sync, and whether they are to send again."""
@@ -65,8 +65,7 @@ class Acknowledging:
 
     def stop(self) -> None:
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def acknowledge(self, item: Item, came_from: PeerId) -> None:
         """This participant has a message for good; its publisher, or who sent it, is told soon."""
@@ -79,8 +78,8 @@ class Acknowledging:
         self._count += 1
         if self._count >= state.config.ack_every:
             self.flush()
-        elif self._timer is None:
-            self._timer = state.context.call_later(state.config.ack_delay, self.flush)
+        else:
+            self._timer.set(state.config.ack_delay)
 
     def _has(self, source: bytes, first: int, last: int) -> None:
         """These messages are here; with a log that is stated when they are on the disk."""
@@ -102,9 +101,7 @@ class Acknowledging:
 
     def flush(self) -> None:
         """Sync, and send what is due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
         due, self._due = self._due, {}
         self._count = 0
         self.sync(lambda: self._send_due(due))

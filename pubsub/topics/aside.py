@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.reliable.numbers import Numbers
 from pubsub.topics.config import BroadcastConfig
 from pubsub.topics.context import Outcome, TopicContext
@@ -73,7 +73,7 @@ class AsideMessages:
         """Those who had no room, and whether it is time to ask them again with one message."""
         self._unsaid: list[tuple[Contact, Aside]] = []
         """What became of stubborn messages and could not be said yet."""
-        self._timer: Timer | None = None
+        self._timer = OneTimer(context.call_later, self._try_again)
         self._stopped = False
 
     @property
@@ -88,8 +88,7 @@ class AsideMessages:
     def stop(self) -> None:
         self._stopped = True
         self._pending.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def best_effort(self, payload: bytes, to: list[Contact]) -> int:
         """Send once to each."""
@@ -155,7 +154,7 @@ class AsideMessages:
     def _say_later(self, to: Contact, answer: Aside) -> None:
         if to.id in self._membership.participants and not self._stopped:
             self._unsaid.append((to, answer))
-            self._arm()
+            self._timer.set(self._config.check_interval)
 
     def _heard(self, peer: PeerId, number: int, taken: bool) -> None:
         """A receiver has said what became of a message."""
@@ -193,13 +192,9 @@ class AsideMessages:
 
     def _done_if_nobody_is_left(self, pending: _Pending) -> None:
         if pending.waiting or pending.underway:
-            self._arm()
+            self._timer.set(self._config.check_interval)
         else:
             self._done(pending)
-
-    def _arm(self) -> None:
-        if self._timer is None and not self._stopped:
-            self._timer = self._context.call_later(self._config.check_interval, self._try_again)
 
     def _outcome(self, pending: _Pending, peer: PeerId, arrived: bool) -> None:
         if not arrived and pending.underway.pop(peer, None) is not None:
@@ -208,7 +203,6 @@ class AsideMessages:
                 self._try(pending)
 
     def _try_again(self) -> None:
-        self._timer = None
         unsaid, self._unsaid = self._unsaid, []
         for contact, answer in unsaid:
             self._say(contact, answer)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from overlay.contact import PeerId
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.topics.config import TopicMembershipConfig
 from pubsub.topics.context import TopicContext
 from pubsub.topics.knowledge import Kind, NewsItem, TopicKnowledge
@@ -78,7 +78,7 @@ class ViewWatch:
         self._listener = listener
         self._looked_at = b""
         self._changed_at = context.now()
-        self._settling: Timer | None = None
+        self._settling = OneTimer(context.call_later, self._settled)
         self._sight = NewsItem(Kind.SIGHT, self._me)
         self._members = 0
         """The members of the view, as bits of the sightings."""
@@ -86,8 +86,7 @@ class ViewWatch:
 
     def stop(self) -> None:
         self._stopped = True
-        if self._settling is not None:
-            self._settling.cancel()
+        self._settling.close()
 
     @property
     def is_stable(self) -> bool:
@@ -102,8 +101,8 @@ class ViewWatch:
         fingerprint = self._knowledge.view_fingerprint
         if fingerprint != self._looked_at:
             self._look_at(fingerprint)
-        if self._settling is None and not self._knowledge.sightings.is_said:
-            self._settling = self._context.call_later(self._config.settle, self._settled)
+        if not self._knowledge.sightings.is_said:
+            self._settling.set(self._config.settle)
 
     def hear(self, peer: PeerId, sight: Sight) -> None:
         """A peer tells who sees a view."""
@@ -126,10 +125,9 @@ class ViewWatch:
 
     def _settled(self) -> None:
         """If nothing has changed for a while, say which view this participant sees."""
-        self._settling = None
         wait = self._changed_at + self._config.settle - self._context.now()
         if wait > 0.001:
-            self._settling = self._context.call_later(wait, self._settled)
+            self._settling.set(wait)
         elif self._knowledge.view_fingerprint != self._looked_at:
             self.look_again()
         else:
@@ -176,15 +174,14 @@ class OwnRow:
         self._knowledge = knowledge
         self._spreading = spreading
         self._on_due = on_due
-        self._timer: Timer | None = None
+        self._timer = OneTimer(context.call_later, self._ring)
         self._version = 0
         self._waits = False
         """Whether there is no row yet, for the others are about to be heard: so it is not said of one after
         the other that its channel is open."""
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def is_closed(self, peer: PeerId) -> bool:
         return peer in self.suspected or peer in self.unheard
@@ -200,15 +197,11 @@ class OwnRow:
 
     def renew_soon(self) -> None:
         """Channels close and open several at a time: state them together."""
-        if self._timer is not None and self._waits and not self.unheard:
+        if self._waits and not self.unheard:
             self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            wait = self._config.settle if self.unheard else self._config.rumour_interval / 2
-            self._timer = self._context.call_later(wait, self._ring)
+        self._timer.set(self._config.settle if self.unheard else self._config.rumour_interval / 2)
 
     def _ring(self) -> None:
-        self._timer = None
         self._waits = False
         self._on_due()
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from overlay.contact import Contact
-from overlay.context import Timer
+from overlay.context import OneTimer
 from overlay.wire import WireError
 from pubsub.archive.protocol.dissemination import EntityDissemination, Interest, is_entity_name
 from pubsub.archive.protocol.entities import Entities
@@ -81,11 +81,10 @@ class EntityExchange:
         self._sendings = 0
         self._changed: dict[str, EntityDissemination] = {}
         self._gone: dict[str, None] = {}
-        self._timer: Timer | None = None
+        self._timer = OneTimer(world.context.call_later, self._tell)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     # Telling.
 
@@ -96,13 +95,13 @@ class EntityExchange:
             return
         self._gone.pop(entity.name, None)
         self._changed[entity.name] = entity
-        self._tell_soon()
+        self._timer.set(SOON)
 
     def removed(self, name: str) -> None:
         self._changed.pop(name, None)
         if len(self._table()):
             self._gone[name] = None
-            self._tell_soon()
+            self._timer.set(SOON)
 
     def is_told(self, peer: ReplicaPeer) -> bool:
         """Whether a replica has heard of every registration and removal here."""
@@ -111,16 +110,11 @@ class EntityExchange:
 
     def flush(self) -> None:
         """Tell now what would be told in a moment."""
-        if self._timer is not None:
+        if self._timer.is_set:
             self._timer.cancel()
             self._tell()
 
-    def _tell_soon(self) -> None:
-        if self._timer is None:
-            self._timer = self._world.context.call_later(SOON, self._tell)
-
     def _tell(self) -> None:
-        self._timer = None
         self.number += 1
         tombstones = self.entities.tombstones
         gone = [_removal(name, tombstones.time(name)) for name in self._gone]

@@ -25,7 +25,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.archive.protocol.frontier import ComparedFrontier, begin_of
 from pubsub.archive.protocol.world import ArchiveWorld
 from pubsub.archive.store.changes import Change, ForgetStreams, Note
@@ -145,15 +145,14 @@ class Forgetting:
         self._started_at = world.context.now()
         self._active: dict[bytes, float] = {}
         """When something was last added to a stream, since this archive was started."""
-        self._timer: Timer | None = None
+        self._timer = OneTimer(world.context.call_later, self._look)
 
     def start(self) -> None:
         self._here.forget(self.floor)
         self._wait()
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def refuses(self, stream: bytes) -> bool:
         """Whether nothing of a stream is taken from its publisher: it began long ago, or in the future."""
@@ -168,8 +167,7 @@ class Forgetting:
 
     def _wait(self) -> None:
         config = self._world.config
-        delay = max(config.forget_runs / ROUNDS, config.heartbeat)
-        self._timer = self._world.context.call_later(delay, self._look)
+        self._timer.set(max(config.forget_runs / ROUNDS, config.heartbeat))
 
     def _look(self) -> None:
         self._wait()

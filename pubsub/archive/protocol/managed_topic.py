@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from overlay.contact import Contact
-from overlay.context import Timer
+from overlay.context import OneTimer
 from overlay.wire import WireError
 from pubsub.archive.protocol.archived_event import ReadEvent, Row, id_of, read_event
 from pubsub.archive.protocol.dissemination import Matching
@@ -107,8 +107,8 @@ class ManagedTopic:
         self._publishers: dict[bytes, Contact] = {}
         self._to_answer: dict[bytes, tuple[int, int] | None] = {}
         self._fresh = False
-        self._flush_timer: Timer | None = None
-        self._settle_timer: Timer | None = None
+        self._flush_timer = OneTimer(world.context.call_later, self._flush)
+        self._settle_timer = OneTimer(world.context.call_later, self._settle)
         self._heartbeats = 0
         self._load = 0.0
         self._load_at = world.context.now()
@@ -189,17 +189,14 @@ class ManagedTopic:
         self.world.context.send(publisher, Negotiation(self.topic, stream, (), 0, (), 0))
 
     def close(self) -> None:
-        for timer in (self._flush_timer, self._settle_timer):
-            if timer is not None:
-                timer.cancel()
+        self._flush_timer.close()
+        self._settle_timer.close()
         self.exchange.close()
         self.forgetting.close()
         self.replication.close()
 
     def _settle(self) -> None:
-        self._settle_timer = self.world.context.call_later(
-            self.world.config.heartbeat, self._settle
-        )
+        self._settle_timer.set(self.world.config.heartbeat)
         self._heartbeats += 1
         look = self._heartbeats % LOOK == 0
         for entity in list(self.entities.all.values()):
@@ -407,7 +404,7 @@ class ManagedTopic:
             self._to_answer.setdefault(stream, None)
         self.replication.stored(events, self._bases, origin)
         self._fresh = True
-        self._flush_soon()
+        self._flush_timer.set(0)
 
     def _safer(self, streams: Iterable[bytes]) -> None:
         for stream in streams:
@@ -422,15 +419,10 @@ class ManagedTopic:
 
     def _answer(self, stream: bytes, missing: tuple[int, int] | None) -> None:
         self._to_answer[stream] = missing or self._to_answer.get(stream)
-        self._flush_soon()
-
-    def _flush_soon(self) -> None:
-        if self._flush_timer is None:
-            self._flush_timer = self.world.context.call_later(0, self._flush)
+        self._flush_timer.set(0)
 
     def _flush(self) -> None:
         """Answer publishers and notify subscribers, once for all that became safe together."""
-        self._flush_timer = None
         answers, self._to_answer = self._to_answer, {}
         for stream, missing in answers.items():
             publisher = self._publishers.get(stream)

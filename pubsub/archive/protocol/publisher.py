@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import Contact
-from overlay.context import Context, Timer
+from overlay.context import Context, OneTimer
 from pubsub.archive.protocol.archived_event import id_of, join
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import new_stream
@@ -114,8 +114,8 @@ class DurablePublisher:
         self._stored_at = 0.0
         """When the archive last stored something, or had nothing to store."""
         self._retry = config.retry
-        self._timer: Timer | None = None
-        self._flush_timer: Timer | None = None
+        self._timer = OneTimer(context.call_later, self._overdue)
+        self._flush_timer = OneTimer(context.call_later, self._flush)
         self._closed = False
 
     # What the application does.
@@ -154,8 +154,7 @@ class DurablePublisher:
         catenation = self._window.add(_Kept(self._window.last + 1, event, copies))
         if self._window.bytes > self._few_bytes:
             self._release_spare()
-        if self._flush_timer is None:
-            self._flush_timer = self._context.call_later(0, self._flush)
+        self._flush_timer.set(0)
         return catenation
 
     def number_of(self, catenation: int) -> int:
@@ -179,9 +178,8 @@ class DurablePublisher:
 
     def close(self) -> None:
         self._closed = True
-        for timer in (self._timer, self._flush_timer):
-            if timer is not None:
-                timer.cancel()
+        self._timer.close()
+        self._flush_timer.close()
 
     # The archive.
 
@@ -355,9 +353,7 @@ class DurablePublisher:
 
     def _flush(self) -> None:
         """Send what the window allows and has not been sent."""
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
+        self._flush_timer.cancel()
         if self.archive is None:
             return
         window, config = self._window, self._config
@@ -388,11 +384,10 @@ class DurablePublisher:
 
     def _watch(self) -> None:
         """As long as anything is owed, ask again after a while."""
-        if self._timer is None and self.owed and not self._closed:
-            self._timer = self._context.call_later(self._retry, self._overdue)
+        if self.owed:
+            self._timer.set(self._retry)
 
     def _overdue(self) -> None:
-        self._timer = None
         if self.archive is None or not self.owed:
             return
         now, patience = self._context.now(), self._config.patience

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from overlay.contact import Contact
-from overlay.context import Timer
+from overlay.context import OneTimer
 from pubsub.archive.protocol.archived_event import Row, join_rows, row_of
 from pubsub.archive.protocol.forgetting import Forgetting
 from pubsub.archive.protocol.frontier import (
@@ -108,7 +108,7 @@ class Replication:
         """While this replica leaves, by replica: what it has, and what it is yet to have."""
         self._target: _Target | None = None
         self._started_at = 0.0
-        self._timer: Timer | None = None
+        self._timer = OneTimer(world.context.call_later, self._overdue)
 
     # Coming and going.
 
@@ -122,8 +122,7 @@ class Replication:
         self._beat()
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def greet(self, contact: Contact) -> None:
         """Give a sign of life to a node that is, or may be, another replica."""
@@ -167,7 +166,7 @@ class Replication:
         return is_known
 
     def _beat(self) -> None:
-        self._timer = self._world.context.call_later(self._world.config.heartbeat, self._overdue)
+        self._timer.set(self._world.config.heartbeat)
 
     def _overdue(self) -> None:
         if not self.has_left:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from overlay.contact import Contact
-from overlay.context import Context, Timer
+from overlay.context import Context, OneTimer
 from pubsub.archive.protocol.archived_event import Received
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.archive.protocol.frontier import Given, Marks, origin_of
@@ -130,10 +130,10 @@ class DurableSubscriber(ABC):
         self._unsent_done = 0
         self._wanted: dict[int, None] = {}
         """Numbers to be asked for, unless they come by themselves within a moment."""
-        self._asking: Timer | None = None
-        self._invoice_timer: Timer | None = None
+        self._asking = OneTimer(context.call_later, self._ask)
+        self._invoice_timer = OneTimer(context.call_later, self._send_invoice)
         self._invoice_at = 0.0
-        self._heartbeat: Timer | None = None
+        self._heartbeat = OneTimer(context.call_later, self._overdue)
         self._closed = False
 
     # The archive.
@@ -166,8 +166,7 @@ class DurableSubscriber(ABC):
     def close(self) -> None:
         self._closed = True
         for timer in (self._asking, self._invoice_timer, self._heartbeat):
-            if timer is not None:
-                timer.cancel()
+            timer.close()
 
     def _begin_session(self) -> None:
         self.is_registered = False
@@ -197,9 +196,8 @@ class DurableSubscriber(ABC):
 
     def _beat(self) -> None:
         """Repeat whatever the archive may not have got."""
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-        self._heartbeat = self._context.call_later(self._config.heartbeat, self._overdue)
+        self._heartbeat.cancel()
+        self._heartbeat.set(self._config.heartbeat)
 
     def _overdue(self) -> None:
         if self._closed or self.archive is None:
@@ -312,15 +310,14 @@ class DurableSubscriber(ABC):
                 break
             if sequence > self.sync and not self._has(sequence):
                 self._wanted[sequence] = None
-        if self._wanted and self._asking is None:
-            self._asking = self._context.call_later(self._config.grace, self._ask)
+        if self._wanted:
+            self._asking.set(self._config.grace)
 
     def _ask(self) -> None:
-        self._asking = None
         self._wanted = {one: None for one in self._wanted if one > self.sync and not self._has(one)}
         if self._wanted:
             self._send_invoice()
-            self._asking = self._context.call_later(self._config.retry, self._ask)
+            self._asking.set(self._config.retry)
 
     # Telling what is here.
 
@@ -328,24 +325,21 @@ class DurableSubscriber(ABC):
         self._unsent_done += 1
         if self._unsent_done >= DONE_A_TIME:
             self._invoice_soon(0)
-        elif self._invoice_timer is None:  # one that is set fires within the grace
+        elif not self._invoice_timer.is_set:  # one that is set fires within the grace
             self._invoice_soon(self._config.grace)
 
     def _invoice_soon(self, delay: float) -> None:
         if self._closed or not self.is_registered:
             return
         due = self._context.now() + delay
-        if self._invoice_timer is not None:
-            if self._invoice_at <= due:
-                return
-            self._invoice_timer.cancel()
+        if self._invoice_timer.is_set and self._invoice_at <= due:
+            return
+        self._invoice_timer.cancel()
         self._invoice_at = due
-        self._invoice_timer = self._context.call_later(delay, self._send_invoice)
+        self._invoice_timer.set(delay)
 
     def _send_invoice(self, leaving: bool = False) -> None:
-        if self._invoice_timer is not None:
-            self._invoice_timer.cancel()
-            self._invoice_timer = None
+        self._invoice_timer.cancel()
         if self.archive is None or not self.is_registered:
             return
         self._unsent_done = 0
@@ -356,7 +350,7 @@ class DurableSubscriber(ABC):
                 self.subscribing.entity,
                 self._session,
                 spans_of(self._received()),
-                () if self._asking is not None else spans_of(sorted(self._wanted)),
+                () if self._asking.is_set else spans_of(sorted(self._wanted)),
                 self._done_to(),
                 self._heard_gaps,
                 leaving,

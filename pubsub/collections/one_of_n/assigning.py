@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from overlay.contact import PeerId
-from overlay.context import Timer
+from overlay.context import CallLater, OneTimer
 from pubsub.collections.config import OneOfNConfig
 from pubsub.collections.messages import ElementId, ElementOffer, TakerAnswer
 from pubsub.filters import Filter
@@ -44,7 +44,7 @@ class Assigner:
         self,
         send: Callable[[PeerId, ElementOffer], None],
         on_taken: Callable[[ElementId], None],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         config: OneOfNConfig,
         on_room: Callable[[], None],
         count: Callable[[str], None],
@@ -53,7 +53,6 @@ class Assigner:
         that is dropped."""
         self._send = send
         self._on_taken = on_taken
-        self._call_later = call_later
         self._config = config
         self._on_room = on_room
         self._count = count
@@ -67,7 +66,7 @@ class Assigner:
         self._present: dict[PeerId, int] = {}
         """All in the view, with their incarnations."""
         self._in_hand: dict[PeerId, int] = {}
-        self._timer: Timer | None = None
+        self._timer = OneTimer(call_later, self._try_again)
 
     def __contains__(self, element_id: ElementId) -> bool:
         return element_id in self._items
@@ -147,8 +146,8 @@ class Assigner:
             item.attempts += not answer.unseen
             if item.attempts >= self._config.most_attempts:
                 self._drop(item)
-            elif self._timer is None:
-                self._timer = self._call_later(self._config.try_again, self._try_again)
+            else:
+                self._timer.set(self._config.try_again)
         self._give()
 
     def undelivered(self, taker: PeerId, offer: ElementOffer) -> None:
@@ -160,17 +159,13 @@ class Assigner:
     def close(self) -> None:
         """Give nothing more."""
         self._takers = {}
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def _try_again(self) -> None:
         """Offer the elements that every taker gave back to the takers that are there."""
-        self._timer = None
         for item in self._items.values():
             if item.given_back_by:
-                self._timer = self._timer or self._call_later(
-                    self._config.try_again, self._try_again
-                )
+                self._timer.set(self._config.try_again)
                 if item.holder is None and all(p in item.given_back_by for p in self._takers):
                     item.given_back_by.clear()
         self._give()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from overlay.bounded import remember
 from overlay.contact import PeerId
-from overlay.context import Timer
+from overlay.context import CallLater, OneTimer
 from pubsub.collections.messages import ElementId, ElementOffer, Holdings
 
 ELEMENTS_A_PART = 8192
@@ -94,7 +94,7 @@ class Redelivery:
         self,
         me: PeerId,
         send: Callable[[PeerId, Holdings], None],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         claimed: Callable[[], list[ElementId]],
         adopt: Callable[[ElementOffer], None],
         divided: Callable[[Callable[[ElementId], bool]], None],
@@ -102,7 +102,6 @@ class Redelivery:
     ) -> None:
         self._me = me
         self._send = send
-        self._call_later = call_later
         self._claimed = claimed
         self._adopt = adopt
         self._divided = divided
@@ -115,7 +114,7 @@ class Redelivery:
         self._told: dict[PeerId, ToldHoldings] = {}
         self._early: dict[PeerId, ToldHoldings] = {}
         """The latest holdings that each member told in another view than this member's."""
-        self._timer: Timer | None = None
+        self._timer = OneTimer(call_later, self._next_round)
 
     def __len__(self) -> int:
         """How many spare copies there are."""
@@ -125,15 +124,14 @@ class Redelivery:
         """Keep a spare copy."""
         remember(self._spares, offer.element_id, offer, self._most_spares)
         if self._view is not None and not self._is_publisher_here(offer.element_id):
-            self._next_round_later()
+            self._timer.set(NEXT_ROUND_SECONDS)
 
     def taken(self, element_id: ElementId) -> None:
         self._spares.pop(element_id, None)
 
     def close(self) -> None:
         self.unstable()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     # Views and rounds.
 
@@ -189,12 +187,7 @@ class Redelivery:
         if holdings.view == self._view and holdings.round == self._round:
             self._send(to, holdings)
 
-    def _next_round_later(self) -> None:
-        if self._timer is None:
-            self._timer = self._call_later(NEXT_ROUND_SECONDS, self._next_round)
-
     def _next_round(self) -> None:
-        self._timer = None
         if self._view is not None:
             self._begin(self._round + 1)
 

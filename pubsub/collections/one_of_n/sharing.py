@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from overlay.contact import PeerId
-from overlay.context import Timer
+from overlay.context import CallLater, OneTimer
 from overlay.wire import WireError
 from pubsub.collections.config import OneOfNConfig
 from pubsub.collections.messages import ElementId, ElementOffer, Holdings, TakerAnswer
@@ -27,17 +27,15 @@ class Presence:
         self,
         gone_after: float,
         now: Callable[[], float],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         on_change: Callable[[], None],
     ) -> None:
         """`on_change` is called when somebody may count as gone: `update` is to be called again."""
         self._gone_after = gone_after
         self._now = now
-        self._call_later = call_later
-        self._on_change = on_change
         self._present: dict[PeerId, int] = {}
         self._out_since: dict[PeerId, float] = {}
-        self._timer: Timer | None = None
+        self._timer = OneTimer(call_later, on_change)
 
     def update(
         self, view: Collection[PeerId], incarnations: Mapping[PeerId, int]
@@ -52,18 +50,13 @@ class Presence:
         waiting = {peer: s for peer, s in out_since.items() if now - s < self._gone_after}
         self._out_since = waiting
         self._present = {p: i for p, i in incarnations.items() if p in inside or p in waiting}
-        if waiting and self._timer is None:
+        if waiting:
             wait = min(waiting.values()) + self._gone_after - now
-            self._timer = self._call_later(max(wait, 0.001), self._ring)
+            self._timer.set(max(wait, 0.001))
         return dict(self._present)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _ring(self) -> None:
-        self._timer = None
-        self._on_change()
+        self._timer.close()
 
 
 Sent = ElementOffer | TakerAnswer | Holdings
@@ -78,7 +71,7 @@ class Sharing:
         deliver: Callable[[ElementOffer], None],
         tell_taken: Callable[[ElementId], None],
         now: Callable[[], float],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         config: OneOfNConfig | None = None,
         on_room: Callable[[], None] = lambda: None,
         count: Callable[[str], None] = lambda reason: None,

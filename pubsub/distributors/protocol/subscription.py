@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Context, OneTimer
 from pubsub.distributors.config import ClientConfig
 from pubsub.distributors.messages import (
     Alive,
@@ -151,7 +151,7 @@ class SourceOrder:
         self._parts: dict[bytes, dict[int, bytes]] = {}
         """Pieces of a large message that was asked for."""
         self._reason: Reason = "forgotten"
-        self._timer: Timer | None = None
+        self._timer = OneTimer(context.call_later, self._again)
 
     @property
     def have(self) -> dict[bytes, int]:
@@ -185,8 +185,7 @@ class SourceOrder:
                 self._lacking(source, number)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
 
     def _emit(self, source: bytes, number: int, data: bytes) -> None:
         if len(self._order) > MOST_TOLD:
@@ -218,11 +217,9 @@ class SourceOrder:
     def _ask_for(self, source: bytes) -> None:
         first = self._order.last(source) + 1
         self._ask(Want(self._service, source, first, self._last_missing(source)))
-        if self._timer is None:
-            self._timer = self._context.call_later(self._retry, self._again)
+        self._timer.set(self._retry)
 
     def _again(self) -> None:
-        self._timer = None
         for source in list(self._wanted):
             self._ask_for(source)
 
@@ -313,9 +310,9 @@ class SubscriptionCore:
         self._order = SourceOrder(context, config, service, no_gap, deliver, report, self._recall)
         self._reception = Reception(self._order.take)
         self._request_number = 0
-        self._ack_timer: Timer | None = None
-        self._missing_timer: Timer | None = None
-        self._unsubscribe_timer: Timer | None = None
+        self._ack_timer = OneTimer(context.call_later, self._acknowledge)
+        self._missing_timer = OneTimer(context.call_later, self._report_missing)
+        self._unsubscribe_timer = OneTimer(context.call_later, self._try_to_unsubscribe)
         self._acked_count = 0
         """`Reception.count` when something was acknowledged last."""
         self._told_off: dict[PeerId, float] = {}
@@ -348,8 +345,7 @@ class SubscriptionCore:
         self.keeper.close()
         self._order.close()
         for timer in (self._ack_timer, self._missing_timer, self._unsubscribe_timer):
-            if timer is not None:
-                timer.cancel()
+            timer.close()
 
     @property
     def have(self) -> dict[bytes, int]:
@@ -365,8 +361,7 @@ class SubscriptionCore:
         self._tries_left -= 1
         request = self._request(ClientAction.UNSUBSCRIBE, None)
         self._context.send(primary, request)
-        retry = self._config.retry
-        self._unsubscribe_timer = self._context.call_later(retry, self._try_to_unsubscribe)
+        self._unsubscribe_timer.set(self._config.retry)
 
     def _unsubscribed(self, acknowledged: bool) -> None:
         done, self._unsubscribing = self._unsubscribing, None
@@ -444,13 +439,10 @@ class SubscriptionCore:
         reception.receive(deliveries, room)
         if reception.count - self._acked_count >= self._config.ack_every:
             self._acknowledge()
-        elif self._ack_timer is None:
-            delay = deliveries.pace * self._context.random.uniform(0.5, 1.0)
-            self._ack_timer = self._context.call_later(delay, self._acknowledge)
-        if reception.ahead and self._missing_timer is None:
-            self._missing_timer = self._context.call_later(
-                REPORT_MISSING_AFTER, self._report_missing
-            )
+        elif not self._ack_timer.is_set:
+            self._ack_timer.set(deliveries.pace * self._context.random.uniform(0.5, 1.0))
+        if reception.ahead:
+            self._missing_timer.set(REPORT_MISSING_AFTER)
 
     def receive_alive(self, sender: Contact, alive: Alive) -> None:
         if self._is_over or not self._is_primary(sender):
@@ -488,21 +480,16 @@ class SubscriptionCore:
     # Acknowledging.
 
     def _acknowledge(self) -> None:
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
+        self._ack_timer.cancel()
         if self.keeper.primary is not None and self.stream:
             self._acked_count = self._reception.count
             self._send_received(self.keeper.primary)
 
     def _report_missing(self) -> None:
-        self._missing_timer = None
         missing = self._reception.missing(MOST_REPORTED)
         if missing and self.keeper.primary is not None:
             self._send_received(self.keeper.primary, missing)
-            self._missing_timer = self._context.call_later(
-                10 * REPORT_MISSING_AFTER, self._report_missing
-            )
+            self._missing_timer.set(10 * REPORT_MISSING_AFTER)
 
     def _send_received(self, to: Contact, missing: tuple[int, ...] = (), ask: bool = False) -> None:
         upto = self._reception.expected - 1
