@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.spark.session import add_spark_options
+from bench.workloads.workload import in_columns
 from overlay.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,14 +126,7 @@ def _communities(found: Audit) -> list[str]:
                 ),
             )
         )
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    ]
+    return in_columns(table, [heading == "topic" for heading in table[0]])
 
 
 def _percent(row: dict[str, Any] | None, of_the_rest: bool = False) -> str:

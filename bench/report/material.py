@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.aggregates import Aggregates
+from bench.aggregates import SETTING, Aggregates
 from bench.report.spread import TABLE as SPREAD
 from bench.runs import Run, read_runs
 from bench.store import is_uri
@@ -15,11 +15,7 @@ from bench.store import is_uri
 if TYPE_CHECKING:
     from bench.store import ResultStore
 
-ASKED = (
-    *("suite", "figure", "tier", "protocol", "mode", "balance", "dissemination", "sure_links"),
-    *("sizes", "c", "g", "p_sel", "a", "z", "loss", "failure", "failed", "publish_level"),
-    *("repetitions", "replays", "network", "seed", "experiment_id"),
-)
+ASKED = (*SETTING, "repetitions", "replays", "network", "seed", "experiment_id")
 """The columns of what was asked for."""
 MOST_ASKED = 100_000
 """The most settings of experiments that the report has: their parameters and seeds are listed."""

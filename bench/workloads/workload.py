@@ -222,15 +222,19 @@ def as_markdown(table: RowTable, lines: Sequence[Sequence[str]]) -> str:
 
 def as_text(table: RowTable, lines: Sequence[Sequence[str]]) -> str:
     """A table's lines for a terminal, in columns."""
+    return "\n".join(in_columns(lines, [table.is_key(heading) for heading in lines[0]]))
+
+
+def in_columns(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
+    """Lines of cells as text, each column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_key = [table.is_key(heading) for heading in lines[0]]
-    return "\n".join(
+    return [
         "  ".join(
             cell.ljust(width) if left else cell.rjust(width)
-            for cell, width, left in zip(line, widths, is_key, strict=True)
+            for cell, width, left in zip(line, widths, is_left, strict=True)
         ).rstrip()
         for line in lines
-    )
+    ]
 
 
 def quantile(ordered: Sequence[float], part: float) -> float:
