@@ -27,6 +27,7 @@ MODULES = (
     "ledger",
     "attacks",
     "floods",
+    "mqtt",
 )
 """In the order in which `camcast bench run speed` runs them."""
 
