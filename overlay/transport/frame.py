@@ -104,7 +104,7 @@ class PlainEnvelope:
 
     def wrap(self, frames: Sequence[Buffer]) -> bytes:
         length = HEADER_BYTES + sum(map(len, frames))
-        return b"".join((_HEADER(VERSION, PLAIN, length, self._sender), *frames))
+        return b"".join((header(VERSION, PLAIN, length, self._sender), *frames))
 
     def unwrap(self, datagram: bytes, source: tuple[Any, ...]) -> tuple[Contact, bytes, int] | None:
         size = len(datagram)
@@ -125,13 +125,8 @@ class PlainEnvelope:
     def close(self) -> None: ...
 
 
-_HEADER = struct.Struct(f">BBH{ID_BYTES}s").pack
-
-
-def header(flags: int, length: int, sender: bytes) -> bytes:
-    """The first bytes of a datagram of `length` bytes in all."""
-    return _HEADER(VERSION, flags, length, sender)
-
+header = struct.Struct(f">BBH{ID_BYTES}s").pack
+"""`header(version, flags, length, sender)`: the first bytes of a datagram of `length` bytes in all."""
 
 _PREAMBLE = bytes((VERSION, PLAIN))
 

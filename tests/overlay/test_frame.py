@@ -73,14 +73,14 @@ def test_garbage_is_dropped_or_is_frames(garbage: bytes) -> None:
     [
         (b"", "truncated"),
         (bytes([VERSION]), "truncated"),
-        (header(PLAIN, 23, SENDER)[:23], "truncated"),
-        (header(PLAIN, 25, SENDER), "truncated"),
-        (header(PLAIN, 24, SENDER) + b"x", "truncated"),
-        (bytes([VERSION + 1]) + header(PLAIN, 24, SENDER)[1:], "unknown_version"),
-        (header(SEALED, 24, SENDER), "sealed"),
-        (header(LOST, 24, SENDER), "sealed"),
-        (header(LOST + 1, 24, SENDER), "unknown_flags"),
-        (header(PLAIN, 24, SENDER) + bytes(MAX_DATAGRAM), "oversized"),
+        (header(VERSION, PLAIN, 23, SENDER)[:23], "truncated"),
+        (header(VERSION, PLAIN, 25, SENDER), "truncated"),
+        (header(VERSION, PLAIN, 24, SENDER) + b"x", "truncated"),
+        (bytes([VERSION + 1]) + header(VERSION, PLAIN, 24, SENDER)[1:], "unknown_version"),
+        (header(VERSION, SEALED, 24, SENDER), "sealed"),
+        (header(VERSION, LOST, 24, SENDER), "sealed"),
+        (header(VERSION, LOST + 1, 24, SENDER), "unknown_flags"),
+        (header(VERSION, PLAIN, 24, SENDER) + bytes(MAX_DATAGRAM), "oversized"),
     ],
 )
 def test_what_is_not_a_plain_datagram_has_a_reason(datagram: bytes, reason: str) -> None:
@@ -113,7 +113,7 @@ def test_a_train_is_split_into_its_datagrams(trains: list[list[tuple[int, bytes]
 def test_a_train_of_garbage_loses_no_byte_and_has_a_bounded_number_of_datagrams(
     garbage: bytes,
 ) -> None:
-    for train in (garbage, garbage + header(PLAIN, 24, SENDER) * 100):
+    for train in (garbage, garbage + header(VERSION, PLAIN, 24, SENDER) * 100):
         datagrams = split_train(train)
         assert b"".join(datagrams) == train
         assert len(datagrams) <= MAX_TRAIN
