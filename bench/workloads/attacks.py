@@ -16,6 +16,9 @@ community unless a right keeps them out. Virtual networks by seed, so a run can 
 - poison: attackers push invented members into honest nodes' views.
 - abuse: attackers ask every node for everything, and not to be sent anything, ten times a second.
 - replay: everything that was on the wire is sent again, to its receiver and to another one.
+- slots: attackers of one host open as many channels as honest nodes have places for; the loss is that of
+  newcomers.
+- clock: attackers whose right ended an hour ago have set their clocks back; how much of the events they get.
 - amplification: a stranger asks what has the longest answers; bytes that come back for a byte that was sent.
 """
 
@@ -24,6 +27,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -31,6 +35,7 @@ from struct import pack
 from typing import Any
 
 from bench.workloads.workload import Option, Row, RowTable, Workload, column
+from overlay.channel.config import ChannelConfig
 from overlay.contact import Contact, PeerId
 from overlay.dht import DhtConfig
 from overlay.directory.messages import AnnounceMember as DirectoryAnnounce
@@ -275,6 +280,16 @@ def near_the_root(arena: Arena, number: int) -> Identity:
     return min(drawn, key=lambda one: int.from_bytes(one.id, "big") ^ target)
 
 
+async def newcomer(arena: Arena, newcomers: list[set[int]]) -> None:
+    """One more honest member, if it gets in."""
+    try:
+        node = await arena.node()
+        async with asyncio.timeout(JOIN_SECONDS):
+            await arena.listen(node, newcomers)
+    except (TimeoutError, CamcastError):
+        newcomers.append(set())  # all events are lost to it
+
+
 async def eclipse(arena: Arena) -> None:
     async def attacker(number: int) -> None:
         node = await arena.node(is_honest=False, identity=near_the_root(arena, number))
@@ -286,15 +301,7 @@ async def eclipse(arena: Arena) -> None:
     await asyncio.sleep(5.0)
     newcomers: list[set[int]] = []
 
-    async def newcomer() -> None:
-        node = await arena.node()
-        try:
-            async with asyncio.timeout(JOIN_SECONDS):
-                await arena.listen(node, newcomers)
-        except (TimeoutError, CamcastError):
-            newcomers.append(set())  # it never got in: all events are lost to it
-
-    await asyncio.gather(*(newcomer() for _ in range(NEWCOMERS)))
+    await asyncio.gather(*(newcomer(arena, newcomers) for _ in range(NEWCOMERS)))
     arena.judged, arena.judged_from = newcomers, arena.published + 1
 
 
@@ -353,6 +360,47 @@ async def replay(arena: Arena) -> None:
         transport.close()
 
 
+async def slots(arena: Arena) -> None:
+    """Each attacker keeps a channel to every honest node busy, so that none is idle and makes way for age."""
+    joining = (arena.node(is_honest=False, port=5000 + number) for number in range(arena.attackers))
+    nodes = list(await asyncio.gather(*joining))
+    newcomers: list[set[int]] = []
+
+    async def hold() -> None:
+        while True:
+            for node in nodes:
+                context = node.attachment.runtime.context("channel")
+                for victim in arena.honest[: arena.honest_count]:
+                    context.send(victim.attachment.contact, Prune(TOPIC, bytes(28)))
+            await asyncio.sleep(1.0)
+
+    holding = asyncio.ensure_future(hold())
+    arena.stack.callback(holding.cancel)
+    await asyncio.sleep(3.0)
+    await asyncio.gather(*(newcomer(arena, newcomers) for _ in range(NEWCOMERS)))
+    arena.judged, arena.judged_from = newcomers, arena.published + 1
+
+
+async def clock(arena: Arena) -> None:
+    """They take their right for good, and honest nodes do not."""
+    stolen: list[set[int]] = []
+    for _ in range(arena.attackers):
+        identity = Identity(arena.random.randbytes(32))
+        ended = Grant(identity.public_key, Action.SUBSCRIBE, TOPIC, until=int(time.time()) - 3600)
+        node = await arena.node(is_honest=False, identity=identity)
+        gate = node.attachment.gate
+        if gate is not None:
+            gate.own.check = lambda action, topic: None  # type: ignore[method-assign]
+            gate.own.rights = (grant_first(AUTHORITY, ended).packed,)
+        await arena.listen(node, stolen)
+    first = arena.published + 2
+    while True:
+        await asyncio.sleep(1.0)
+        since = max(arena.published - first, 1)
+        got = sum(number >= first for had in stolen for number in had)
+        arena.figures["stolen"] = 100 * got / since / len(stolen)
+
+
 class _Stranger(asyncio.DatagramProtocol):
     """Counts the bytes that come back to one who has proven nothing."""
 
@@ -392,11 +440,14 @@ ATTACKS: dict[str, Callable[[Arena], Awaitable[None]]] = {
     "poison": poison,
     "abuse": abuse,
     "replay": replay,
+    "slots": slots,
+    "clock": clock,
     "amplification": amplification,
 }
 
 OPEN: dict[str, Any] = {"keys": []}
 NO_REPAIR = {"parameters": Parameters(fetch_delay=1000.0)}
+FEW_CHANNELS = {"channel": ChannelConfig(max_channels=40, max_half_open=16)}
 SCAMP = {"mode": "semi-structured"}
 CASES = (
     Case("censor", "events are named and fetched"),
@@ -418,6 +469,10 @@ CASES = (
     Case("abuse", "leases"),
     Case("replay", "sessions"),
     Case("replay", "none", OPEN),
+    Case("slots", "blocks of addresses make way", FEW_CHANNELS),
+    Case("slots", "the same, and rights", FEW_CHANNELS, has_rights=True),
+    Case("clock", "rights end by the clocks of those who give", has_rights=True),
+    Case("clock", "none"),
     Case("amplification", "sessions"),
     Case("amplification", "none", OPEN),
 )
@@ -427,6 +482,8 @@ ATTACKERS = {
     "poison": [2],
     "abuse": [2],
     "replay": [1],
+    "slots": [60],
+    "clock": [2],
     "amplification": [1],
 }
 """How many there are where the attack does not go by their part of the community."""
@@ -471,6 +528,7 @@ WORKLOAD = Workload(
                 column("% lost", "{:.2f}", "lost"),
                 column("s to recover", "{:.0f}", "recovered"),
                 column("datagrams in all for a hostile message", "{:.2f}", "sent"),
+                column("% of events stolen", "{:.1f}", "stolen"),
                 column("bytes out a byte in, at most", "{:.2f}", "most"),
                 column("in the mean", "{:.2f}", "mean"),
             ),

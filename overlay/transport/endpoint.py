@@ -481,6 +481,7 @@ class Endpoint:
                 self._take(datagram, source)
             elif len(self._waiting) < self.config.incoming_limit:
                 self._waiting.append((datagram, source))
+                self._guard.is_behind = True
             else:
                 self._overflows.value += 1
         if self._work_left < LITTLE_WORK:
@@ -500,7 +501,7 @@ class Endpoint:
             opened = self._envelope.unwrap(datagram, source)
             if opened is None:
                 self._work_left -= HANDSHAKE_WORK
-                self._guard.count(source, QUESTION)
+                self._guard.count(source, RUBBISH)
                 return
             contact, buffer, start = opened
             frames = split_frames(memoryview(buffer), start)

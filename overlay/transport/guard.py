@@ -1,10 +1,11 @@
 """Who floods this node, and what is dropped of it before it costs anything.
 
 A datagram is *useless* when it is dropped (rubbish, altered, repeated, of an unknown session) or when a
-channel refuses it. One of a kind that strangers may send (a question to the DHT, a probe, the opening of a
-session) counts as a quarter of it. Honest peers send few of these. A block of addresses (a /24, a /64) that
-sends more than `limit` in a second *floods*. From then on all that comes from the block is dropped unread,
-but for
+channel refuses it; so is the opening of a session, of which each costs much. Others of a kind that strangers
+may send, questions to the DHT and probes, count as a quarter of it. Honest peers send few of these. A block
+of addresses (a /24, a /64) that sends more than `limit` in a second *floods*; a quarter of it is enough while
+the node cannot keep up with what arrives. From then on all that comes from the block is dropped unread, but
+for
 
 - what comes from *friends*: the addresses of peers that this node has a session or a channel with, as long
   as that one address does not send too much itself; in a network with a key, only in the session;
@@ -32,6 +33,9 @@ PERIOD = 0.25
 
 RUBBISH, QUESTION = 4, 1
 """What a useless datagram counts, and one that may come of an honest stranger."""
+
+BEHIND = 4
+"""By how much the limit is lower for a node that cannot keep up."""
 
 SAMPLE = 16
 """One of as many datagrams of a flood is handled."""
@@ -101,6 +105,8 @@ class FloodGuard:
         self._friends: dict[tuple[str, int], set[int | None]] = {}
         """The same friends, by address."""
         self._in_kernel_since = inf
+        self.is_behind = False
+        """Whether something had to wait to be handled in this period."""
         self._met = 0
         self._timer: Timer | None = None
         self._begun = metrics.counter("floods", "Blocks of addresses that began to flood this node")
@@ -132,7 +138,8 @@ class FloodGuard:
                 if self._by_friend[address] >= self._limit:
                     self._refuse()
         counts[block] = counts.get(block, 0) + (SAMPLE * weight if is_sampled else weight)
-        if counts[block] > self._limit and not is_sampled:
+        limit = self._limit // BEHIND if self.is_behind else self._limit
+        if counts[block] > limit and not is_sampled:
             self._begin(block, now)
 
     def drops(self, data: bytes, source: tuple[Any, ...]) -> bool:
@@ -171,7 +178,7 @@ class FloodGuard:
         now = self._carrier.now()
         self._timer = None
         for block, began in list(self.floods.items()):
-            if now - began >= PERIOD and self._by_block.get(block, 0) < self._limit / 2:
+            if now - began >= PERIOD and self._by_block.get(block, 0) < self._limit / (2 * BEHIND):
                 del self.floods[block]
         self._begin_period(now)
         self._refuse()
@@ -180,6 +187,7 @@ class FloodGuard:
 
     def _begin_period(self, now: float) -> None:
         self._since = now
+        self.is_behind = False
         self._by_block.clear()
         self._by_friend.clear()
 

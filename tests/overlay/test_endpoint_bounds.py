@@ -77,7 +77,7 @@ def test_more_than_a_turn_can_handle_waits_within_a_bound(run: Runner) -> None:
     async def main() -> None:
         async with party(incoming_limit=10) as alice:
             datagram = PlainEnvelope(Identity.create().id).wrap(
-                [frame_head(FrameKind.DHT, 1), b"x"]
+                [frame_head(FrameKind.DATAGRAM, 1), b"x"]
             )
             now = WORK_A_TURN // 2
             for _ in range(now + 30):

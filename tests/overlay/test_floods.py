@@ -103,6 +103,17 @@ def test_as_much_over_a_longer_time_is_not_a_flood() -> None:
     assert not world.guard.floods
 
 
+def test_a_node_that_cannot_keep_up_notices_a_flood_of_a_quarter() -> None:
+    world = World()
+    assert all(world.receive(ATTACKER) for _ in range(60))
+    world.guard.is_behind = True
+    assert not all(world.receive(ATTACKER) for _ in range(20))
+    world.go_on(PERIOD)
+    world.go_on(PERIOD)
+    assert not world.guard.floods
+    assert all(world.receive(ATTACKER) for _ in range(60)), "it keeps up again"
+
+
 def test_questions_of_strangers_count_less_than_rubbish() -> None:
     world = World()
     for _ in range(399):
