@@ -14,7 +14,8 @@ the nearest peers are asked (again, if they were before) to name k + F contacts.
 A peer vouches for those it names. It has a little credit, which grows by one with each of them that
 answers and shrinks by one with each that is overdue. A candidate for whom nobody with credit vouches is
 left out while there are enough others: who invents nodes wastes a few requests, and hides nobody whom
-others name too.
+others name too. Where many have died at once, all who are near name the dead first and lose their credit
+by it: so candidates that several vouch for are asked nevertheless, up to k that do not answer.
 
 Bounded whatever peers reply: `budget` requests in all, the contacts asked for taken from each reply, four
 addresses tried for one id (a peer that names a wrong address for an id must not keep the right one
@@ -105,6 +106,8 @@ class Shortlist:
         self._distances: list[int] = []
         self._dead: list[int] = []
         self._discredited = 0
+        self._vain = 0
+        """Candidates without credit that were asked nevertheless, and did not answer."""
         self._overdue = 0
         self._by_id: dict[PeerId, _Candidate] = {}
         self._by_entry: dict[bytes, _Candidate] = {}
@@ -184,6 +187,7 @@ class Shortlist:
             self._leave_window(candidate)
             candidate.state = _OVERDUE
             self._overdue += 1
+            self._vain += not candidate.is_credible
             self._reward_vouchers(candidate, -1)
 
     def failed(self, peer: RoutedPeer) -> None:
@@ -243,10 +247,15 @@ class Shortlist:
     def _considered(self) -> list[_Candidate]:
         """The credible candidates; all, if the credible ones are too few for a result."""
         if self._discredited:
-            credible = [candidate for candidate in self._candidates if candidate.is_credible]
+            credible = [candidate for candidate in self._candidates if self._counts(candidate)]
             if len(_not_overdue(credible)) >= self._k:
                 return credible
         return self._candidates
+
+    def _counts(self, candidate: _Candidate) -> bool:
+        if candidate.is_credible:
+            return True
+        return len(candidate.vouchers) > 1 and (candidate.state is not _NEW or self._vain < self._k)
 
     def _too_short(self, sound: list[_Candidate], reach: int) -> list[_Candidate]:
         """Those of the nearest who were asked for too few, when fewer were known to be dead."""
@@ -279,7 +288,7 @@ class Shortlist:
 
     def _leave(self, candidate: _Candidate) -> None:
         candidate.state = _OUT
-        if candidate.is_credible:
+        if candidate.is_credible or len(candidate.vouchers) > 1:
             insort(self._dead, candidate.distance)
 
     def _insert(self, candidate: _Candidate) -> None:

@@ -67,6 +67,7 @@ def start(target: int, peers: list[RoutedPeer], budget: int = BUDGET) -> Shortli
 
 @settings(deadline=None, max_examples=60)
 @example(740961937, 36, 0.484375)
+@example(52, 52, 0.40625)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.floats(0, 0.5))
 def test_the_result_is_the_k_nearest_live_nodes(seed: int, size: int, deaths: float) -> None:
     draw = random.Random(seed)
