@@ -101,6 +101,11 @@ class MembershipListener(Protocol):
         """The topic table was drawn anew from the directory, as some services do at an interval."""
         ...
 
+    def member_asked(self, contact: Contact) -> None:
+        """`contact` is being asked whether it is a member, and will probably enter the topic table: what else
+        has to be asked of it can go along."""
+        ...
+
     def member_added(self, contact: Contact) -> None:
         """`contact` entered the topic table."""
         ...

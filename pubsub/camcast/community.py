@@ -299,6 +299,9 @@ class Community:
         if self._joined:
             self.search.redraw()
 
+    def member_asked(self, contact: Contact) -> None:
+        self._leases.warm(contact, self.name, _ignore)
+
     def member_added(self, contact: Contact) -> None:
         self._size_until = 0.0
         self.record("table", peer=contact.id, detail="added")

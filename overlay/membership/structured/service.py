@@ -129,8 +129,12 @@ class StructuredMembership(Member):
             self._drawing.cancel()
         self._holders.forget_late()
         self._drawing = Drawing(
-            self._topic, self._context, self._directory, self._config, self._ask, self._drew
+            self._topic, self._context, self._directory, self._config, self._ask_drawn, self._drew
         )
+
+    def _ask_drawn(self, member: Contact, size: float) -> None:
+        self._ask(member, size)
+        self._listener.member_asked(member)
 
     def _ask(self, member: Contact, size: float) -> None:
         newcomer = not self._has_joined

@@ -87,6 +87,8 @@ class Listener:
     def redrawn(self) -> None:
         """The table says it all."""
 
+    def member_asked(self, contact: Contact) -> None: ...
+
     def member_added(self, contact: Contact) -> None:
         assert contact not in self.table
         self.table[contact] = None
