@@ -19,9 +19,6 @@ from overlay.dht.trust import FailureMemory
 from overlay.dht.upstream import Bucket, RoutedPeer, Target, peer_of
 from overlay.metrics import Metrics
 
-SPARES = 4
-"""Spare contacts of a full bucket that are looked for; more may be there from earlier."""
-
 FRESH = 60.0
 """Seconds: a contact heard that lately is taken to be alive."""
 
@@ -101,11 +98,18 @@ class RoutingTable:
         self.bucket_of(peer).remove(peer)
 
     def has_use_for(self, peer: RoutedPeer) -> bool:
-        """Whether a new contact would get a place, or is one of few spare ones for its bucket."""
-        bucket = self.bucket_of(peer)
-        if len(bucket) < self.k or len(bucket.spare) < SPARES:
-            return True
-        return bucket.covers(self.own) or bucket.depth() % 5 != 0
+        """Whether an unknown contact is worth a question: it is one of the k nearest, or few are known that
+        are about as far away. Of those far away a few lead as near to any place as many do."""
+        own = self.own.long_id
+        away = (peer.long_id ^ own).bit_length()
+        nearer = alike = 0
+        for bucket in self.buckets:
+            first, last = bucket.range
+            if first <= own <= last or (first ^ own).bit_length() < away:
+                nearer += len(bucket)
+            elif (first ^ own).bit_length() == away:
+                alike += len(bucket)
+        return nearer < self.k or alike < 3 * self.k
 
     def closest(
         self,

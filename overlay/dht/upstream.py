@@ -57,10 +57,6 @@ class RoutedPeer:
     def distance_to(self, other: RoutedPeer | Target) -> int:
         return self.long_id ^ other.long_id
 
-    def shares_place(self, other: RoutedPeer) -> bool:
-        """Whether both have the same id, or the same address."""
-        return self.id == other.id or self.home == other.home
-
 
 @lru_cache(maxsize=REMEMBERED)
 def peer_of(contact: Contact) -> RoutedPeer:

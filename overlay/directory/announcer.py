@@ -23,7 +23,7 @@ from overlay.directory.messages import (
     Withdraw,
 )
 from overlay.directory.reading import Locations, Peers, Visit
-from overlay.directory.survey import Explorer
+from overlay.directory.survey import CONTACTS_BESIDE_A_SIZE, Explorer
 from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
 from overlay.steps import answer_to, together
@@ -85,10 +85,18 @@ class Announcer:
         """Announce, for the first time or again; the seconds until it has to be done again."""
         stay = self._stays.get(topic)
         if stay is None:
-            stay = self._stays[topic] = Stay(
-                topic, self._peers.context.random.getrandbits(32), await self._home(topic)
-            )
-        replies = await self._settle(stay)
+            draw = self._peers.context.random
+            number, salt = draw.getrandbits(32), draw.getrandbits(32)
+            visit = Visit(topic, salt, CONTACTS_BESIDE_A_SIZE, thorough=False)
+            home = await self._home(visit)
+            stay = self._stays[topic] = Stay(topic, number, home)
+            replies = await self._settle(stay)
+            if stay.depth == home:
+                # A newcomer asks next how many there are, and for some of them.
+                me = self._peers.context.contact
+                self._explorer.keep(visit.with_member(self._shard(stay, home), me))
+        else:
+            replies = await self._settle(stay)
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
         await self._leave_traces(stay, replies)
@@ -106,12 +114,12 @@ class Announcer:
                 [self._withdraw_at(stay, depth, stay.number) for depth in list(stay.told)]
             )
 
-    async def _home(self, topic: PeerId) -> int:
-        visit = Visit(topic, self._peers.context.random.getrandbits(32), 0, thorough=False)
-        point = point_of(topic, self._peers.context.contact.id)
+    async def _home(self, visit: Visit) -> int:
+        point = point_of(visit.topic, self._peers.context.contact.id)
         await self._explorer.introduce(visit, point)
         path = await self._explorer.path(visit, point)
-        return path.home if path is not None else self._explorer.outline(topic).likely_depth()
+        outline = self._explorer.outline(visit.topic)
+        return path.home if path is not None else outline.likely_depth()
 
     async def _settle(self, stay: Stay) -> list[AnnounceReply]:
         """Announce at the leaf, and below as long as the replicas say so; what those of the leaf say."""
@@ -149,7 +157,8 @@ class Announcer:
 
     async def _rejoin(self, stay: Stay) -> None:
         """Alone in a shard: look whether the others live higher up on the path."""
-        home = await self._home(stay.topic)
+        salt = self._peers.context.random.getrandbits(32)
+        home = await self._home(Visit(stay.topic, salt, 0, thorough=False))
         if home < stay.depth:
             await self._move_up(stay, home)
 

@@ -61,6 +61,7 @@ class HeldShard:
         "_packed",
         "_shard",
         "_stand_for",
+        "born",
         "heard",
         "interior",
         "members",
@@ -81,6 +82,9 @@ class HeldShard:
         """Traces that are not sure: more than `merge` members lived below when they were left."""
         self.interior = False
         self.since = now
+        """All who announced themselves since then did so here."""
+        self.born = now
+        """When the shard began, at whichever replica."""
         self.heard = now
 
     def __len__(self) -> int:
@@ -135,9 +139,10 @@ class HeldShard:
         self._at_address[record.contact.address] = record.contact.id
         self._packed = None
 
-    def complete(self, since: float) -> None:
+    def complete(self, since: float, born: float) -> None:
         """All that others hold, `since` when, is held here as well; records are ordered by expiry again."""
         self.since = min(self.since, since)
+        self.born = min(self.born, born)
         for kind in (self.members, self.traces):
             ordered = sorted(kind.items(), key=lambda held: held[1].expires)
             kind.clear()
@@ -190,9 +195,13 @@ class HeldShard:
         return self.interior
 
     def settled(self, now: float) -> bool:
-        """Whether every member must have been heard here, and the members have not moved elsewhere."""
+        """Whether every announcement to this shard must have been heard here, and they still come."""
         config = self._config
         return now - self.since >= config.round_time and now - self.heard <= config.silence
+
+    def young(self, now: float) -> bool:
+        """Whether members of the shard may not have come down yet."""
+        return self._shard.depth > 0 and now - self.born < self._config.round_time
 
     def hint(self) -> int:
         """The depth at which those that left traces live: the middle one."""
@@ -296,8 +305,11 @@ class ShardStore:
         if held is not None and record is not None:
             self._drop(shard, held, sender)
 
-    def adopt(self, shard: Shard, copies: Iterable[ShardCopy], age: float, now: float) -> None:
-        """Take what others hold, since `age` seconds, of a shard that is held here since a moment ago."""
+    def adopt(
+        self, shard: Shard, copies: Iterable[ShardCopy], age: float, lived: float, now: float
+    ) -> None:
+        """Take what others hold, since `age` seconds, of a shard that is held here since a moment ago, and
+        that began `lived` seconds ago."""
         held = self.get(shard, now)
         if held is None:
             return
@@ -315,7 +327,7 @@ class ShardStore:
             held.adopt(
                 AnnouncedMember(sender, mark, copy.leaf_depth, copy.stay, copy.sure, expires)
             )
-        held.complete(now - age)
+        held.complete(now - age, now - lived)
 
     def forget(self, shard: Shard, member: Contact) -> None:
         """Drop a member that has crashed."""

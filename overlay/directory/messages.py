@@ -57,6 +57,10 @@ class ShardReply:
     seasoned: bool
     near: tuple[Contact, ...]
     """The nodes closest to the shard's key that the replica knows, if they were asked for."""
+    young: bool = False
+    """The shard began less than a round of announcements ago: some of its members may still live above."""
+    token: bytes = b""
+    """For an announcement to this replica."""
 
 
 @message(0x12)
@@ -140,6 +144,7 @@ class FetchShard:
 class Records:
     """As many records as a datagram has room for, of `total` in all; `age`: milliseconds for which every
     announcement has come here, 0 if some go elsewhere. That nothing is held means nothing while `age` is low.
+    `lived`: milliseconds since the shard began, here or at those it was copied from.
 
     `numbers` has ten bytes for each contact: the depth at which the member lives, whether it leaves this
     trace every time, the number of its stay, and the milliseconds that the record has left to live.
@@ -147,5 +152,6 @@ class Records:
 
     total: int
     age: int
+    lived: int
     contacts: tuple[Contact, ...]
     numbers: bytes

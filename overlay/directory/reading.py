@@ -27,7 +27,7 @@ in proportion to its part of that weight, gives every member the same chance, ho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
 from struct import unpack
@@ -198,6 +198,7 @@ class Witness:
     hint: int
     seasoned: bool
     near: tuple[Contact, ...] = ()
+    young: bool = False
 
     @property
     def knows(self) -> bool:
@@ -226,6 +227,8 @@ class ShardView:
     interior: bool
     below: bool
     hint: int
+    young: bool = False
+    """Members may still live above."""
 
     @cached_property
     def order(self) -> list[int]:
@@ -264,6 +267,7 @@ def checked_reply(
         hint,
         reply.seasoned,
         reply.near[: config.root_replicas],
+        reply.young,
     )
 
 
@@ -319,6 +323,7 @@ def combine(
         interior=2 * sum(witness.interior for witness in knowing) > len(knowing),
         below=len(hints) >= 3 or 2 * len(hints) >= max(2, len(witnesses)),
         hint=hints[len(hints) // 2] if hints else shard.depth,
+        young=bool(knowing) and 2 * sum(witness.young for witness in knowing) >= len(knowing),
     )
 
 
@@ -386,7 +391,7 @@ class ShardReader:
         Any of the twenty nodes around the root of a large topic knows. Newcomers begin with one of them by
         chance, and not with the closest, where all would meet."""
         around = _Walk(root, self._config.root_replicas, self._locations.around(root))
-        hints = await self._look_around(around, salt)
+        hints = await self._look_around(around, salt, want)
         if hints:
             return hints, None
         walk = await self._walk(
@@ -421,10 +426,10 @@ class ShardReader:
             view = combine(shard, witnesses, salt)
         return view
 
-    async def _look_around(self, around: _Walk, salt: int) -> list[int]:
+    async def _look_around(self, around: _Walk, salt: int, want: int) -> list[int]:
         """Two depths told by nodes around a root; none where one of these knows of no large topic."""
         root, hints = around.shard, list[int]()
-        query = Query(root.topic, 0, 0, salt, 0, 0, self._config.root_replicas)
+        query = Query(root.topic, 0, 0, salt, 0, want, self._config.root_replicas)
         while len(hints) < 2 and len(around.asked) < self._config.replicas and around.left():
             node = self._peers.context.random.choice(around.left())
             witness = await self._ask(root, node, query)
@@ -448,16 +453,19 @@ class ShardReader:
         `around`: a look from farther away that came before."""
         count = self._config.replicas
         known: Sequence[Contact] = self._locations.remembered(shard)
-        if not known and around is not None:
-            known = around.nearest
         walk = _Walk(shard, count, known or self._peers.known_closest(shard.key, count))
+        if around is not None:
+            walk.go_on_from(around)
         query = Query(shard.topic, shard.depth, shard.prefix, salt, 0, want, count)
         while len(walk.asked) < _FARTHEST * count:
             left = walk.left()
             # Where there are fewer nodes than replicas, all are asked: many may have come at once.
             if not left or (enough(walk.witnesses) and len(walk.nearest) == count):
                 break
-            chosen = self._peers.context.random.sample(left, _how_many(walk.witnesses, len(left)))
+            # One that does not hold the shard still names those who do.
+            several = known or walk.witnesses
+            some = _how_many(walk.witnesses, len(left)) if several else 1
+            chosen = self._peers.context.random.sample(left, some)
             answers = await together([self._ask(shard, node, query) for node in chosen])
             for node, witness in zip(chosen, answers, strict=True):
                 walk.take(node, witness)
@@ -570,6 +578,13 @@ class _Walk:
         named = {contact for witness in settled for contact in witness.near}
         return [contact for contact in self.nearest if contact in named]
 
+    def go_on_from(self, other: _Walk) -> None:
+        """Take what was said on another walk to the same shard."""
+        self._met |= other._met
+        self._silent |= other._silent
+        self.asked |= other.asked
+        self.witnesses += other.witnesses
+
     def take(self, node: Contact, witness: Witness | None) -> None:
         self.asked.add(node)
         if witness is None:
@@ -599,6 +614,21 @@ class Visit:
         self.thorough = thorough
         self.views: dict[Shard, ShardView | None] = {}
         self.paths: dict[Shard, Path] = {}
+
+    def with_member(self, shard: Shard, member: Contact) -> Visit:
+        """The same views for whoever must not miss a member, and one more in a shard: it has announced
+        itself there since."""
+        visit = Visit(self.topic, self.salt, self.want)
+        visit.views |= self.views
+        view = visit.views.get(shard)
+        if view is not None:
+            mark = fingerprint(self.topic, member)
+            visit.views[shard] = replace(
+                view,
+                members=view.members | {mark},
+                contacts=view.contacts | {mark: member},
+            )
+        return visit
 
 
 @dataclass(frozen=True)
@@ -698,9 +728,10 @@ class PathReader:
         return None if 0 in read else 0
 
     def _nothing_above(self, view: ShardView, thorough: bool) -> bool:
+        is_old = view.settled and not view.young
         if view.below:
-            return view.interior and (view.settled or not thorough)
-        return view.settled and len(view.members) > self._config.merge
+            return view.interior and (is_old or not thorough)
+        return is_old and len(view.members) > self._config.merge
 
     async def _view(self, shard: Shard, visit: Visit) -> ShardView | None:
         if shard not in visit.views:

@@ -40,7 +40,7 @@ AskAlive = Callable[[Contact, Callable[[bool], None]], None]
 RECORD_NUMBERS = Struct(">B?II")
 """What `Records` tells of each record beside its contact."""
 
-_BESIDE_MEMBERS = 32
+_BESIDE_MEMBERS = 44
 _BESIDE_CONTACT = 2
 _LARGEST_CONTACT = 40
 _LARGEST_RECORD = _LARGEST_CONTACT + RECORD_NUMBERS.size
@@ -108,7 +108,7 @@ class DirectoryServer:
     def handle(self, sender: Contact, request: object) -> object | None:
         """The reply to a directory request; None, and counted, when it deserves none."""
         if isinstance(request, Query):
-            return self._query(request)
+            return self._query(sender, request)
         if isinstance(request, AnnounceMember | Withdraw):
             return self._change(sender, request)
         if isinstance(request, Report):
@@ -118,7 +118,7 @@ class DirectoryServer:
         self._refused.add("not_a_request")
         return None
 
-    def _query(self, query: Query) -> ShardReply | None:
+    def _query(self, sender: Contact, query: Query) -> ShardReply | None:
         if not _sound_query(query):
             self._refused.add("bad_query")
             return None
@@ -130,7 +130,18 @@ class DirectoryServer:
         closest = self._neighbours(shard.key, max(named, self._config.replicas))
         held = self._store.get(shard, now)
         if held is None:
-            return ShardReply(False, False, 0, query.depth, b"", (), seasoned, closest[:named])
+            near = closest[:named]
+            return ShardReply(
+                False,
+                False,
+                0,
+                query.depth,
+                b"",
+                (),
+                seasoned,
+                near,
+                token=self._give_token(sender),
+            )
         fingerprints = held.fingerprints()
         room = self._room - _BESIDE_MEMBERS - len(fingerprints)
         near = closest[: min(named, room // _LARGEST_CONTACT)]
@@ -145,6 +156,8 @@ class DirectoryServer:
             _fitting(held, query, room),
             seasoned or settled,
             near,
+            held.young(now),
+            self._give_token(sender),
         )
 
     def _is_near(self, closest: tuple[Contact, ...]) -> bool:
@@ -160,7 +173,7 @@ class DirectoryServer:
         now = self._now()
         held = self._store.get(shard, now)
         if held is None:
-            return Records(0, int(1000 * (now - self._since)), (), b"")
+            return Records(0, int(1000 * (now - self._since)), 0, (), b"")
         records = [*held.members.values(), *held.traces.values()]
         some = records[fetch.skip : fetch.skip + (self._room - _BESIDE_MEMBERS) // _LARGEST_RECORD]
         numbers = [
@@ -171,13 +184,16 @@ class DirectoryServer:
         ]
         closest = self._neighbours(shard.key, self._config.replicas)
         age = int(1000 * (now - held.since)) if self._is_near(closest) else 0
-        return Records(len(records), age, tuple(r.contact for r in some), b"".join(numbers))
+        lived = int(1000 * (now - held.born))
+        contacts = tuple(record.contact for record in some)
+        return Records(len(records), age, lived, contacts, b"".join(numbers))
 
-    def adopt(self, shard: Shard, copies: Sequence[ShardCopy], age: float) -> None:
-        """Take what other replicas hold, since `age` seconds, of a shard that this node has begun to hold."""
+    def adopt(self, shard: Shard, copies: Sequence[ShardCopy], age: float, lived: float) -> None:
+        """Take what other replicas hold, since `age` seconds, of a shard that this node has begun to hold;
+        it began `lived` seconds ago."""
         sound = [c for c in copies if shard.holds(point_of(shard.topic, c.contact.id))]
         deep = [c for c in sound if shard.depth <= c.leaf_depth <= MAX_DEPTH]
-        self._store.adopt(shard, deep, age, self._now())
+        self._store.adopt(shard, deep, age, lived, self._now())
 
     def _change(self, sender: Contact, request: AnnounceMember | Withdraw) -> AnnounceReply | None:
         now = self._now()
@@ -213,7 +229,7 @@ class DirectoryServer:
         held = self._store.held(shard)
         settled, interior, members, below = False, False, 0, 0
         if held is not None:
-            settled, interior = held.settled(now), held.advise(now)
+            settled, interior = held.settled(now) and not held.young(now), held.advise(now)
             members, below = len(held.members), len(held.traces)
         near = self._neighbours(shard.key, self._config.replicas)
         token = self._give_token(sender)

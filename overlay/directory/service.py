@@ -32,6 +32,9 @@ T = TypeVar("T")
 GIVERS = 2
 """Replicas that a node asks when it begins to hold a shard."""
 
+JUST_BEGUN = 5.0
+"""Seconds: replicas of a shard that is new hear of it within this time."""
+
 FETCHES_AT_ONCE = 64
 """Shards that a node fetches at the same time; what it begins to hold meanwhile it learns from its
 members."""
@@ -248,19 +251,21 @@ class DirectoryService:
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
-    """What one replica told of a shard, and since how many seconds its word is complete."""
+    """What one node told of a shard, and since how many seconds its word is complete."""
 
     copies: dict[Contact, ShardCopy]
     age: float
+    lived: float
+    """Seconds since the shard began."""
 
 
 class ShardReplication:
     """What a node does when it begins to hold a shard: it fetches what other replicas hold of it.
 
     Two of them are asked, and others where these know nothing. Its own word is then as good as theirs. A
-    replica that is new and holds nothing says nothing: where the replicas of a root are all of that kind,
-    as where many nodes have come at once, the nodes around them are asked as well. A record counts
-    that two name; one voice is enough while there are not two who have been there for long.
+    replica that is new and holds nothing says nothing: where all replicas are of that kind, as where many
+    nodes have come at once or the shard has just begun, the nodes around them are asked as well. A record
+    counts that two name; one voice is enough while there are not two who have been there for long.
     """
 
     def __init__(
@@ -292,38 +297,42 @@ class ShardReplication:
         while left and len(self._known_to(voices, shard)) < GIVERS:
             some, left = left[:GIVERS], left[GIVERS:]
             voices += await self._ask(shard, some)
-        age = self._age(shard, voices)
-        if shard.depth == 0 and age is None and not self._is_joining():
-            # Above a root is nothing: what nobody around it knows of is not there.
-            wide = partial(
-                self._peers.around, shard.key, self._config.replicas, self._config.root_replicas
-            )
-            farther = [c for c in self._others(await answer_to(wide)) if c not in near]
+        if not self._known_to(voices, shard) and not self._is_joining():
+            # What nobody around its place knows of, or all for a moment only, is new.
+            farther = [c for c in await self._around(shard) if c not in near]
             voices += await self._ask(shard, farther)
-            if 2 * len(voices) >= len(near) + len(farther):
-                age = self._age(shard, voices) or self._config.round_time
-        if voices or age is not None:
-            self._server.adopt(shard, self._believed(voices), age or 0.0)
+            is_new = 2 * len(voices) >= len(near) + len(farther)
+        else:
+            is_new = False
+        known_to = self._known_to(voices, shard)
+        if known_to:
+            age = min(voice.age for voice in known_to)
+            lived = min(voice.lived for voice in known_to)
+            self._server.adopt(shard, self._believed(voices), age, lived)
+        elif voices:
+            age = self._config.round_time if is_new else 0.0
+            self._server.adopt(shard, self._believed(voices), age, 0.0)
+
+    async def _around(self, shard: Shard) -> list[Contact]:
+        """The nodes around a shard. Those around a root are looked up: all newcomers meet there."""
+        replicas, wide = self._config.replicas, self._config.root_replicas
+        if shard.depth:
+            return self._others(self._peers.known_closest(shard.key, wide))
+        look = partial(self._peers.around, shard.key, replicas, wide)
+        return self._others(await answer_to(look))
 
     def _others(self, nodes: Sequence[Contact]) -> list[Contact]:
         own = self._peers.context.contact
         return [contact for contact in nodes if contact.id != own.id]
 
     def _known_to(self, voices: Sequence[_Voice], shard: Shard) -> list[_Voice]:
-        """Those who know the shard; of a root, those who know all of it."""
-        return [v for v in voices if v.copies and (shard.depth or self._is_settled(v))]
+        """Those who know the shard, and for longer than a moment; of a root, those who know all of it."""
+        if not shard.depth:
+            return [voice for voice in voices if voice.copies and self._is_settled(voice)]
+        return [v for v in voices if v.copies and (self._is_settled(v) or v.lived > JUST_BEGUN)]
 
     def _is_settled(self, voice: _Voice) -> bool:
         return voice.age >= self._config.round_time
-
-    def _age(self, shard: Shard, voices: Sequence[_Voice]) -> float | None:
-        """Since when all that the replicas tell is complete; None if none of them can know."""
-        known_to = self._known_to(voices, shard)
-        if known_to:
-            return min(voice.age for voice in known_to)
-        is_new = sum(self._is_settled(voice) for voice in voices) >= GIVERS
-        # Members of a deeper shard that is new everywhere may still live above.
-        return self._config.round_time if is_new and not shard.depth else None
 
     def _believed(self, voices: Sequence[_Voice]) -> list[ShardCopy]:
         knowing = [voice for voice in voices if voice.copies]
@@ -342,19 +351,19 @@ class ShardReplication:
     async def _copy(self, shard: Shard, giver: Contact) -> _Voice | None:
         """All that a replica holds of the shard; None if it does not answer."""
         copies: dict[Contact, ShardCopy] = {}
-        age = 0.0
+        age = lived = 0.0
         while len(copies) <= 2 * self._config.capacity:
             request = FetchShard(shard.topic, shard.depth, shard.prefix, len(copies))
             reply = await answer_to(partial(self._peers.ask, giver, request))
             page = read_records(reply)
             if page is None or not isinstance(reply, Records):
-                return _Voice(copies, age) if copies else None
-            age = reply.age / 1000
+                return _Voice(copies, age, lived) if copies else None
+            age, lived = reply.age / 1000, reply.lived / 1000
             fresh = {copy.contact: copy for copy in page if copy.contact not in copies}
             copies |= fresh
             if not fresh or len(copies) >= reply.total:
                 break
-        return _Voice(copies, age)
+        return _Voice(copies, age, lived)
 
 
 def serve_directory(

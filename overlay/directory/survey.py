@@ -17,8 +17,8 @@ from overlay.directory.reading import Path, PathReader, Peers, ShardReader, Visi
 from overlay.directory.tree import POINT_BITS, Shard, shard_at
 from overlay.steps import together
 
-_AT_ONCE = 0.01
-"""Seconds: who wants a sample this soon after a size was told asks because of the size."""
+_JUST_READ = 1.0
+"""Seconds: what was read that lately, for an announcement or a size, is not read again for what follows."""
 
 CONTACTS_BESIDE_A_SIZE = 16
 """Contacts that come with what is read for a size: a caller that wants a size often wants a sample next."""
@@ -173,16 +173,16 @@ class Explorer:
             await self.path(visit, point, min(hints[:2]) if agreed else 0)
 
     def keep(self, visit: Visit) -> None:
-        """Somebody may draw a sample from what was just read for a size."""
+        """Somebody may want a size or a sample of what was just read, for an announcement or a size."""
         self._visits.pop(visit.topic, None)
         self._visits[visit.topic] = (visit, self._peers.context.now())
         if len(self._visits) > self.MAX_TOPICS:
             del self._visits[next(iter(self._visits))]
 
     def take_kept(self, topic: PeerId) -> Visit | None:
-        """What was read for a size that was told just now; once: two samples of one salt would be alike."""
+        """What was read just now; once: two samples of one salt would be alike."""
         visit, when = self._visits.pop(topic, (None, 0.0))
-        if visit is None or self._peers.context.now() - when > _AT_ONCE:
+        if visit is None or self._peers.context.now() - when > _JUST_READ:
             return None
         return visit
 
@@ -259,7 +259,9 @@ async def topic_size(
     Points are hashes, so the number c of members in a share f of the tree is Poisson-distributed, and the
     relative standard error of c / f is sqrt((1 - f) / c).
     """
-    visit = Visit(topic, peers.context.random.getrandbits(32), CONTACTS_BESIDE_A_SIZE)
+    visit = explorer.take_kept(topic)
+    if visit is None:
+        visit = Visit(topic, peers.context.random.getrandbits(32), CONTACTS_BESIDE_A_SIZE)
     await explorer.introduce(visit, peers.context.random.getrandbits(POINT_BITS))
     survey = await explorer.survey(visit, points, config.size_life)
     explorer.keep(visit)
