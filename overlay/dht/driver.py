@@ -1,16 +1,23 @@
-"""Runs a node of the DHT on an endpoint, and answers coroutines."""
+"""Runs a node of the DHT on an endpoint, and answers coroutines; keeps its contacts in a file.
+
+The file is for the next start: msgpack, `{"format": 1, "contacts": [packed, ...]}`. One that is damaged, too
+large or of another format counts as empty, and says so in the log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from overlay.contact import Address, Contact, PeerId
 from overlay.context import Randomness
 from overlay.dht.config import DhtConfig
-from overlay.dht.contacts_file import load_contacts, save_contacts
 from overlay.dht.exchange import BESIDE_A_MESSAGE
 from overlay.dht.lookup import LookupReport
 from overlay.dht.messages import (
@@ -26,6 +33,7 @@ from overlay.dht.values import PutOutcome
 from overlay.entropy import entropy
 from overlay.errors import UsageError
 from overlay.futures import Futures
+from overlay.limited_msgpack import pack, unpack
 from overlay.transport.endpoint import Endpoint
 from overlay.transport.frame import FrameKind
 from overlay.turn import Turn
@@ -33,6 +41,12 @@ from overlay.wire import WireError
 
 BESIDE_A_VALUE = 80
 """Bytes that travel with a value in one message."""
+
+FORMAT = 1
+MOST_CONTACTS = 1024
+MOST_BYTES = 64 * 1024
+
+_log = logging.getLogger(__name__)
 
 
 class EndpointTimer:
@@ -179,3 +193,40 @@ class Dht:
     def _save(self, contacts: list[Contact]) -> None:
         if self._config.contacts_file is not None:
             save_contacts(self._config.contacts_file, contacts)
+
+
+def save_contacts(path: Path, contacts: Iterable[Contact]) -> None:
+    """Replace the file by one with these contacts, at once or not at all; an error is logged."""
+    packed = [contact.packed() for contact in contacts][:MOST_CONTACTS]
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(pack({"format": FORMAT, "contacts": packed}))
+        os.replace(temporary, path)
+    except OSError as error:
+        _log.warning("known contacts could not be saved to %s: %s", path, error.strerror)
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def load_contacts(path: Path) -> list[Contact]:
+    """The contacts saved last; none when there is no file, or no usable one."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        _log.warning("known contacts could not be read from %s: %s", path, error.strerror)
+        return []
+    try:
+        if len(data) > MOST_BYTES:
+            raise UsageError("it is too large")
+        saved = unpack(data)
+        if type(saved) is not dict or saved.get("format") != FORMAT:
+            raise UsageError("it is of another format")
+        return [Contact.unpack(packed) for packed in saved["contacts"]]
+    except (UsageError, WireError, KeyError, TypeError, ValueError) as error:
+        _log.warning("known contacts in %s are ignored: %s", path, error)
+        return []

@@ -2,8 +2,8 @@
 
 from overlay.directory.config import DirectoryConfig
 from overlay.directory.reading import Peers
-from overlay.directory.server import DirectoryServer
-from overlay.directory.service import DirectoryService, ShardReplication, serve_directory
+from overlay.directory.server import DirectoryServer, ShardReplication, serve_directory
+from overlay.directory.service import DirectoryService
 from overlay.directory.survey import TopicSize
 
 __all__ = [

@@ -8,36 +8,22 @@ left out of the answer. Every question is answered exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
 from overlay.contact import Contact, PeerId
-from overlay.dht import DhtNode
 from overlay.directory.announcer import Announcer
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.holding import ShardCopy
-from overlay.directory.messages import AnnounceMember, FetchShard, Query, Records, Report, Withdraw
+from overlay.directory.messages import Report
 from overlay.directory.reading import Locations, Peers, ShardReader, Visit
 from overlay.directory.sampler import Sampler
-from overlay.directory.server import DirectoryServer, read_records
 from overlay.directory.survey import ROUGH_POINTS, SURVEY_POINTS, Explorer, TopicSize, topic_size
-from overlay.directory.tree import POINT_BITS, Shard, point_of, shard_at, topic_key
+from overlay.directory.tree import POINT_BITS, point_of, shard_at, topic_key
 from overlay.metrics import Metrics
 from overlay.steps import Answer, Signal, Steps, Work, answer_to, together
 
 T = TypeVar("T")
-
-GIVERS = 2
-"""Replicas that a node asks when it begins to hold a shard."""
-
-JUST_BEGUN = 5.0
-"""Seconds: replicas of a shard that is new hear of it within this time."""
-
-FETCHES_AT_ONCE = 64
-"""Shards that a node fetches at the same time; what it begins to hold meanwhile it learns from its
-members."""
 
 
 def _ignore(_: object = None) -> None: ...
@@ -247,142 +233,3 @@ class DirectoryService:
         request = Report(topic, shard.depth, shard.prefix, member)
         replicas = (await self._locations.of(shard))[: self._config.replicas]
         await together([answer_to(partial(self._peers.ask, r, request)) for r in replicas])
-
-
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    """What one node told of a shard, and since how many seconds its word is complete."""
-
-    copies: dict[Contact, ShardCopy]
-    age: float
-    lived: float
-    """Seconds since the shard began."""
-
-
-class ShardReplication:
-    """What a node does when it begins to hold a shard: it fetches what other replicas hold of it.
-
-    Two of them are asked, and others where these know nothing. Its own word is then as good as theirs. A
-    replica that is new and holds nothing says nothing: where all replicas are of that kind, as where many
-    nodes have come at once or the shard has just begun, the nodes around them are asked as well. A record
-    counts that two name; one voice is enough while there are not two who have been there for long.
-    """
-
-    def __init__(
-        self,
-        peers: Peers,
-        server: DirectoryServer,
-        config: DirectoryConfig,
-        is_joining: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """`is_joining()`: this node does not know its neighbours yet."""
-        self._peers = peers
-        self._server = server
-        self._config = config
-        self._is_joining = is_joining
-        self._running: dict[Steps[Any], None] = {}
-
-    def begin(self, shard: Shard) -> None:
-        if len(self._running) < FETCHES_AT_ONCE:
-            Steps(self._complete(shard), among=self._running)
-
-    def close(self) -> None:
-        for steps in list(self._running):
-            steps.cancel()
-
-    async def _complete(self, shard: Shard) -> None:
-        near = self._others(self._peers.known_closest(shard.key, self._config.replicas + 1))
-        left = near = near[: self._config.replicas]
-        voices: list[_Voice] = []
-        while left and len(self._known_to(voices, shard)) < GIVERS:
-            some, left = left[:GIVERS], left[GIVERS:]
-            voices += await self._ask(shard, some)
-        if not self._known_to(voices, shard) and not self._is_joining():
-            # What nobody around its place knows of, or all for a moment only, is new.
-            farther = [c for c in await self._around(shard) if c not in near]
-            voices += await self._ask(shard, farther)
-            is_new = 2 * len(voices) >= len(near) + len(farther)
-        else:
-            is_new = False
-        known_to = self._known_to(voices, shard)
-        if known_to:
-            age = min(voice.age for voice in known_to)
-            lived = min(voice.lived for voice in known_to)
-            self._server.adopt(shard, self._believed(voices), age, lived)
-        elif voices:
-            age = self._config.round_time if is_new else 0.0
-            self._server.adopt(shard, self._believed(voices), age, 0.0)
-
-    async def _around(self, shard: Shard) -> list[Contact]:
-        """The nodes around a shard. Those around a root are looked up: all newcomers meet there."""
-        replicas, wide = self._config.replicas, self._config.root_replicas
-        if shard.depth:
-            return self._others(self._peers.known_closest(shard.key, wide))
-        look = partial(self._peers.around, shard.key, replicas, wide)
-        return self._others(await answer_to(look))
-
-    def _others(self, nodes: Sequence[Contact]) -> list[Contact]:
-        own = self._peers.context.contact
-        return [contact for contact in nodes if contact.id != own.id]
-
-    def _known_to(self, voices: Sequence[_Voice], shard: Shard) -> list[_Voice]:
-        """Those who know the shard, and for longer than a moment; of a root, those who know all of it."""
-        if not shard.depth:
-            return [voice for voice in voices if voice.copies and self._is_settled(voice)]
-        return [v for v in voices if v.copies and (self._is_settled(v) or v.lived > JUST_BEGUN)]
-
-    def _is_settled(self, voice: _Voice) -> bool:
-        return voice.age >= self._config.round_time
-
-    def _believed(self, voices: Sequence[_Voice]) -> list[ShardCopy]:
-        knowing = [voice for voice in voices if voice.copies]
-        is_old = sum(self._is_settled(voice) for voice in voices) >= GIVERS
-        needed = min(GIVERS, len(knowing)) if is_old else 1
-        named: dict[Contact, list[ShardCopy]] = {}
-        for voice in knowing:
-            for contact, copy in voice.copies.items():
-                named.setdefault(contact, []).append(copy)
-        return [min(c, key=lambda copy: copy.left) for c in named.values() if len(c) >= needed]
-
-    async def _ask(self, shard: Shard, givers: Sequence[Contact]) -> list[_Voice]:
-        answers = await together([self._copy(shard, giver) for giver in givers])
-        return [voice for voice in answers if voice is not None]
-
-    async def _copy(self, shard: Shard, giver: Contact) -> _Voice | None:
-        """All that a replica holds of the shard; None if it does not answer."""
-        copies: dict[Contact, ShardCopy] = {}
-        age = lived = 0.0
-        while len(copies) <= 2 * self._config.capacity:
-            request = FetchShard(shard.topic, shard.depth, shard.prefix, len(copies))
-            reply = await answer_to(partial(self._peers.ask, giver, request))
-            page = read_records(reply)
-            if page is None or not isinstance(reply, Records):
-                return _Voice(copies, age, lived) if copies else None
-            age, lived = reply.age / 1000, reply.lived / 1000
-            fresh = {copy.contact: copy for copy in page if copy.contact not in copies}
-            copies |= fresh
-            if not fresh or len(copies) >= reply.total:
-                break
-        return _Voice(copies, age, lived)
-
-
-def serve_directory(
-    node: DhtNode, config: DirectoryConfig, metrics: Metrics, max_message: int
-) -> ShardReplication:
-    """Hold shards for others on a node of the DHT, as every node does that is not a light member."""
-    server = DirectoryServer(
-        config,
-        node.context.now,
-        node.accepts_token,
-        metrics,
-        max_message,
-        give_token=node.give_token,
-        neighbours=node.known_closest,
-        ask_alive=node.ask_alive,
-        began=lambda shard: replication.begin(shard),
-        own=node.context.contact,
-    )
-    replication = ShardReplication(node, server, config, lambda: node.is_joining)
-    for request in (Query, AnnounceMember, Withdraw, Report, FetchShard):
-        node.serve(request, server.handle)
-    return replication

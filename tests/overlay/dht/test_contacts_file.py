@@ -15,7 +15,7 @@ import pytest
 from kademlia.network import Server
 
 from overlay.contact import Contact
-from overlay.dht.contacts_file import MOST_BYTES, MOST_CONTACTS, load_contacts, save_contacts
+from overlay.dht.driver import MOST_BYTES, MOST_CONTACTS, load_contacts, save_contacts
 from overlay.limited_msgpack import pack
 from tests.overlay.dht.both import on_both
 from tests.overlay.dht.swarm import key

@@ -11,7 +11,7 @@ import pytest
 
 from overlay.contact import Address
 from overlay.dht import DhtConfig, NoBootstrapAnswer
-from overlay.dht.contacts_file import load_contacts
+from overlay.dht.driver import load_contacts
 from overlay.dht.upkeep import LONGEST_BACKOFF, backoff
 from overlay.virtual import Latency, Network, nth_host
 from tests.overlay.dht.swarm import Member, Swarm, key, open_member
