@@ -35,8 +35,14 @@ _HASTE = 8
 """How much sooner a member comes again that was heard by fewer replicas than there should be: the network has
 just begun, or is hard to reach, or the member has come back at another address."""
 
-_SHRINKING = 4
+_SHRINKING = 6
 """How much sooner a member comes again that lives among few, and will move up as soon as it is told to."""
+
+_DWINDLING = 2
+"""How much sooner a member comes again whose shard has lost members lately: when the records of those who
+crashed expire, it may be among few, and must notice that within one time-to-live of the crash."""
+
+_CLEARLY_FEWER = 0.8
 
 _MOST_SILENT = 256
 """Nodes of which is remembered that they did not answer."""
@@ -54,6 +60,8 @@ class Stay:
     topic: PeerId
     number: int
     depth: int
+    beside: tuple[int, int, float] = (0, 0, 0.0)
+    """A depth, how many lived there and below before some were lost, and when that was."""
     told: dict[int, dict[Contact, float]] = field(default_factory=dict)
     """Which nodes were told of the stay at which depth, and when."""
 
@@ -104,7 +112,22 @@ class Announcer:
         heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
         if heard < self._config.replicas:
             return pause / _HASTE
-        return pause / _SHRINKING if stay.depth and self._are_few(replies) else pause
+        is_dwindling = self._is_dwindling(stay, replies)
+        if not stay.depth:
+            return pause
+        if self._are_few(replies):
+            return pause / _SHRINKING
+        return pause / _DWINDLING if is_dwindling else pause
+
+    def _is_dwindling(self, stay: Stay, replies: Sequence[AnnounceReply]) -> bool:
+        """Whether this process has moved up, or clearly fewer live beside it, within a record's life."""
+        depth, before, when = stay.beside
+        count, now = _members(replies, with_traces=True), self._peers.context.now()
+        is_fewer = depth == stay.depth and count < _CLEARLY_FEWER * before
+        if (is_fewer or stay.depth < depth) and now - when <= self._config.record_life:
+            return True
+        stay.beside = (stay.depth, count, now)
+        return False
 
     async def withdraw(self, topic: PeerId) -> None:
         """Leave a topic; every replica that answers has forgotten this process when it returns."""
