@@ -91,23 +91,20 @@ class Announcer:
 
     async def refresh(self, topic: PeerId) -> float:
         """Announce, for the first time or again; the seconds until it has to be done again."""
-        stay = self._stays.get(topic)
+        stay, visit = self._stays.get(topic), None
         if stay is None:
             draw = self._peers.context.random
             number, salt = draw.getrandbits(32), draw.getrandbits(32)
             visit = Visit(topic, salt, CONTACTS_BESIDE_A_SIZE, thorough=False)
-            home = await self._home(visit)
-            stay = self._stays[topic] = Stay(topic, number, home)
-            replies = await self._settle(stay)
-            if stay.depth == home:
-                # A newcomer asks next how many there are, and for some of them.
-                me = self._peers.context.contact
-                self._explorer.keep(visit.with_member(self._shard(stay, home), me))
-        else:
-            replies = await self._settle(stay)
+            stay = self._stays[topic] = Stay(topic, number, await self._home(visit))
+        replies = await self._settle(stay)
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
         await self._leave_traces(stay, replies)
+        if visit is not None:
+            # A newcomer asks next how many there are, and for some of them.
+            me = self._peers.context.contact
+            self._explorer.keep(visit.with_member(self._shard(stay, stay.depth), me))
         pause = self._peers.context.random.uniform(*self._config.pause)
         heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
         if heard < self._config.replicas:

@@ -17,8 +17,9 @@ from overlay.directory.reading import Path, PathReader, Peers, ShardReader, Visi
 from overlay.directory.tree import POINT_BITS, Shard, shard_at
 from overlay.steps import together
 
-_JUST_READ = 1.0
-"""Seconds: what was read that lately, for an announcement or a size, is not read again for what follows."""
+_AT_ONCE = 0.01
+"""Seconds: who wants a sample this soon after a size was told asks because of the size; and who wants a size
+this soon after its announcement was made has just joined."""
 
 CONTACTS_BESIDE_A_SIZE = 16
 """Contacts that come with what is read for a size: a caller that wants a size often wants a sample next."""
@@ -182,7 +183,7 @@ class Explorer:
     def take_kept(self, topic: PeerId) -> Visit | None:
         """What was read just now; once: two samples of one salt would be alike."""
         visit, when = self._visits.pop(topic, (None, 0.0))
-        if visit is None or self._peers.context.now() - when > _JUST_READ:
+        if visit is None or self._peers.context.now() - when > _AT_ONCE:
             return None
         return visit
 
