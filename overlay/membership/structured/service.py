@@ -64,6 +64,8 @@ class StructuredMembership(Member):
         self._size = 1.0
         self._pace = DrawPace(self._config, context.now())
         self._drawing: Drawing | None = None
+        self._found_nobody = 0
+        """Drawings in a row that found nobody in a community of several."""
         self._timer: Timer | None = None
         self._request: Timer | None = None
         """Runs after those in the table were asked to take this process in, until they may be asked again."""
@@ -175,7 +177,13 @@ class StructuredMembership(Member):
         for _ in range(silent):
             self._pace.changed(self._context.now(), wanted)
         self._pace.drawn(self._context.now(), wanted)
-        self._draw_in(self._pace.interval * self._context.random.uniform(0.9, 1.1))
+        seconds = self._pace.interval * self._context.random.uniform(0.9, 1.1)
+        if new or size <= 1:
+            self._found_nobody = 0
+        else:  # there are others, and all that was asked or answered was lost
+            seconds = min(seconds, 2.0**self._found_nobody)
+            self._found_nobody += 1
+        self._draw_in(seconds)
         if not self._has_joined:
             self._has_joined = True
             self._listener.joined()

@@ -218,6 +218,20 @@ def test_the_crashed_that_the_directory_still_names_enter_no_table() -> None:
     assert is_strongly_connected(community.graph)
 
 
+def test_one_whom_nobody_heard_when_it_joined_draws_again_within_seconds() -> None:
+    community = community_of(5, seed=70)
+    others = list(community.members)
+    contact = numbered_contact(len(others))
+    community.stage.partition([contact], others)
+    assert community.join() == contact
+    community.stage.run_for(5)
+    assert not community.members[contact].table
+    assert community.listeners[contact].has_joined == 1  # it is alone, as far as it knows
+    community.stage.heal()
+    community.stage.run_for(9)
+    assert len(community.members[contact].table) == len(others)
+
+
 def test_a_suspected_member_is_removed_and_the_next_drawing_comes_sooner() -> None:
     community = community_of(100, seed=65)
     community.stage.run_for(1000)
