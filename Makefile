@@ -8,7 +8,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # One more than the cores this is made for: some tests wait for processes, sockets and disks.
 WORKERS := -n 3 --dist worksteal
 
-.PHONY: report test sweep check ledger speed figures clean
+.PHONY: report test sweep check ledger speed figures docs clean
 
 report: $(READY)  ## the main job: the comparative benchmark, ending in a report
 	$(BIN)/camcast bench run quick --report
@@ -48,6 +48,10 @@ figures: $(READY)  ## remake every figure of README and docs: about 80 minutes, 
 	for name in durable distributors topics broadcasts collections; do \
 		$(BIN)/camcast bench $$name --out $(MEASURED); done
 	$(BIN)/camcast bench quote --take $(MEASURED)
+
+docs: $(READY)  ## the documentation as a site, build/site/index.html
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf .venv build *.egg-info

@@ -129,3 +129,8 @@ def test_an_example_runs_as_it_is_printed(
     else:
         Network(seed=1).run(show(example))
     assert "print(" not in example.text or capsys.readouterr().out
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))

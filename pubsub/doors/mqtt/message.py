@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from overlay.topic_name import TopicNameError, check_topic_name
@@ -115,11 +116,17 @@ def _payload(data: Any) -> bytes:
     return json.dumps(as_json_data(data)).encode()
 
 
+# A client publishes to few names, and each message asks for them several times.
+_remembered = lru_cache(maxsize=4096)
+
+
+@_remembered
 def sender_of(client_id: str) -> bytes:
     """What travels with a message to tell who published it; it does not tell the client's id."""
     return hashlib.blake2s(client_id.encode(), digest_size=_SENDER_BYTES).digest()
 
 
+@_remembered
 def topic_of(name: str) -> str:
     """The camcast topic of an MQTT topic name, or of the levels before a filter's first wildcard.
 
@@ -131,6 +138,7 @@ def topic_of(name: str) -> str:
         raise MqttError(Reason.TOPIC_NAME_INVALID, str(error)) from None
 
 
+@_remembered
 def mqtt_name(topic: str) -> str | None:
     """The MQTT name of a topic; None for the root, which has none, and for one that MQTT cannot write."""
     if topic == "/":
