@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from overlay.contact import Contact
-from overlay.directory.messages import AnnounceMember
-from overlay.directory.tree import Shard, topic_key
+from overlay.directory.messages import AnnounceMember, AnnounceReply, Query, ShardReply
+from overlay.directory.tree import Shard, point_of, shard_at, topic_key
 from tests.overlay.directory.model_network import TOPIC, ModelNetwork, ModelPeer, Over, drive
 
 KEY = topic_key(TOPIC)
@@ -236,3 +236,40 @@ def test_a_member_that_crashed_and_came_back_at_another_address_is_soon_found_th
     assert back.contact in found
     assert members[0].contact not in found
     assert len(found) == 10
+
+
+def test_a_shard_that_has_just_begun_is_complete_and_young_and_gives_no_settled_advice() -> None:
+    network = ModelNetwork(seed=4, nodes=40)
+    member = network.peer()
+    shard = shard_at(KEY, 3, point_of(KEY, member.contact.id))
+    holders = network.closest(shard.key, network.config.replicas, 0)
+    query = Query(KEY, shard.depth, shard.prefix, 1, 0, 0, 0)
+    for holder in holders:
+        seen = network.deliver(member, holder, query)
+        assert isinstance(seen, ShardReply)
+        announcement = AnnounceMember(KEY, 3, 3, 7, seen.token, False)
+        taken = network.deliver(member, holder, announcement)
+        assert isinstance(taken, AnnounceReply)
+        assert taken.refused == "", "a query brings the token for an announcement"
+        assert not taken.settled
+    for wait, is_young in ((0.0, True), (network.config.round_time, False)):
+        network.clock += wait
+        for holder in holders:
+            seen = network.deliver(member, holder, query)
+            assert isinstance(seen, ShardReply)
+            assert seen.young == is_young
+            assert seen.settled == is_young, "afterwards nobody has announced there for too long"
+
+
+def test_a_newcomer_counts_itself_although_it_reads_its_shard_before_it_announces_itself() -> None:
+    network = ModelNetwork(seed=6, nodes=40)
+    for count in range(1, 6):
+        newcomer = network.peer()
+        newcomer.announce()
+        asked = newcomer.asks
+        assert newcomer.size().members == count
+        assert newcomer.asks == asked, "what was read for the announcement is not read again"
+        network.members[newcomer.contact.id] = newcomer
+        network.run(1.0)
+        assert newcomer.size().members == count
+        assert newcomer.asks > asked, "later it is"

@@ -80,6 +80,7 @@ class Listener:
     def __init__(self) -> None:
         self.has_joined = 0
         self.table: dict[Contact, None] = {}
+        self.asked: dict[Contact, None] = {}
 
     def joined(self) -> None:
         self.has_joined += 1
@@ -87,7 +88,8 @@ class Listener:
     def redrawn(self) -> None:
         """The table says it all."""
 
-    def member_asked(self, contact: Contact) -> None: ...
+    def member_asked(self, contact: Contact) -> None:
+        self.asked[contact] = None
 
     def member_added(self, contact: Contact) -> None:
         assert contact not in self.table

@@ -131,6 +131,8 @@ def test_a_newcomer_is_held_by_a_tableful_of_members_when_it_has_joined() -> Non
     assert holders_of(community, newcomer) >= community.config.table_size(100)
     sizes = {len(member.table) for member in community.members.values()}
     assert sizes == {community.config.table_size(100)}, "it replaced others"
+    listener = community.listeners[newcomer]
+    assert set(listener.table) <= set(listener.asked), "what else is asked of them goes along"
 
 
 def test_a_leaver_is_forgotten_by_everyone_at_once() -> None:
