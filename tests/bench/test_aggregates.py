@@ -66,8 +66,8 @@ def test_a_difference_goes_by_networks_of_the_same_number() -> None:
 
 
 def test_looks_use_the_networks_that_are_due() -> None:
-    rows = row(0.9, 0.1, tier="replay", mode="structured", networks=9, metric="reception")
-    assert rows.interval == rows.first(7).interval
+    rows = row(0.9, 0.1, tier="replay", mode="structured", networks=12, metric="reception")
+    assert rows.interval == rows.first(10).interval
     assert rows.first(5).error > rows.error
 
 
