@@ -270,6 +270,9 @@ async def _serve_socket(hub: Hub, socket: Any) -> None:
         await writing
 
 
+_Waiting = deque[tuple[MqttMessage, Callable[[Reason], None]]]
+
+
 class _Bridge:
     """The hub's `Network`: publishes on the node, and keeps a subscription for each topic that is watched."""
 
@@ -278,8 +281,8 @@ class _Bridge:
     def __init__(self, node: Node, durable: Sequence[Topic]) -> None:
         self._node = node
         self._durable = durable
-        self._waiting: deque[tuple[MqttMessage, Callable[[Reason], None]]] = deque()
-        self._publishing: asyncio.Task[None] | None = None
+        self._waiting: dict[str, _Waiting] = {}
+        """What is to be published, by topic."""
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._watched: dict[str, _Watch] = {}
         self._followed: dict[str, _Followed] = {}
@@ -301,25 +304,31 @@ class _Bridge:
     # -- publishing --
 
     def publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
-        """Publish behind what waits already: the order of a client's messages stays."""
-        self._waiting.append((message, done))
-        if self._publishing is None:
-            self._publishing = self._start(self._publish_all())
+        """Publish behind what waits of the topic already: the order of its messages stays, and a topic that
+        has to be joined, or has no archive, holds up no other."""
+        topic = topic_of(message.topic)
+        waiting = self._waiting.get(topic)
+        if waiting is None:
+            waiting = self._waiting[topic] = deque()
+            self._start(self._publish_all(topic, waiting))
+        waiting.append((message, done))
 
-    async def _publish_all(self) -> None:
+    async def _publish_all(self, topic: str, waiting: _Waiting) -> None:
         try:
-            while self._waiting:
-                message, done = self._waiting.popleft()
+            while waiting:
+                message, done = waiting.popleft()
                 try:
-                    await self._publish(message, done)
+                    await self._publish(topic, message, done)
                 except CamcastError:
                     self.hub.drop("not_published")
                     done(Reason.UNSPECIFIED)
         finally:
-            self._publishing = None
+            del self._waiting[topic]
 
-    async def _publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
-        topic, data = topic_of(message.topic), message.to_data()
+    async def _publish(
+        self, topic: str, message: MqttMessage, done: Callable[[Reason], None]
+    ) -> None:
+        data = message.to_data()
         if not message.qos:
             await self._node.publish(topic, data)
             done(Reason.SUCCESS)

@@ -150,6 +150,24 @@ def test_qos_1_is_acknowledged_when_an_archive_has_it(tmp_path: Path) -> None:
     loops.run(asyncio.wait_for(main(), 60))
 
 
+def test_a_message_that_waits_for_an_archive_holds_up_no_other_topic() -> None:
+    async def main() -> None:
+        async with (
+            Node() as node,
+            MqttDoor(node, "127.0.0.1:0", durable=["/orders"]) as door,
+            client(door, "shop") as shop,
+            client(door, "sensor") as sensor,
+        ):
+            waiting = asyncio.create_task(shop.publish("orders/1", b"x", qos=1, timeout=60))
+            for number in range(20):
+                await sensor.publish("sensors/1", b"%d" % number, qos=1)
+                await shop.publish("sensors/2", b"%d" % number, qos=1)
+            assert not waiting.done(), "nobody keeps orders"
+            waiting.cancel()
+
+    loops.run(asyncio.wait_for(main(), 25))
+
+
 def test_clients_over_tls(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
 
