@@ -482,7 +482,7 @@ ATTACKERS = {
     "poison": [2],
     "abuse": [2],
     "replay": [1],
-    "slots": [60],
+    "slots": [10, 30],
     "clock": [2],
     "amplification": [1],
 }
