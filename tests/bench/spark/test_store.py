@@ -39,8 +39,6 @@ def test_results_live_on_any_file_system_of_hadoop_and_count_with_their_manifest
         del objects.objects[name]
     assert store.finished_ids() == set()
     assert store.read().count() == 0
-    execute(spark, grid(2), store, silent)
-    assert in_order([row.asDict() for row in store.read().collect()]) == by_a_plain_loop(grid(2))
 
 
 @pytest.mark.sweep
