@@ -9,10 +9,13 @@ honest client that does not arrive, anything that grows.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
@@ -35,7 +38,7 @@ from pubsub.doors.mqtt.packets import (
     Will,
     write_packet,
 )
-from tests.pubsub.doors.test_mqtt_hub import Door
+from tests.pubsub.doors.test_mqtt_hub import Clock, Door
 
 EVERY = 500
 """Malformed packets between two messages of the honest client."""
@@ -56,6 +59,28 @@ def corpus() -> list[bytes]:
     ]
     new = [write_packet(one, V5) for one in (*packets, Auth(0))]
     return new + [write_packet(one, V311) for one in packets]
+
+
+class QuietClock(Clock):
+    """A clock that stands still, and forgets timers that are cancelled: a storm sets very many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers: dict[int, object] = {}
+        self._numbers = itertools.count()
+
+    def call_later(self, delay: float, action: Callable[[], None]) -> Any:
+        number = next(self._numbers)
+        self.timers[number] = action
+        return _Timer(self.timers, number)
+
+
+class _Timer:
+    def __init__(self, timers: dict[int, object], number: int) -> None:
+        self._timers, self._number = timers, number
+
+    def cancel(self) -> None:
+        self._timers.pop(self._number, None)
 
 
 class Sink:
@@ -84,7 +109,8 @@ class Outcome:
 
 def storm(malformed: int, seed: int) -> Outcome:
     rng = random.Random(seed)
-    door = Door(most_sessions=200, most_retained=100, most_partial=1 << 20)
+    clock = QuietClock()
+    door = Door(clock, most_sessions=200, most_retained=100, most_partial=1 << 20)
     reader, writer = door.client("reader"), door.client("writer")
     reader.subscribe("honest/#", qos=1)
     good, outcome = corpus(), Outcome()
@@ -108,6 +134,8 @@ def storm(malformed: int, seed: int) -> Outcome:
             assert set(door.hub.connections) == {"reader", "writer"}
             assert len(door.hub.sessions) <= 200
             assert door.hub.partials.bytes == 0
+            # One for each session that lasts, of each honest client, and of the packets not yet whole.
+            assert len(clock.timers) <= 200 + 3
     outcome.reasons.update(door.metrics.family("mqtt_messages_dropped", "reason", "").values)
     return outcome
 

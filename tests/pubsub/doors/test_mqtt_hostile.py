@@ -21,10 +21,10 @@ def test_malformed_packets_end_their_connection_and_nothing_else() -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("seed", [2, 3])
 def test_many_malformed_packets(seed: int) -> None:
-    outcome = storm(10_000, seed)
-    assert outcome.malformed >= 10_000
+    outcome = storm(50_000, seed)
+    assert outcome.malformed >= 50_000
 
 
 def test_honest_clients_are_served_while_hostile_ones_dawdle_and_shout() -> None:

@@ -150,8 +150,10 @@ class Client:
 
 
 class Door:
-    def __init__(self, access: Open | None = None, **config: Any) -> None:
-        self.clock, self.network, self.metrics = Clock(), Network(), Metrics()
+    def __init__(
+        self, clock: Clock | None = None, access: Open | None = None, **config: Any
+    ) -> None:
+        self.clock, self.network, self.metrics = clock or Clock(), Network(), Metrics()
         settings = MqttConfig(**config)
         self.hub = Hub(self.clock, self.network, settings, access or Open(), self.metrics, "door")
         self.network.hub = self.hub
@@ -526,7 +528,7 @@ def test_access_is_asked() -> None:
         def subscribe(self, client_id: str, filter: str) -> bool:
             return filter != "closed"
 
-    door = Door(Rules())
+    door = Door(access=Rules())
     assert door.client("a", password=b"wrong").is_closed
     old = door.client("b", version=V311, username="u", password=b"wrong")
     assert old.got == [ConnAck(False, 5)]
