@@ -111,8 +111,8 @@ def copies(node: Node) -> int:
 
 
 LOSES_FIRST_EVENTS = pytest.mark.xfail(
-    reason="the publisher's table is empty for 8 s with seed 1, and it reaches nobody; events are lost in 5 of "
-    "15 seeds. Likely it joined through a member without a right, which is not shown",
+    reason="the publisher's table is empty for 8 s with seed 1, and it reaches nobody; events are lost in "
+    "5 of 15 seeds. Likely it joined through a member without a right, which is not shown",
     strict=False,
 )
 
