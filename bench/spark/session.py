@@ -272,6 +272,8 @@ def _settings(workdir: Path, local: bool, is_long: bool) -> dict[str, str]:
     }
     if local:
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+        # A machine that sleeps, or stops this process for minutes, must not end the run: nobody is lost.
+        settings["spark.network.timeout"] = "86400s"
         # Half the cost of a Python task; needs the worker on the same machine.
         settings["spark.python.unix.domain.socket.enabled"] = "true"
         # Java mostly does little and not for long: compiled lightly, a session costs half as much.
