@@ -27,7 +27,7 @@ from pubsub.camcast.process import RULES, Process, members_only
 from pubsub.config import NodeConfig
 from pubsub.gate import Gate
 from pubsub.introduction import Introduction, ItIsMe, WhoIsThere
-from pubsub.rights import Authority
+from pubsub.rights import Action, Authority
 from pubsub.sending import Ways
 
 _log = logging.getLogger(__name__)
@@ -183,12 +183,15 @@ class Attachment:
     def make_membership(
         self, topic: str, parameters: Parameters, listener: MembershipListener
     ) -> Membership:
+        directory: TopicDirectory = self._directory
+        if self.gate is not None and not self.gate.own.may(Action.SUBSCRIBE, topic):
+            directory = _Unlisted(directory)
         membership = make_membership(
             self._mode,
             topic,
             # What is lost the services ask for again; acknowledgements would cost as much as the messages.
             self._runtime.context("datagram"),
-            self._directory,
+            directory,
             listener,
             membership_config(parameters, self._membership),
             self._runtime.metrics,
@@ -240,3 +243,19 @@ class Attachment:
         ):  # who has not answered by then may have gone as well
             async with asyncio.timeout(LEAVING_SECONDS):
                 await self._runtime.channels.drained()
+
+
+class _Unlisted:
+    """The directory of a node that may publish on a topic and not subscribe to it: nobody finds it there.
+
+    Others may not send it events. A publisher that found none but such nodes would reach no subscriber."""
+
+    def __init__(self, directory: TopicDirectory) -> None:
+        self.contacts = directory.contacts
+        self.sample = directory.sample
+        self.report = directory.report
+        self.size = directory.size
+
+    def announce(self, topic: str) -> None: ...
+
+    def withdraw(self, topic: str) -> None: ...
