@@ -23,7 +23,7 @@ from overlay.directory.messages import (
     Withdraw,
 )
 from overlay.directory.reading import Locations, Peers, Visit
-from overlay.directory.survey import CONTACTS_BESIDE_A_SIZE, Explorer
+from overlay.directory.survey import Explorer
 from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
 from overlay.steps import answer_to, together
@@ -91,20 +91,16 @@ class Announcer:
 
     async def refresh(self, topic: PeerId) -> float:
         """Announce, for the first time or again; the seconds until it has to be done again."""
-        stay, visit = self._stays.get(topic), None
+        stay = self._stays.get(topic)
         if stay is None:
             draw = self._peers.context.random
             number, salt = draw.getrandbits(32), draw.getrandbits(32)
-            visit = Visit(topic, salt, CONTACTS_BESIDE_A_SIZE, thorough=False)
+            visit = Visit(topic, salt, 0, thorough=False)
             stay = self._stays[topic] = Stay(topic, number, await self._home(visit))
         replies = await self._settle(stay)
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
         await self._leave_traces(stay, replies)
-        if visit is not None:
-            # A newcomer asks next how many there are, and for some of them.
-            me = self._peers.context.contact
-            self._explorer.keep(visit.with_member(self._shard(stay, stay.depth), me))
         pause = self._peers.context.random.uniform(*self._config.pause)
         heard = sum(reply.refused != HELD_ELSEWHERE for reply in replies)
         if heard < self._config.replicas:

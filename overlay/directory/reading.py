@@ -27,7 +27,7 @@ in proportion to its part of that weight, gives every member the same chance, ho
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import combinations
 from struct import unpack
@@ -614,21 +614,6 @@ class Visit:
         self.thorough = thorough
         self.views: dict[Shard, ShardView | None] = {}
         self.paths: dict[Shard, Path] = {}
-
-    def with_member(self, shard: Shard, member: Contact) -> Visit:
-        """The same views for whoever must not miss a member, and one more in a shard: it has announced
-        itself there since."""
-        visit = Visit(self.topic, self.salt, self.want)
-        visit.views |= self.views
-        view = visit.views.get(shard)
-        if view is not None:
-            mark = fingerprint(self.topic, member)
-            visit.views[shard] = replace(
-                view,
-                members=view.members | {mark},
-                contacts=view.contacts | {mark: member},
-            )
-        return visit
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from overlay.directory.tree import POINT_BITS, Shard, shard_at
 from overlay.steps import together
 
 _AT_ONCE = 0.01
-"""Seconds: who wants a sample this soon after a size was told asks because of the size; and who wants a size
-this soon after its announcement was made has just joined."""
+"""Seconds: who wants a sample this soon after a size was told asks because of the size."""
 
 CONTACTS_BESIDE_A_SIZE = 16
 """Contacts that come with what is read for a size: a caller that wants a size often wants a sample next."""
@@ -260,9 +259,7 @@ async def topic_size(
     Points are hashes, so the number c of members in a share f of the tree is Poisson-distributed, and the
     relative standard error of c / f is sqrt((1 - f) / c).
     """
-    visit = explorer.take_kept(topic)
-    if visit is None:
-        visit = Visit(topic, peers.context.random.getrandbits(32), CONTACTS_BESIDE_A_SIZE)
+    visit = Visit(topic, peers.context.random.getrandbits(32), CONTACTS_BESIDE_A_SIZE)
     await explorer.introduce(visit, peers.context.random.getrandbits(POINT_BITS))
     survey = await explorer.survey(visit, points, config.size_life)
     explorer.keep(visit)

@@ -28,9 +28,15 @@ def test_every_datagram_of_two_nodes_has_a_name() -> None:
         network.run(main())
     taken = count.take()
     assert sum(taken.values()) == network.stats.sent
-    assert {"Ping", "FindNode", "Query", "AnnounceBlocks", "Check", "Copy", "channel ack"} <= set(
-        taken
-    )
+    assert {
+        "Ping",
+        "FindNode",
+        "Query",
+        "AnnounceBlocks",
+        "CheckAnswer",
+        "Copy",
+        "channel ack",
+    } <= set(taken)
     assert "malformed" not in taken
     assert not count.take()
 

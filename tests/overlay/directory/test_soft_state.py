@@ -259,17 +259,3 @@ def test_a_shard_that_has_just_begun_is_complete_and_young_and_gives_no_settled_
             assert isinstance(seen, ShardReply)
             assert seen.young == is_young
             assert seen.settled == is_young, "afterwards nobody has announced there for too long"
-
-
-def test_a_newcomer_counts_itself_although_it_reads_its_shard_before_it_announces_itself() -> None:
-    network = ModelNetwork(seed=6, nodes=40)
-    for count in range(1, 6):
-        newcomer = network.peer()
-        newcomer.announce()
-        asked = newcomer.asks
-        assert newcomer.size().members == count
-        assert newcomer.asks == asked, "what was read for the announcement is not read again"
-        network.members[newcomer.contact.id] = newcomer
-        network.run(1.0)
-        assert newcomer.size().members == count
-        assert newcomer.asks > asked, "later it is"
