@@ -48,6 +48,7 @@ async def open_runtime(config: NodeConfig, metrics: Metrics) -> Runtime:
                 advertise=config.advertise,
                 datagram_size=config.datagram_bytes,
                 session=layers.session,
+                socket=layers.socket,
             ),
             layers.channel,
             replace(layers.failure, light=layers.failure.light or not layers.dht.serve),

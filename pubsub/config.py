@@ -24,6 +24,7 @@ from overlay.identity import Identity
 from overlay.membership.modes import MODES, MembershipConfig, ModeName
 from overlay.session import SessionConfig, check_keys
 from overlay.topic_name import check_topic_name
+from overlay.transport.endpoint import SocketConfig
 from pubsub.archive.protocol.config import DurableConfig
 from pubsub.camcast.parameters import Parameters
 from pubsub.event import DATA_LIMIT
@@ -53,6 +54,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "block_size": ("a whole number of bytes", (int, NoneType)),
     "join_timeout": ("a number of seconds", (int, float)),
     "durability": ("a DurableConfig", (DurableConfig,)),
+    "socket": ("a SocketConfig", (SocketConfig, NoneType)),
     "session": ("a SessionConfig", (SessionConfig, NoneType)),
     "channel": ("a ChannelConfig", (ChannelConfig, NoneType)),
     "failure": ("a FailureConfig", (FailureConfig, NoneType)),
@@ -76,6 +78,9 @@ class ConfigurationError(UsageError):
 @dataclass(frozen=True)
 class Layers:
     """The configuration of each layer below a node."""
+
+    socket: SocketConfig = field(default_factory=SocketConfig)
+    """What may wait at the node's socket, and what is dropped there."""
 
     session: SessionConfig = field(default_factory=SessionConfig)
     """Sessions between the nodes of a network with a key."""
@@ -208,8 +213,11 @@ class NodeConfig:
     """The times of the layers below that are not given one by one: of one machine ("local"), of a local
     network ("lan"), or of the internet ("wan")."""
 
+    socket: SocketConfig | None = None
+    """What may wait at the socket, and what is dropped. None, here and in the next six: the preset."""
+
     session: SessionConfig | None = None
-    """Sessions of a network with a key; None, here and in the next five: as the preset says."""
+    """Sessions of a network with a key."""
 
     channel: ChannelConfig | None = None
     """Acknowledged channels."""
@@ -314,6 +322,7 @@ class NodeConfig:
         """The configuration of every layer below: what was given, and the preset's where nothing was."""
         preset = PRESETS[self.preset]
         return Layers(
+            socket=self.socket or preset.socket,
             session=self.session or preset.session,
             channel=self.channel or preset.channel,
             failure=self.failure or preset.failure,
@@ -364,6 +373,7 @@ class NodeSettings(TypedDict, total=False):
     join_timeout: float
     durability: DurableConfig
     preset: Preset
+    socket: SocketConfig | None
     session: SessionConfig | None
     channel: ChannelConfig | None
     failure: FailureConfig | None

@@ -137,6 +137,30 @@ class OpenTransport(Protocol):
 
 
 @dataclass(frozen=True)
+class SocketConfig:
+    """What may wait at a node's socket, and what is dropped there."""
+
+    outgoing_limit: int = 4 * 1024 * 1024
+    """Bytes of frames that may wait to leave; `drained` waits above the half of it."""
+
+    incoming_limit: int = 4096
+    """Datagrams that may wait to be handled; more are dropped and counted."""
+
+    flood_limit: int = 2000
+    """Useless datagrams a second from one block of addresses (a /24, a /64), above which only friends of the
+    block are heard: see `overlay.transport.guard`."""
+
+    offload: bool = True
+    """Hand the kernel several datagrams at once where it can cut them apart (Linux)."""
+
+    def __post_init__(self) -> None:
+        if self.incoming_limit < 1:
+            raise UsageError(f"incoming_limit={self.incoming_limit} leaves no room for a datagram")
+        if self.flood_limit < 1:
+            raise UsageError(f"flood_limit={self.flood_limit} must be at least 1 datagram a second")
+
+
+@dataclass(frozen=True)
 class EndpointConfig:
     """Where a node listens, and under which keys."""
 
@@ -156,18 +180,8 @@ class EndpointConfig:
     datagram_size: int = 1400
     """Bytes of UDP payload that the path carries, headers of this protocol included; 512 to 65,507."""
 
-    outgoing_limit: int = 4 * 1024 * 1024
-    """Bytes of frames that may wait to leave; `drained` waits above the half of it."""
-
-    incoming_limit: int = 4096
-    """Datagrams that may wait to be handled; more are dropped and counted."""
-
-    flood_limit: int = 2000
-    """Useless datagrams a second from one block of addresses (a /24, a /64), above which only friends of the
-    block are heard: see `overlay.transport.guard`."""
-
-    offload: bool = True
-    """Hand the kernel several datagrams at once where it can cut them apart (Linux)."""
+    socket: SocketConfig = field(default_factory=SocketConfig)
+    """What waits and is dropped at the socket."""
 
     session: SessionConfig = field(default_factory=SessionConfig)
     """Sessions of a network with a key."""
@@ -190,12 +204,9 @@ class EndpointConfig:
             raise UsageError(
                 f"datagram_size={self.datagram_size} is not within {SMALLEST_DATAGRAM}..{MAX_DATAGRAM}"
             )
-        if self.outgoing_limit < 2 * self.datagram_size:
-            raise UsageError(f"outgoing_limit={self.outgoing_limit} is less than two datagrams")
-        if self.incoming_limit < 1:
-            raise UsageError(f"incoming_limit={self.incoming_limit} leaves no room for a datagram")
-        if self.flood_limit < 1:
-            raise UsageError(f"flood_limit={self.flood_limit} must be at least 1 datagram a second")
+        if self.socket.outgoing_limit < 2 * self.datagram_size:
+            limit = self.socket.outgoing_limit
+            raise UsageError(f"outgoing_limit={limit} is less than two datagrams")
 
     def _check_advertised(self, advertised: Address | None) -> None:
         if advertised is None:
@@ -242,14 +253,14 @@ class Endpoint:
         room = config.datagram_size - self._envelope.overhead
         self.max_body: int = room - FRAME_HEAD_BYTES
         """Bytes: the largest body that fits one datagram."""
-        self._outbox = Outbox(room, config.outgoing_limit)
-        self._half_full = config.outgoing_limit // 2
+        self._outbox = Outbox(room, config.socket.outgoing_limit)
+        self._half_full = config.socket.outgoing_limit // 2
         self._handlers: dict[int, ViewHandler] = {}
         self._waiting: deque[tuple[bytes, tuple[Any, ...]]] = deque()
         """Datagrams that arrived when the work of a turn was done."""
         self._work_left = WORK_A_TURN
         self._sends_left = SENDS_A_TURN
-        self._guard = FloodGuard(config.flood_limit, self, metrics)
+        self._guard = FloodGuard(config.socket.flood_limit, self, metrics)
         self.channel_peers: Callable[[], Iterable[Contact]] = lambda: ()
         """The peers that this node has a channel with; set by the channels."""
         self.turn.then(self._flush)
@@ -302,7 +313,7 @@ class Endpoint:
             self.receive,
             self.turn.schedule,
             metrics,
-            config.offload,
+            config.socket.offload,
         )
         bound = self.transport.address
         self._is_ipv6 = ":" in bound.host
@@ -479,7 +490,7 @@ class Endpoint:
         for datagram in datagrams:
             if self._work_left > 0 and not self._waiting:
                 self._take(datagram, source)
-            elif len(self._waiting) < self.config.incoming_limit:
+            elif len(self._waiting) < self.config.socket.incoming_limit:
                 self._waiting.append((datagram, source))
                 self._guard.is_behind = True
             else:

@@ -163,7 +163,9 @@ class Distributor:
         runtime = self._runtime = node.attachment.runtime
         # Thousands of subscribers may answer at once.
         endpoint = runtime.endpoint
-        endpoint.config = replace(endpoint.config, incoming_limit=INCOMING)
+        socket = endpoint.config.socket
+        socket = replace(socket, incoming_limit=max(socket.incoming_limit, INCOMING))
+        endpoint.config = replace(endpoint.config, socket=socket)
         self._sample = sample_of(node.attachment.directory)
         core = self._core = DistributorCore(
             runtime.context("channel"),

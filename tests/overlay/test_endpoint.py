@@ -10,7 +10,7 @@ from overlay import loops
 from overlay.contact import Contact, PeerId
 from overlay.errors import UsageError
 from overlay.identity import Identity
-from overlay.transport.endpoint import SENDS_A_TURN, FrameKind
+from overlay.transport.endpoint import SENDS_A_TURN, FrameKind, SocketConfig
 from overlay.transport.udp import ListenError
 from overlay.virtual import Latency, Network
 from tests.overlay.endpoint_parties import (
@@ -143,7 +143,7 @@ def test_the_largest_body_fills_a_datagram_and_one_byte_more_is_refused(
 @on_every_loop
 def test_sending_gives_others_a_turn(run: Runner) -> None:
     async def main() -> None:
-        async with two(offload=False) as (alice, bob):
+        async with two(socket=SocketConfig(offload=False)) as (alice, bob):
             turns = 0
             datagrams = 10 * SENDS_A_TURN
             for _ in range(datagrams):

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 from overlay.identity import Identity
-from overlay.transport.endpoint import WORK_A_TURN
+from overlay.transport.endpoint import WORK_A_TURN, SocketConfig
 from overlay.transport.frame import MAX_FRAMES, FrameKind, PlainEnvelope, frame_head
 from tests.overlay.endpoint_parties import (
     Runner,
@@ -20,7 +20,7 @@ from tests.overlay.endpoint_parties import (
 @on_every_loop
 def test_too_much_at_once_is_dropped_and_counted_and_drained_waits_for_space(run: Runner) -> None:
     async def main() -> None:
-        async with two(outgoing_limit=100_000) as (alice, bob):
+        async with two(socket=SocketConfig(outgoing_limit=100_000)) as (alice, bob):
             body = b"x" * 1000
             for _ in range(200):
                 alice.send(bob, body)
@@ -39,7 +39,7 @@ def test_too_much_at_once_is_dropped_and_counted_and_drained_waits_for_space(run
 
 def test_an_endpoint_waits_until_its_socket_can_send_again() -> None:
     async def main() -> None:
-        async with two(outgoing_limit=10_000) as (alice, bob):
+        async with two(socket=SocketConfig(outgoing_limit=10_000)) as (alice, bob):
             protocol = alice.endpoint.transport._protocol  # type: ignore[attr-defined]
             protocol.pause_writing()
             for _ in range(7):
@@ -58,7 +58,7 @@ def test_an_endpoint_waits_until_its_socket_can_send_again() -> None:
 
 def test_closing_lets_go_of_those_who_wait_for_space() -> None:
     async def main() -> None:
-        async with two(outgoing_limit=10_000) as (alice, bob):
+        async with two(socket=SocketConfig(outgoing_limit=10_000)) as (alice, bob):
             alice.endpoint.transport._protocol.pause_writing()  # type: ignore[attr-defined]
             for _ in range(9):
                 alice.send(bob, b"x" * 1000)
@@ -75,7 +75,7 @@ def test_closing_lets_go_of_those_who_wait_for_space() -> None:
 @on_every_loop
 def test_more_than_a_turn_can_handle_waits_within_a_bound(run: Runner) -> None:
     async def main() -> None:
-        async with party(incoming_limit=10) as alice:
+        async with party(socket=SocketConfig(incoming_limit=10)) as alice:
             datagram = PlainEnvelope(Identity.create().id).wrap(
                 [frame_head(FrameKind.DATAGRAM, 1), b"x"]
             )

@@ -8,7 +8,7 @@ import pytest
 
 from overlay.contact import Address
 from overlay.errors import UsageError
-from overlay.transport.endpoint import EndpointConfig
+from overlay.transport.endpoint import EndpointConfig, SocketConfig
 
 KEY = bytes(32)
 
@@ -54,14 +54,19 @@ def test_a_free_port_is_advertised_as_port_0() -> None:
         ("advertise", "0.0.0.0:5"),
         ("datagram_size", 511),
         ("datagram_size", 65_508),
-        ("outgoing_limit", 2_000),
-        ("incoming_limit", 0),
+        ("socket", SocketConfig(outgoing_limit=2_000)),
     ],
 )
 def test_values_that_cannot_work_are_refused(field: str, value: Any) -> None:
     settings: dict[str, Any] = {"listen": "127.0.0.1:0", field: value}
     with pytest.raises(UsageError):
         EndpointConfig(**settings)
+
+
+@pytest.mark.parametrize("field", ["incoming_limit", "flood_limit"])
+def test_a_socket_that_takes_nothing_is_refused(field: str) -> None:
+    with pytest.raises(UsageError, match=f"{field}=0"):
+        SocketConfig(**{field: 0})
 
 
 def test_keys_are_not_printed() -> None:

@@ -15,7 +15,7 @@ from overlay.identity import Identity
 from overlay.loops import run
 from overlay.metrics import Metrics
 from overlay.session import SessionConfig
-from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind
+from overlay.transport.endpoint import Endpoint, EndpointConfig, FrameKind, SocketConfig
 from overlay.transport.frame import PlainEnvelope, frame_head
 from overlay.wire import Data, WireError, decode, encode, message
 from tests.overlay.endpoint_parties import Insider
@@ -143,7 +143,9 @@ _WAYS: list[Callable[[random.Random, bytearray], None]] = [
 
 async def open_endpoint(keys: tuple[bytes, ...]) -> Endpoint:
     """An endpoint with handlers as layers have them, one of which is faulty; it takes floods for honest."""
-    config = EndpointConfig("127.0.0.1:0", keys=keys, session=BUSY, flood_limit=10**9)
+    config = EndpointConfig(
+        "127.0.0.1:0", keys=keys, session=BUSY, socket=SocketConfig(flood_limit=10**9)
+    )
     endpoint = await Endpoint.open(config, Identity.create(), Metrics())
 
     def read(sender: Contact, body: bytes) -> None:

@@ -13,6 +13,7 @@ import pytest
 from overlay import loops
 from overlay.context import Timer
 from overlay.metrics import Metrics
+from overlay.transport.endpoint import SocketConfig
 from overlay.transport.frame import FrameKind, PlainEnvelope, frame_head
 from overlay.transport.guard import (
     MAX_BLOCKS,
@@ -216,7 +217,10 @@ def test_the_kernel_drops_a_flood_and_a_friend_of_the_same_host_is_heard(
     run: Runner, keys: tuple[bytes, ...]
 ) -> None:
     async def main() -> None:
-        async with party(keys=keys, flood_limit=LIMIT) as alice, party(keys=keys) as bob:
+        async with (
+            party(keys=keys, socket=SocketConfig(flood_limit=LIMIT)) as alice,
+            party(keys=keys) as bob,
+        ):
             await acquainted(alice, bob)
             alice.endpoint.channel_peers = lambda: [bob.contact]
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
@@ -297,7 +301,10 @@ def test_all_that_waits_in_the_socket_is_read_and_a_closed_socket_is_gone(run: R
 
 def test_a_member_that_asks_all_the_time_is_noticed() -> None:
     async def main() -> None:
-        async with party(keys=(KEY,), flood_limit=LIMIT) as alice, party(keys=(KEY,)) as bob:
+        async with (
+            party(keys=(KEY,), socket=SocketConfig(flood_limit=LIMIT)) as alice,
+            party(keys=(KEY,)) as bob,
+        ):
             await acquainted(alice, bob)
             async with asyncio.timeout(10):
                 while not alice.endpoint._guard.floods:

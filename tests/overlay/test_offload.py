@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from overlay import loops
+from overlay.transport.endpoint import SocketConfig
 from overlay.transport.frame import MAX_TRAIN
 from overlay.transport.udp import UDP_SEGMENT
 from overlay.virtual import Network
@@ -79,7 +80,10 @@ def test_those_who_offload_and_those_who_do_not_understand_each_other(
     run: Runner, sender: bool, receiver: bool
 ) -> None:
     async def main() -> None:
-        async with party(offload=sender) as alice, party(offload=receiver) as bob:
+        async with (
+            party(socket=SocketConfig(offload=sender)) as alice,
+            party(socket=SocketConfig(offload=receiver)) as bob,
+        ):
             assert await exchange(alice, bob, 100) == bob.bodies
             if not sender:
                 assert alice.count("datagrams_sent_in_trains") == 0
@@ -94,7 +98,7 @@ def test_the_same_datagrams_are_on_the_wire_with_and_without() -> None:
 
         async def main() -> None:
             with net.capture() as packets:
-                async with two(offload=offload) as (alice, bob):
+                async with two(socket=SocketConfig(offload=offload)) as (alice, bob):
                     await exchange(alice, bob, 60)
             carried.extend(packet.data for packet in packets)
 
