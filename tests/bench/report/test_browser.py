@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,15 +14,8 @@ from bench.report.figures import RECIPES
 from bench.report.material import Material
 from tests.bench.report.synthetic import aggregates
 from tests.bench.report.test_report import EVENT
+from tests.browser import BROWSER, OPTIONS
 
-BROWSER = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    None,
-)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 
 PROBE = """<script>
@@ -65,13 +57,7 @@ def browse(page: Path, profile: Path, *options: str) -> subprocess.CompletedProc
     return subprocess.run(
         [
             BROWSER,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
+            *OPTIONS,
             f"--user-data-dir={profile}",
             "--enable-logging=stderr",
             *options,

@@ -18,8 +18,8 @@ from pubsub.cli.top import lines_of
 from pubsub.doors.dashboard import Dashboard
 from pubsub.doors.http import HttpDoor
 from pubsub.reports import CensusConfig
+from tests.browser import BROWSER, Page, browse
 from tests.pubsub.command_process import camcast, line
-from tests.pubsub.doors.browser import BROWSER, Page, browse
 
 SHOTS = Path(os.environ["CAMCAST_SCREENSHOTS"]) if "CAMCAST_SCREENSHOTS" in os.environ else None
 """A directory: where pictures of the page are put, for people to look at."""

@@ -15,7 +15,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = next((found for name in NAMES if (found := shutil.which(name))), None)
+
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+"""A browser that shows nothing, and asks nobody for anything."""
 
 
 class Page:
@@ -95,12 +107,7 @@ async def browse(url: str, profile: Path) -> AsyncIterator[Page]:
     assert BROWSER is not None
     process = await asyncio.create_subprocess_exec(
         BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
+        *OPTIONS,
         "--remote-debugging-port=0",
         f"--user-data-dir={profile}",
         "about:blank",
