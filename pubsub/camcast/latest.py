@@ -35,6 +35,10 @@ MOST_ASKED = 3
 PATIENCE = 0.5
 """Seconds after which the next member is asked."""
 
+LAST_PATIENCE = 3.0
+"""Seconds from the last question until a search ends that nobody has answered: a channel that is opened under
+loss, and the lease that an answer needs, may take that long."""
+
 ANSWER_BYTES = 256 * 1024
 """Bytes of blocks in one answer, the latest first, unless one block alone has more."""
 
@@ -247,6 +251,7 @@ class Search:
         self._found: dict[str, Kept] = {}
         self._nonces: list[int] = []
         self._now: int | None = None
+        self._has_answer = self._is_waiting = False
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -258,7 +263,8 @@ class Search:
             self._found[kept.block.topic] = kept
 
     def answered(self, nonce: int) -> None:
-        if nonce == self._now:
+        self._has_answer = True
+        if nonce == self._now or self._is_waiting:
             self._ask_next()
 
     def finish(self) -> None:
@@ -275,7 +281,11 @@ class Search:
         if self._timer is not None:
             self._timer.cancel()
         if not self._left:
-            self.finish()
+            if self._has_answer or not self._nonces:
+                self.finish()
+            else:
+                self._is_waiting = True
+                self._timer = self._context.call_later(LAST_PATIENCE - PATIENCE, self.finish)
             return
         nonce = self._now = self._context.random.getrandbits(62)
         self._nonces.append(nonce)

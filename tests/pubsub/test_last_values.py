@@ -49,6 +49,18 @@ def test_a_newcomer_gets_the_last_value_first_and_once(mode: str) -> None:
     play(7, main, mode, network)
 
 
+def test_one_member_that_answers_late_is_waited_for() -> None:
+    async def main(playground: Playground) -> None:
+        publisher, _ = await playground.subscriber("/weather")
+        await publisher.publish("/weather", "sunny")
+        await asyncio.sleep(10)
+        _, events = await playground.subscriber("/weather", last=True)
+        assert [event.data for event in events.waiting()] == ["sunny"]
+
+    # A question, the lease that its answer needs, and the answer: five times a way.
+    play(3, main, network=Network(3, latency=Latency.constant(0.3)))
+
+
 def test_the_publisher_may_be_gone_and_a_newcomer_hands_on_what_it_was_given() -> None:
     async def main(playground: Playground) -> None:
         _, first = await playground.subscriber("/weather")

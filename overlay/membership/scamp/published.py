@@ -197,6 +197,10 @@ TRIES = 4
 """How often a subscriber asks, contact after contact, before it gives up; only the first try is indirect,
 for a walk has many hops that may be lost."""
 
+ROUNDS = 2
+"""How often a newcomer asks the directory for contacts before it takes itself for alone: members that have
+crashed stay in the directory for one time-to-live."""
+
 SETTLE_FRACTION = 0.5
 """A newcomer waits for its copies to be kept for at most this part of `answer_seconds`."""
 
@@ -215,6 +219,8 @@ class Joining:
         self._copies: int | None = None
         self._candidates: list[Contact] = []
         self._tries = 0
+        self._rounds = 0
+        self._silent: set[PeerId] = set()
         self._expected: int | None = None
         self._timer: Timer | None = None
 
@@ -227,8 +233,14 @@ class Joining:
         self.cancel()
         self._busy = True
         self._copies = copies
-        self._tries = 0
+        self._rounds = 0
+        self._silent.clear()
         self._expected = None
+        self._find()
+
+    def _find(self) -> None:
+        self._tries = 0
+        self._rounds += 1
         attempt = self._attempt
         self._directory.contacts(
             self._community.topic, CONTACTS, lambda contacts: self._found(attempt, contacts)
@@ -279,12 +291,18 @@ class Joining:
         member = self._community.random_member(other_than=me)
         if member is not None:
             self._candidates.append(member)
+        self._candidates.sort(key=lambda contact: contact.id in self._silent)
         self._ask()
 
     def _ask(self) -> None:
         community = self._community
         if not self._candidates or self._tries >= TRIES:
-            self._finish()
+            is_newcomer = self._copies is None and not len(community.view)
+            if self._candidates and is_newcomer and self._rounds < ROUNDS:
+                self._silent = {contact.id for contact in self._candidates}
+                self._find()
+            else:
+                self._finish()
             return
         candidate = self._candidates[self._tries % len(self._candidates)]
         message = ScampSubscribe(

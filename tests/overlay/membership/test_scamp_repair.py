@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from overlay.contact import Contact
 from overlay.membership.scamp.community import ScampConfig
 from overlay.virtual.stage import StageConfig
 from tests.overlay.membership.community import (
@@ -125,6 +126,27 @@ def test_a_first_participant_that_overlooked_the_others_finds_them() -> None:
     community.stage.run_for(15)
     assert is_strongly_connected(community.graph)
     assert community.members[first].size == 2
+
+
+def test_a_newcomer_that_is_given_only_the_crashed_asks_again_before_it_takes_itself_for_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The directory lists the crashed for a while longer."""
+    community = community_of(6, seed=28)
+    crashed = tuple(community.members)[:3]
+    for contact in crashed:
+        community.crash(contact)
+    right = community.directory.sample
+    answers = [crashed]
+
+    def sample(me: Contact, count: int) -> tuple[Contact, ...]:
+        return answers.pop() if answers else right(me, count)
+
+    monkeypatch.setattr(community.directory, "sample", sample)
+    newcomer = community.join()
+    while not community.listeners[newcomer].has_joined:
+        community.stage.run_for(0.1)
+    assert community.members[newcomer].table
 
 
 @pytest.mark.parametrize("seed", [30, 31])
