@@ -36,9 +36,10 @@ from pubsub.camcast.parameters import Parameters
 from pubsub.camcast.process import Process
 from pubsub.communities import Callbacks, JoinedTopics
 from pubsub.config import DisseminationKind, NodeConfig, NodeSettings, config_of
-from pubsub.event import LAST_NUMBER, RUN_BYTES, Event, Head, pack_data
+from pubsub.event import DATA_LIMIT, LAST_NUMBER, RUN_BYTES, Event, Head, pack_data
 from pubsub.gate import Gate
-from pubsub.publishing import Outlet, OwnRuns, Receipt
+from pubsub.publishing import EVENTS_A_BLOCK, Outlet, OwnRuns, Receipt
+from pubsub.reliable.batches import batches
 from pubsub.rights import REVOCATIONS, Action, RightError
 from pubsub.sending import EventLink
 from pubsub.subscription import Deliveries, Order, Overflow, Subscription
@@ -555,7 +556,7 @@ class Node:
                 head = outlet.head(None if upward is None else float(upward), eager)
             receipt = outlet.add(packed, head, joined)
             receipts.append(receipt)
-            self._archive(receipt, publishing, outlet, head, packed, copies)
+            self._archive(receipt, publishing, head, packed, copies)
             if self._topics.has_blocking:
                 outlet.close()
             if self._link.is_pace_due:
@@ -572,29 +573,69 @@ class Node:
         self,
         receipt: Receipt,
         publishing: DurablePublishing,
-        outlet: Outlet,
         head: Head,
         packed: bytes,
         copies: int,
     ) -> None:
         """Send an event that is being published to its archive too, as a block of one, signed alone."""
-        alone = self._link.make(outlet.source, receipt.sequence, head, (packed,))
+        alone = self._link.make(receipt.source, receipt.sequence, head, (packed,))
         receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
 
-    async def begin_run(self, topic: str | type | Topic, run: bytes, first: int = 1) -> None:
-        """Publish further events of the topic in the run of this name (8 bytes), numbered from `first` on.
+    async def publish_in_run(
+        self,
+        topic: str | type | Topic,
+        run: bytes,
+        first: int,
+        data: Sequence[Any],
+        *,
+        durable: bool = True,
+        copies: int | None = None,
+        deadline: float | None = None,
+    ) -> list[Receipt]:
+        """Publish in the run of this name (8 bytes), numbered from `first` on; wait until all is "safe", or
+        without `durable` until it has left.
 
         For a publisher that may publish an event again after a crash and names its runs by what it publishes:
         an archive does not store an event twice that has the same run and number, whichever node publishes
-        it. Call it before the node publishes anything durable. Runs have random names otherwise."""
+        it. That holds if the node has published nothing durable in another way before. What else is published
+        in the topic meanwhile goes on in its own run."""
+        from pubsub.archive.publishing import wait_until_safe
+
         if not isinstance(run, bytes) or len(run) != RUN_BYTES:
             raise UsageError(f"the name of a run is {RUN_BYTES} bytes, not {run!r}")
-        if not 0 < first < LAST_NUMBER:
+        if not 0 < first < LAST_NUMBER - len(data):
             raise UsageError(f"the events of a run are numbered from 1 on, not from {first!r}")
-        self._durable().publishers.repeats = True
+        copies = 1 if copies is None else copies
+        deadline = DEADLINE if deadline is None else deadline
+        now = asyncio.get_running_loop().time
+        end = now() + deadline
         self._attached()
-        outlet, _ = await self._ready_outlet(self._topics.as_known(Topic.of(topic)))
-        outlet.begin_run(run, first)
+        known = self._topics.as_known(Topic.of(topic))
+        packed = [pack_data(one) for one in data]
+        for one in packed:
+            self._link.check_fits(known, one)
+        publishers = self._durable().publishers
+        publishers.repeats = True
+        receipts: list[Receipt] = []
+        publishing: DurablePublishing | None = None
+        for part in batches(packed, len, DATA_LIMIT, EVENTS_A_BLOCK):
+            if durable:
+                publishing = await publishers.open(known, copies, max(end - now(), 1e-3))
+            outlet, joined = await self._ready_outlet(known)
+            added = outlet.add_in_run(run, first + len(receipts), part, joined)
+            if publishing is not None:
+                head = outlet.head(None, None)
+                for receipt, one in zip(added, part, strict=True):
+                    self._archive(receipt, publishing, head, one, copies)
+            receipts += added
+            if self._link.is_pace_due:
+                await self._link.pace()
+        for receipt in receipts:
+            if receipt.durable is not None:
+                await wait_until_safe(receipt, deadline, end - now())
+            else:
+                await receipt.wait_sent()
+        return receipts
 
     async def _publish_with(
         self,
@@ -628,7 +669,7 @@ class Node:
         head = outlet.head(None if upward is None else float(upward), eager)
         receipt = outlet.add(packed, head, joined)
         if publishing is not None:
-            self._archive(receipt, publishing, outlet, head, packed, copies)
+            self._archive(receipt, publishing, head, packed, copies)
         if self._topics.has_blocking:
             outlet.close()  # the next publisher sees what this event takes of the room
         if self._link.is_pace_due:

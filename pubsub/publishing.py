@@ -8,7 +8,7 @@ published alone is a block of one. All receipts of a block share what is known o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from overlay.contact import PeerId
@@ -129,6 +129,11 @@ class Receipt:
         return run + self.sequence.to_bytes(NUMBER_BYTES, "big")
 
     @property
+    def source(self) -> bytes:
+        """The publisher's id and the run."""
+        return self._block.source
+
+    @property
     def topic(self) -> str:
         return self._block.head.topic
 
@@ -241,14 +246,21 @@ class Outlet:
         self._head = Head(topic.name, topic.lineage, None, self._eager)
         self._room = self._link.room_in(topic)
 
-    @property
-    def source(self) -> bytes:
-        return self._source
-
-    def begin_run(self, run: bytes, first: int) -> None:
-        """Number the events that follow from `first` on, in this run of this publisher."""
+    def add_in_run(
+        self, run: bytes, first: int, packed: Sequence[bytes], joined: tuple[str, ...] = ()
+    ) -> list[Receipt]:
+        """Publish events in this run of this publisher, numbered from `first` on, in blocks of their own; the
+        outlet then goes on in the run it was in."""
         self.close()
+        before = self._source, self._next
         self._source, self._next = self._source[:-RUN_BYTES] + run, first
+        try:
+            receipts = [self.add(one, joined=joined) for one in packed]
+            self.close()
+        finally:
+            self._filling = None
+            self._source, self._next = before
+        return receipts
 
     def head(self, upward: float | None, eager: bool | None) -> Head:
         """What is said of events that are published with these options."""

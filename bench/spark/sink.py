@@ -34,9 +34,7 @@ from bench.spark.columns import SchemaError
 from bench.spark.connection import OptionError, Options, flag, number, the_loop
 from overlay.wire import WireError
 from pubsub import Node
-from pubsub.archive.publishing import wait_until_safe
 from pubsub.event import RUN_BYTES, pack_data, unpack_data
-from pubsub.publishing import Receipt
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -145,24 +143,20 @@ async def _publish(
 ) -> None:
     """Publish some rows, and return when they are safe. `numbers`: how many each topic has had so far."""
     node = await node_of(writing.options)
-    begun: set[str] = set()
-    receipts: list[Receipt] = []
-    durably: dict[str, Any] = {}
-    if writing.durable:
-        durably = {"durable": True, "copies": writing.copies, "deadline": writing.options.within}
+    by_topic: dict[str, list[Any]] = {}
     for topic, data in rows:
-        if topic not in begun:
-            begun.add(topic)
-            run = hashlib.blake2b(f"{name} {topic}".encode(), digest_size=RUN_BYTES).digest()
-            await node.begin_run(topic, run, numbers.get(topic, 0) + 1)
-        receipts.append(await node.publish(topic, data, wait="sent", **durably))
-        numbers[topic] = numbers.get(topic, 0) + 1
-    for receipt in receipts:
-        if writing.durable:
-            await wait_until_safe(receipt, writing.options.within)
-    if not writing.durable and receipts:
-        async with asyncio.timeout(writing.options.within):
-            await receipts[-1].wait_settled()
+        by_topic.setdefault(topic, []).append(data)
+    copies, within = writing.copies if writing.durable else None, writing.options.within
+    for topic, data in by_topic.items():
+        run = hashlib.blake2b(f"{name} {topic}".encode(), digest_size=RUN_BYTES).digest()
+        first = numbers.get(topic, 0) + 1
+        receipts = await node.publish_in_run(
+            topic, run, first, data, durable=writing.durable, copies=copies, deadline=within
+        )
+        numbers[topic] = numbers.get(topic, 0) + len(data)
+        if not writing.durable:
+            async with asyncio.timeout(within):
+                await receipts[-1].wait_settled()
 
 
 _nodes: dict[Options, Node] = {}

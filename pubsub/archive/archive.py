@@ -327,6 +327,15 @@ class Archive:
                 if self._serves:
                     self._guard(partial(core.replication.greet, contact))
 
+    def notes(self, topic: str, prefix: str) -> dict[str, bytes]:
+        """What a service of this archive keeps beside a managed topic's events, by key."""
+        assert self._store is not None
+        return self._store.notes(topic, prefix)
+
+    async def note(self, topic: str, key: str, value: bytes | None) -> None:
+        """Keep a few bytes under a key, or with None no longer; returns when that is on stable storage."""
+        await self._writer.commit([Note(topic, key, value)])
+
     def status(self) -> dict[str, Any]:
         """By topic: events, bytes, durable subscribers and how far they are; of an archive that has failed
         only `failure`, which says why."""

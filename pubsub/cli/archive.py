@@ -33,6 +33,12 @@ def add_command(commands: Any) -> None:
     _add_topics(parser)
     _add_store(parser)
     _add_replay(parser)
+    add_option(
+        parser,
+        "--wsrm",
+        metavar="HOST:PORT",
+        help="serve web services: SOAP over HTTP with WS-ReliableMessaging",
+    )
     add_metrics_option(parser)
     add_flag(parser, "--json", help="print JSON lines")
     add_node_options(parser, only_options=True)
@@ -130,9 +136,24 @@ async def keep(arguments: argparse.Namespace) -> int:
                 "handed to it, such as --accept '/**'"
             )
         say(arguments, f"listening on {node.address}", listening=str(node.address))
+        if arguments.wsrm is not None:
+            await _serve_wsrm(arguments, archive, stack)
         await serve_status(arguments, node, metrics, stack)
         await archive.failed()
     return 1
+
+
+async def _serve_wsrm(
+    arguments: argparse.Namespace, archive: Archive, stack: AsyncExitStack
+) -> None:
+    try:
+        from pubsub.doors.wsrm import WsrmDoor
+    except ImportError:
+        raise UsageError(
+            "--wsrm needs aiohttp and lxml: pip install 'camcast[doors,xpath]'"
+        ) from None
+    door = await stack.enter_async_context(WsrmDoor(archive, arguments.wsrm))
+    say(arguments, f"wsrm on {door.address}", wsrm=str(door.address))
 
 
 def _replay(arguments: argparse.Namespace) -> ReplayPolicy | None:

@@ -135,11 +135,10 @@ def test_an_event_that_is_published_again_under_its_name_is_stored_once(loss: fl
         archive = await world.archive("/soccer")
         for upto in (30, 50, 50):  # each life dies at another place, and has another identity
             node = await world.node()
-            await node.begin_run("/soccer", b"batch 01")
-            for number in range(upto):
-                await node.publish("/soccer", number, durable=True, wait="sent")
-            await node.begin_run("/soccer", b"batch 02")
-            await node.publish("/soccer", "next", durable=True)
+            await node.publish_in_run("/soccer", b"batch 01", 1, range(upto - 5))
+            await node.publish("/soccer", "beside")
+            await node.publish_in_run("/soccer", b"batch 01", upto - 9, range(upto - 10, upto))
+            await node.publish_in_run("/soccer", b"batch 02", 1, ["next"])
             await node.close()
         data, _ = await read(reader_of(await world.node(), archive))
         assert sorted(map(str, data)) == sorted(map(str, [*range(50), "next"]))
@@ -151,8 +150,8 @@ def test_the_name_of_a_run_has_eight_bytes() -> None:
     async def main(world: World) -> None:
         node = await world.node()
         with pytest.raises(UsageError, match="8 bytes"):
-            await node.begin_run("/soccer", b"short")
+            await node.publish_in_run("/soccer", b"short", 1, ["x"])
         with pytest.raises(UsageError, match="numbered from 1 on"):
-            await node.begin_run("/soccer", b"8 bytes!", 0)
+            await node.publish_in_run("/soccer", b"8 bytes!", 0, ["x"])
 
     play(main)
