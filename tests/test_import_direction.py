@@ -77,6 +77,8 @@ CORES = [
     "pubsub/doors/mqtt/packets.py",
     "pubsub/doors/mqtt/properties.py",
     "pubsub/doors/mqtt/session.py",
+    "pubsub/doors/wsrm/sequences.py",
+    "pubsub/doors/wsrm/soap.py",
     "pubsub/event.py",
     "pubsub/filters",
     "pubsub/reliable/numbers.py",

@@ -5,13 +5,15 @@ Sealing: what it costs to seal a datagram and to open it, against leaving it pla
 default size and of the largest on loopback. Virtual network: datagrams a second of an echo, beside the same
 echo over real sockets as the measure of the machine, and a DHT's boot. Filters: how many events a second
 one evaluates, beside a Python function, and what the worst ones cost: those that spend all the steps that
-an evaluation may take."""
+an evaluation may take. Web services: what envelopes of WS-ReliableMessaging cost, beside table 2 of the
+reliable delivery paper."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import statistics
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -243,10 +245,55 @@ def _rate(work: Callable[[], object]) -> float:
     return times / (time.process_time() - start)
 
 
+RUNS = 100
+"""Of each operation on envelopes, as in the paper."""
+
+_SEQUENCE = "urn:uuid:62711ba3-b389-8b7b-e57a-81c6ba5b97fd"
+_HEADER = (
+    "<wsa:MessageID>urn:uuid:1</wsa:MessageID><wsa:To>http://127.0.0.1/topics/soccer</wsa:To>"
+    "<wsa:ReplyTo><wsa:Address>{anonymous}</wsa:Address></wsa:ReplyTo><wsa:Action>urn:score</wsa:Action>"
+    "<wsrm:Sequence><wsrm:Identifier>{sequence}</wsrm:Identifier><wsrm:MessageNumber>7"
+    "</wsrm:MessageNumber></wsrm:Sequence>"
+)
+
+
+def web_services() -> Iterator[Row]:
+    """Mean, deviation and standard error of reading and writing envelopes, by the clock."""
+    from pubsub.doors.wsrm import soap
+
+    header = _HEADER.format(anonymous=soap.ANONYMOUS, sequence=_SEQUENCE)
+    envelope = (
+        f'<s:Envelope xmlns:s="{soap.SOAP_12.namespace}" xmlns:wsa="{soap.WSA}" xmlns:wsrm="{soap.RM}">'
+        f"<s:Header>{header}</s:Header><s:Body><score>1-0</score></s:Body></s:Envelope>"
+    ).encode()
+    request = soap.read(envelope)
+    told = soap.Acknowledgement(_SEQUENCE, 7)
+    fault = soap.SoapFault("there is no such sequence here", "UnknownSequence", _SEQUENCE)
+    operations: dict[str, tuple[Callable[[], object], float]] = {
+        "read an envelope with its headers": (lambda: soap.read(envelope), 711.74),
+        "write a fault": (lambda: soap.faulted(request, fault), 413.80),
+        "write CreateSequenceResponse": (lambda: soap.created(request, _SEQUENCE, 60), 234.97),
+        "write SequenceAcknowledgement": (lambda: soap.acknowledged(request, (told,)), 461.17),
+        "write TerminateSequenceResponse": (lambda: soap.ended(request, "Terminate", told), 20.95),
+    }
+    for name, (work, paper) in operations.items():
+        work()
+        times = []
+        for _ in range(RUNS):
+            began = time.perf_counter_ns()
+            work()
+            times.append((time.perf_counter_ns() - began) / 1000)
+        spread = statistics.stdev(times)
+        error = spread / RUNS**0.5
+        note = f"deviation {spread:.1f}, standard error {error:.2f}; the paper: {paper}"
+        yield _row("web services", name, statistics.mean(times), "us", note)
+
+
 LAYERS: dict[str, Callable[[], Iterator[Row]]] = {
     "sealing": sealing,
     "virtual network": virtual_network,
     "filters": filters,
+    "web services": web_services,
 }
 
 
@@ -262,7 +309,7 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
 WORKLOAD = Workload(
     "layers",
     "Speed of single layers",
-    "Sealing, the virtual network and filters, in processor time of one core.",
+    "Sealing, the virtual network, filters and SOAP envelopes, on one core.",
     (Option("layers", list(LAYERS), "which of them", choices=tuple(LAYERS)),),
     run,
     (RowTable("layers", "Single layers", {"layer": "layer"}),),
