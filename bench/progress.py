@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, TextIO
 
 from bench.experiment import Experiment
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 10.0
 """Where the output is not a terminal: a log needs no line a second."""
-BAR = 24
-"""Characters of the bar."""
+BAR = 16
+"""Characters of the bar: with what is told beside it, a line fits a terminal of 80 columns."""
 
 
 class ProgressLine:
@@ -33,7 +34,7 @@ class ProgressLine:
         self._claims = ""
 
     def decided(self, claims: int, of: int) -> None:
-        """Show that `claims` of the `of` claims are decided."""
+        """Show that `claims` of the `of` claims are decided, by what is there so far."""
         self._claims = f", {claims} of {of} claims decided"
 
     def __call__(self, progress: Progress) -> None:
@@ -42,10 +43,11 @@ class ProgressLine:
             self._show(progress)
 
     def _show(self, progress: Progress) -> None:
-        text = describe(progress) + self._claims
+        text = describe(progress, self._claims)
         self._last = time.monotonic()
         if self._terminal:
-            text = f"{bar(progress)} {text}"
+            # A line that is longer than the terminal could not be written over.
+            text = f"{bar(progress)} {text}"[: get_terminal_size().columns - 1]
             self._stream.write(f"\r{text:<{len(self._shown)}}")
             self._stream.flush()
             self._shown = text
@@ -66,17 +68,13 @@ def bar(progress: Progress) -> str:
     return f"[{'#' * filled}{'-' * (BAR - filled)}]"
 
 
-def describe(progress: Progress) -> str:
-    """`60 %: 12 of 40 rows done, 2 running, 1 failed, about 35 s left`."""
-    parts = [
-        f"{100 * progress.share:.0f} %: {progress.done} of {progress.total} rows done",
-        f"{progress.running} running",
-    ]
-    if progress.failed:
-        parts.append(f"{progress.failed} failed")
-    if progress.seconds_left is not None and progress.done < progress.total:
-        parts.append(f"about {_duration(progress.seconds_left)} left")
-    return ", ".join(parts)
+def describe(progress: Progress, claims: str = "") -> str:
+    """`60 %: 12 of 40 rows, 1 failed, 9 of 28 claims decided, 35 s left`."""
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    left = progress.seconds_left if progress.done < progress.total else None
+    more = f", {_duration(left)} left" if left is not None else ""
+    share = f"{100 * progress.share:.0f} %"
+    return f"{share}: {progress.done} of {progress.total} rows{failed}{claims}{more}"
 
 
 def _duration(seconds: float) -> str:
@@ -158,7 +156,6 @@ class Progress:
     """How far a run has come; failed rows count as done."""
 
     done: int
-    running: int
     failed: int
     total: int
     share: float
@@ -210,36 +207,33 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self._report(self._progress(0, 0, 0.0, 0.0))
+        self._report(self._progress(0, 0.0, 0.0))
 
     def _poll(self) -> None:
         while not self._stop.wait(1.0):
-            running, rows, cost, left = 0, 0, 0.0, 0.0
+            rows, cost, left = 0, 0.0, 0.0
             for group, (count, tasks, seconds) in list(self._under_way.items()):
-                active, share = self._job(group, tasks)
-                running += active
+                share = self._ended_share(group, tasks)
                 rows += int(share * count)
                 cost += share * seconds
                 left += (1 - share) * seconds
-            self._report(self._progress(running, rows, cost, left))
+            self._report(self._progress(rows, cost, left))
 
-    def _job(self, group: str, tasks: int) -> tuple[int, float]:
-        """Tasks of a job that run, and the share that has ended of those that run its rows."""
-        running, share = 0, 0.0
+    def _ended_share(self, group: str, tasks: int) -> float:
+        """Of the tasks that run the rows of a job, the share that has ended."""
+        share = 0.0
         if self._tracker is None:
-            return tasks, 0.0
+            return share
         for job in self._tracker.getJobIdsForGroup(group):
             info = self._tracker.getJobInfo(job)
             for number in info.stageIds if info else ():
                 stage = self._tracker.getStageInfo(number)
-                if stage is not None:
-                    running += stage.numActiveTasks
-                    # Rows are dealt in a stage of another number of tasks.
-                    if stage.numTasks == tasks:
-                        share = max(share, stage.numCompletedTasks / tasks)
-        return running, share
+                # Rows are dealt in a stage of another number of tasks.
+                if stage is not None and stage.numTasks == tasks:
+                    share = max(share, stage.numCompletedTasks / tasks)
+        return share
 
-    def _progress(self, running: int, rows: int, cost: float, under_way: float) -> Progress:
+    def _progress(self, rows: int, cost: float, under_way: float) -> Progress:
         now = time.monotonic()
         passed = now - self._began
         done = min(self._total, self._done + rows)
@@ -253,4 +247,4 @@ class Watch:
         share = self._shown = min(1.0, max(share, self._shown))  # a bar does not go back
         # The first rows tell how fast this machine is; what runs has been under way for a while, too.
         left = passed * (1 - share) / share if share > MEANINGFUL else None
-        return Progress(done, running, self._failed, self._total, share, left)
+        return Progress(done, self._failed, self._total, share, left)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -17,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.aggregates import Aggregates
-from bench.claims import CLAIMS, decide
+from bench.claims import CLAIMS, Decided, decide
 from bench.claims.claim import Place
 from bench.intervals import FEWEST
 from bench.progress import ProgressLine
 from bench.spark.execute import Failure, execute
+from bench.spark.session import in_pool
 from bench.store import ResultStore
 from bench.suites import Family, Suite
 
@@ -142,6 +144,36 @@ def _git(where: Path, *arguments: str) -> str:
 # as the next look needs (bench.intervals), until their budget is spent. The intervals hold over all looks
 # together, so to stop when a claim is decided does not spoil its verdict.
 
+LOOK_SECONDS = 15.0
+"""Between two looks while rows are running, which are for whoever is waiting: each takes a second or two."""
+POOL = "looks"
+"""Spark's pool of them: they do not wait until no row is waiting."""
+
+
+class _Looks:
+    """The claims by what is committed, told to the line of progress."""
+
+    def __init__(self, store: ResultStore, line: ProgressLine) -> None:
+        self._store = store
+        self._line = line
+        self._last = time.monotonic()
+        self.seen: Aggregates | None = None
+        line.decided(0, len(CLAIMS))
+
+    def decide(self, *, again: bool) -> list[Decided]:
+        """A verdict for each claim; `again`: rows of formulas and simulations are read again, too."""
+        self.seen = Aggregates.of(self._store, None if again else self.seen)
+        found = decide(CLAIMS, self.seen)
+        self._line.decided(sum(one.verdict.is_decided for one in found), len(found))
+        self._last = time.monotonic()
+        return found
+
+    def meanwhile(self) -> None:
+        """A look while rows are running, if the last one is a while ago."""
+        if time.monotonic() - self._last >= LOOK_SECONDS:
+            with in_pool(self._store.spark, POOL):
+                self.decide(again=True)
+
 
 def run_rounds(
     spark: SparkSession,
@@ -158,16 +190,17 @@ def run_rounds(
     """
     run = partial(execute, spark, store=store, report=line, processes=processes, across=across)
     experiments = list(suite.experiments)
-    if suite.families:
-        line.decided(0, len(CLAIMS))
+    if not suite.families:
+        return run(experiments, grids=suite.grids), None
+    looks = _Looks(store, line)
+    run = partial(run, committed=looks.meanwhile)
     failures = run(experiments, grids=suite.grids)
     there: dict[tuple[int, str], int] = {}
-    seen: Aggregates | None = None
-    while suite.families and not store.is_empty:
+    again = True
+    while not store.is_empty:
         # Rows of formulas and simulations are there from the first round, or failed and are run again.
-        seen = Aggregates.of(store, None if failures else seen)
-        decided = decide(CLAIMS, seen)
-        line.decided(sum(one.verdict.is_decided for one in decided), len(decided))
+        decided = looks.decide(again=again)
+        again = bool(failures)
         asked = [want for one in decided for want in one.verdict.wants.items()]
         more = _further(suite.families, there, asked)
         if not more:
@@ -177,7 +210,7 @@ def run_rounds(
             experiments += family.between(began, look, mode)
             there[index, mode] = look
         failures += run(experiments)
-    return failures, seen
+    return failures, looks.seen
 
 
 def _further(

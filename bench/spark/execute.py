@@ -5,13 +5,14 @@ which the driver knows the axes alone. It is cut into jobs, each of which append
 rows to the Parquet files when it ends, so a killed run loses at most the jobs under way. Long rows are a
 task each; short ones are dealt to tasks like cards, dearest first, so that tasks take about as long as each
 other and thousands of rows do not become thousands of tasks. Two jobs are under way at a time, so that
-no core waits for the last task of a job. Live rows measure time: they come last, alone, one at a time.
+no core waits for the last task of a job. Formulas and simulations come first, for claims are decided from
+them alone. Live rows measure time: they come last, alone, one at a time.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,7 @@ from bench.experiment import Experiment
 from bench.progress import Progress, Watch, estimated_seconds
 from bench.results import error_table
 from bench.spark.barrier import run_across
-from bench.spark.executor import made_of_grid, result_schema, run_rows
+from bench.spark.executor import GATHERED, made_of_grid, result_schema, run_rows
 from bench.spark.session import is_connect
 from bench.store import ResultStore
 from bench.suites.grid import Grid
@@ -195,18 +196,21 @@ def execute(
     grids: Sequence[Grid] = (),
     processes: bool = False,
     across: int = 1,
+    committed: Callable[[], None] = lambda: None,
 ) -> list[Failure]:
     """Run what the store does not have yet; return the rows that failed (they are tried again next time).
 
     With `processes`, what each process of real nodes did is kept, too. The nodes of a live row are on
-    `across` executors.
+    `across` executors. `committed` is called after a job, while the next ones are running.
     """
     finished = store.finished_ids() if experiments else set()
     todo = [e for e in experiments if e.id not in finished]
     cores = parallelism(spark)
     kind = AcrossJob if across > 1 else ListedJob
     live: list[Job] = [kind((one,), across) for one in todo if one.tier == "live"]
-    others: list[Job] = [*plan([one for one in todo if one.tier != "live"], cores)]
+    quick = [one for one in todo if one.tier in GATHERED]
+    real = [one for one in todo if one.tier not in (*GATHERED, "live")]
+    others: list[Job] = [*plan(quick, cores), *plan(real, cores)]
     others += [job for grid in grids for job in plan_grid(grid, cores)]
     total = len(experiments) + sum(map(len, grids))
     watch = Watch(spark, total=total, done=len(experiments) - len(todo), report=report)
@@ -216,22 +220,23 @@ def execute(
     with watch:
         for jobs, at_once in ((others, JOBS_AT_ONCE), (live, 1)):
             with ThreadPoolExecutor(at_once) as pool:
-                _collect([pool.submit(run, job) for job in jobs], watch, failures)
+                for job, failed in _collected([pool.submit(run, job) for job in jobs]):
+                    failures += failed
+                    watch.finished(job.rows, job.cost, len(failed))
+                    committed()
     return failures
 
 
-def _collect(
-    futures: Iterable[Future[tuple[Job, list[Failure]]]], watch: Watch, failures: list[Failure]
-) -> None:
+def _collected(
+    futures: Sequence[Future[tuple[Job, list[Failure]]]],
+) -> Iterator[tuple[Job, list[Failure]]]:
+    """What each job gave; where one raises, those that have not begun are not begun."""
     try:
         for future in futures:
-            job, failed = future.result()
-            failures += failed
-            watch.finished(job.rows, job.cost, len(failed))
-    except BaseException:
+            yield future.result()
+    finally:
         for future in futures:
             future.cancel()
-        raise
 
 
 def _run_job(

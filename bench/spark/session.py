@@ -177,6 +177,22 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 @contextmanager
+def in_pool(spark: SparkSession, name: str) -> Iterator[None]:
+    """What this thread asks of Spark in the block does not wait for the tasks of other threads' jobs.
+
+    Through Spark Connect it does: there is no way to say so.
+    """
+    if is_connect(spark):
+        yield
+        return
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    try:
+        yield
+    finally:
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+
+
+@contextmanager
 def spark_session(
     workdir: Path | None = None,
     master: str | None = None,
@@ -269,6 +285,7 @@ def _settings(workdir: Path, local: bool, is_long: bool) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.memory": "2g",
+        "spark.scheduler.mode": "FAIR",
     }
     if local:
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"

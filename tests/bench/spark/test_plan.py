@@ -64,7 +64,7 @@ def test_progress_moves_between_two_rows_that_end(monkeypatch: pytest.MonkeyPatc
     watch.expect(100.0)
     shares = []
     for clock[0], ended in ((5.0, 0.0), (9.0, 0.0), (10.0, 20.0), (14.0, 20.0), (99.0, 20.0)):
-        shares.append(watch._progress(2, 0, ended, under_way=40.0 - ended).share)
+        shares.append(watch._progress(0, ended, under_way=40.0 - ended).share)
     assert shares == sorted(set(shares))  # it always moves, and never back
     assert shares[2:4] == pytest.approx([0.2, 0.28])  # twice as fast as was thought at first
     assert shares[-1] == pytest.approx(0.2 + GOING * 0.2)  # what runs is not taken for done
@@ -74,7 +74,21 @@ def test_the_last_line_tells_the_claims_of_the_last_look() -> None:
     stream = io.StringIO()
     line = ProgressLine(stream)
     line.decided(0, 28)
-    line(Progress(done=4, running=0, failed=0, total=4, share=1.0, seconds_left=None))
+    line(Progress(done=4, failed=0, total=4, share=1.0, seconds_left=None))
     line.decided(26, 28)
     line.close()
-    assert stream.getvalue().splitlines()[-1].endswith("26 of 28 claims decided")
+    assert stream.getvalue().splitlines()[-1] == "100 %: 4 of 4 rows, 26 of 28 claims decided"
+
+
+def test_a_terminal_gets_a_bar_that_fits_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns, shown in (("80", "9 of 28 claims decided, 5 min left"), ("40", "98 of 255")):
+        monkeypatch.setenv("COLUMNS", columns)
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+        line = ProgressLine(stream)
+        line.decided(9, 28)
+        line(Progress(done=98, failed=0, total=255, share=0.34, seconds_left=290.0))
+        written = stream.getvalue()
+        assert written.startswith("\r[#####-----------] 34 %: ")
+        assert shown in written
+        assert len(written) <= int(columns)
