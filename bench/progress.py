@@ -89,19 +89,19 @@ SCAMP = 3.0
 """How much longer an event takes whose tables are built as SCAMP builds them."""
 SECONDS_PER_JOIN = {
     "unstructured": 5e-3,
-    "semi-structured": 2.5e-2,
-    "structured": 2.5e-2,
-    "hyparview": 2.5e-2,
+    "semi-structured": 1.2e-2,
+    "structured": 1e-2,
+    "hyparview": 1.2e-2,
 }
 """Seconds for one emulated node to join."""
 SECONDS_PER_NODE_SECOND = {
-    "unstructured": 1.5e-4,
-    "semi-structured": 2.5e-4,
-    "structured": 5e-4,
-    "hyparview": 3e-4,
+    "unstructured": 1e-4,
+    "semi-structured": 2e-4,
+    "structured": 2.5e-4,
+    "hyparview": 1.5e-4,
 }
 """Seconds for one emulated node that is at rest, for each second of virtual time."""
-SECONDS_PER_COPY = {"eager": 1.5e-4, "lazy": 3.5e-4}
+SECONDS_PER_COPY = 1.5e-4
 """Seconds for one emulated node, for each event and each of the others that it tells of the event."""
 BOOT_SECONDS = 30.0
 """Virtual time before the first event."""
@@ -138,7 +138,7 @@ def _emulated(experiment: Experiment, events: int) -> float:
     return (
         nodes * SECONDS_PER_JOIN[mode]
         + nodes * seconds * SECONDS_PER_NODE_SECOND[mode]
-        + copies * SECONDS_PER_COPY[experiment.dissemination]
+        + copies * SECONDS_PER_COPY
         + replayed * SECONDS_PER_REPLAY * nodes / 100
     )
 
@@ -192,10 +192,9 @@ class Watch:
         """A job of so many rows is under way, in `tasks` tasks."""
         self._under_way[group] = (rows, tasks, cost)
 
-    def ended(self, group: str) -> None:
-        self._under_way.pop(group, None)
-
-    def finished(self, rows: int, cost: float, failed: int) -> None:
+    def finished(self, group: str, failed: int) -> None:
+        """The job is committed, with so many rows that failed."""
+        rows, _, cost = self._under_way.pop(group)
         self._cost_done += cost
         self._done += rows
         self._failed += failed

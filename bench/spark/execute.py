@@ -220,17 +220,14 @@ def execute(
     with watch:
         for jobs, at_once in ((others, JOBS_AT_ONCE), (live, 1)):
             with ThreadPoolExecutor(at_once) as pool:
-                for job, failed in _collected([pool.submit(run, job) for job in jobs]):
+                for failed in _collected([pool.submit(run, job) for job in jobs]):
                     failures += failed
-                    watch.finished(job.rows, job.cost, len(failed))
                     committed()
     return failures
 
 
-def _collected(
-    futures: Sequence[Future[tuple[Job, list[Failure]]]],
-) -> Iterator[tuple[Job, list[Failure]]]:
-    """What each job gave; where one raises, those that have not begun are not begun."""
+def _collected(futures: Sequence[Future[list[Failure]]]) -> Iterator[list[Failure]]:
+    """What failed of each job; where one raises, those that have not begun are not begun."""
     try:
         for future in futures:
             yield future.result()
@@ -241,15 +238,14 @@ def _collected(
 
 def _run_job(
     spark: SparkSession, store: ResultStore, watch: Watch, processes: bool, job: Job
-) -> tuple[Job, list[Failure]]:
+) -> list[Failure]:
     group = uuid.uuid4().hex
     if not is_connect(spark):
         spark.sparkContext.setJobGroup(group, f"{job.rows} experiments")
     watch.started(group, job.rows, job.tasks, job.cost)
-    try:
-        return job, _run(spark, job, store, processes)
-    finally:
-        watch.ended(group)
+    failed = _run(spark, job, store, processes)
+    watch.finished(group, len(failed))
+    return failed
 
 
 def _run(spark: SparkSession, job: Job, store: ResultStore, processes: bool) -> list[Failure]:
