@@ -8,11 +8,15 @@ A page has markers, which a browser does not show:
 
     <!-- figure: fanout.deliveries "{:,.0f}" subscribers=4 system=Zenoh -->793,120<!-- end -->
 
+    <!-- report: modes rows="events that reach everyone" --> (the table) <!-- end of report -->
+    <!-- cell: "Table 2: ..." "CAMCAST, simulated" "1000, 100, 10" -->0<!-- end -->
+
 A marker names a table of a workload, or a metric, and the settings that it is about; `|` stands between
 settings of which any will do, and an empty one is for rows that have none. What stands between the markers
 is written anew from the rows in `docs/figures/NAME.json`. These are medians of result files: `camcast bench
 quote --take bench-results` takes those that the markers ask for. Where there are none, the page says so,
-with the command."""
+with the command. The last two are of the comparative report, whose tables are kept as it shows them; `rows`
+names those that are quoted (`;` between them), and verdicts are left out."""
 
 from __future__ import annotations
 
@@ -34,6 +38,9 @@ from overlay.errors import CamcastError, UsageError
 
 FIGURES = Path("docs/figures")
 _BLOCK = re.compile(r"(<!-- figures: (.*?) -->\n)(.*?)(<!-- end of figures -->)", re.DOTALL)
+_REPORT = re.compile(r"(<!-- report: (.*?) -->\n)(.*?)(<!-- end of report -->)", re.DOTALL)
+_MARKED = re.compile(r"<!-- (figures?|report|cell): ")
+_CELL = re.compile(r"(<!-- cell: (.*?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(r"(<!-- figure: (.*?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -168,11 +175,75 @@ def medians(rows: Iterable[Recorded]) -> Iterator[Recorded]:
         )
 
 
+# The comparative report.
+
+Report = Mapping[str, Any]
+"""What is kept of a report: its tables by title, as in `report.json`, and how it was made."""
+REPORT = "report.json"
+
+
+def _report_table(text: str, report: Report) -> str:
+    title, *options = shlex.split(text)
+    table = _kept_table(title, report)
+    if table is None:
+        return "\nNot measured yet; `make report` does.\n\n"
+    named = [option.removeprefix("rows=") for option in options if option.startswith("rows=")]
+    wanted = [name.strip() for name in named[0].split(";")] if named else None
+    shown = [index for index, head in enumerate(table["heads"]) if head != "verdict"]
+    kept = {row[0]: row for row in table["rows"]}
+    if wanted and not kept.keys() >= set(wanted):
+        raise QuoteError(f'"{text}": {title} has no row {sorted(set(wanted) - kept.keys())[0]!r}')
+    rows = [kept[name] for name in wanted or kept]
+    lines = [[row[index] for index in shown] for row in [table["heads"], ["---"] * 99, *rows]]
+    written = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    made = report["made"]
+    # When, on which commit and machine; the versions of packages are in the report.
+    runs = ["; ".join(made[key].split("; ")[:3]) for key in made if key.startswith("run of ")]
+    return f"\n{written}\n\n`{made['command']}`: {', '.join(runs)}.\n\n"
+
+
+def _report_cell(text: str, report: Report) -> str:
+    title, row, column = shlex.split(text)
+    table = _kept_table(title, report)
+    if table is None:
+        return "(not measured yet: `make report`)"
+    found = [own for own in table["rows"] if own[0] == row]
+    if not found or column not in table["heads"]:
+        raise QuoteError(f'"{text}": {title} has no such row or column')
+    cell: str = found[0][table["heads"].index(column)]
+    return cell.partition(" [")[0]
+
+
+def _kept_table(title: str, report: Report) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = report.get("tables", {}).get(title)
+    return found
+
+
+def read_report(path: Path) -> Report:
+    found: Report = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def _take_report(root: Path, out: Path) -> str:
+    """Keep those tables of a report that pages ask for."""
+    report = read_report(out / REPORT)
+    if not report:
+        return f"{REPORT}: no report, its figures stay (make report)"
+    texts = [path.read_text() for path in pages(root)]
+    asked = {shlex.split(m[2])[0] for t in texts for p in (_REPORT, _CELL) for m in p.finditer(t)}
+    tables = {title: table for title, table in report["tables"].items() if title in asked}
+    kept = json.dumps(dict(report) | {"tables": tables}, indent=1, ensure_ascii=False)
+    (root / FIGURES / REPORT).write_text(f"{kept}\n")
+    return f"{REPORT}: {len(tables)} tables"
+
+
 # Pages.
 
 
-def quoted(text: str, figures: Mapping[str, Figures]) -> str:
+def quoted(text: str, figures: Mapping[str, Figures], report: Report) -> str:
     """A page with everything between its markers written anew."""
+    text = _REPORT.sub(lambda found: found[1] + _report_table(found[2], report) + found[4], text)
+    text = _CELL.sub(lambda found: found[1] + _report_cell(found[2], report) + found[4], text)
 
     def table(found: re.Match[str]) -> str:
         marker = parse(found[2], is_number=False)
@@ -230,20 +301,22 @@ def _number(marker: Marker, figures: Figures) -> str:
 def pages(root: Path) -> list[Path]:
     """The README and the pages of docs/ that have markers."""
     found = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
-    return [path for path in found if path.exists() and "<!-- figure" in path.read_text()]
+    return [path for path in found if path.exists() and _MARKED.search(path.read_text())]
 
 
 def stale(root: Path) -> list[Path]:
     """The pages that differ from the kept rows."""
-    figures = read_figures(root)
-    return [path for path in pages(root) if _quoted_page(path, figures) != path.read_text()]
+    return [path for path, text in _written(root) if text != path.read_text()]
 
 
-def _quoted_page(path: Path, figures: Mapping[str, Figures]) -> str:
-    try:
-        return quoted(path.read_text(), figures)
-    except QuoteError as error:
-        raise QuoteError(f"{path.name}: {error}") from None
+def _written(root: Path) -> Iterator[tuple[Path, str]]:
+    """Every page with markers, as the kept rows have it."""
+    figures, report = read_figures(root), read_report(root / FIGURES / REPORT)
+    for path in pages(root):
+        try:
+            yield path, quoted(path.read_text(), figures, report)
+        except QuoteError as error:
+            raise QuoteError(f"{path.name}: {error}") from None
 
 
 def read_figures(root: Path) -> dict[str, Figures]:
@@ -255,6 +328,7 @@ def read_figures(root: Path) -> dict[str, Figures]:
 
 def take(root: Path, out: Path) -> Iterator[str]:
     """Keep the newest rows of every workload that was run, as far as a page asks for them; what was done."""
+    yield _take_report(root, out)
     asked = [marker for path in pages(root) for marker in markers(path.read_text())]
     for workload in workloads():
         own = [marker for marker in asked if marker.workload.name == workload.name]
@@ -277,10 +351,10 @@ def take(root: Path, out: Path) -> Iterator[str]:
 
 def rewrite(root: Path) -> list[Path]:
     """Write the pages anew from the kept rows; those that changed."""
-    figures, changed = read_figures(root), stale(root)
-    for path in changed:
-        path.write_text(_quoted_page(path, figures))
-    return changed
+    changed = [(path, text) for path, text in _written(root) if text != path.read_text()]
+    for path, text in changed:
+        path.write_text(text)
+    return [path for path, _ in changed]
 
 
 def add_command(commands: Any) -> None:
@@ -290,7 +364,12 @@ def add_command(commands: Any) -> None:
         description="Write the figures of the README and of docs/ anew from the rows in docs/figures.",
         epilog="example: camcast bench quote --take bench-results",
     )
-    parser.add_argument("--take", type=Path, metavar="OUT", help="first keep the rows of OUT/speed")
+    parser.add_argument(
+        "--take",
+        type=Path,
+        metavar="OUT",
+        help="first keep the rows of OUT/speed, and the report of OUT",
+    )
     parser.add_argument("--check", action="store_true", help="change nothing; 1 when pages differ")
     parser.add_argument("--root", type=Path, default=Path(), help="of the project's tree")
     parser.set_defaults(action=run)

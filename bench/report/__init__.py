@@ -1,4 +1,4 @@
-"""The comparative report: one HTML page, the same as Markdown, and its figures as SVG files."""
+"""The comparative report: one HTML page, the same as Markdown and as JSON, and its figures as SVG files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = "report.html"
 
 
 def write_report(store: ResultStore, aggregates: Aggregates | None = None) -> str:
-    """Write `report.html`, `report.md` and `figures/*.svg` beside the results; return where the page is.
+    """Write `report.html`, `.md`, `.json` and `figures/*.svg` beside the results; return where the page is.
 
     `aggregates`: of the store, where they are known.
     """
@@ -28,9 +28,10 @@ def write_report(store: ResultStore, aggregates: Aggregates | None = None) -> st
 
 def report_files(found: Content) -> dict[str, str]:
     """The files of the report, by name."""
-    from bench.report.page import as_html, as_markdown
+    from bench.report.page import as_html, as_json, as_markdown
     from bench.report.svg import draw
 
     drawn = [*([found.pareto] if found.pareto else []), *found.figures]
     files = {f"figures/{figure.name}.svg": draw(figure) + "\n" for figure in drawn}
-    return files | {"report.md": as_markdown(found), PAGE: as_html(found)}
+    written = {"report.md": as_markdown(found), "report.json": as_json(found), PAGE: as_html(found)}
+    return files | written

@@ -241,7 +241,9 @@ def _answer(aggregates: Aggregates) -> list[str]:
             sentences.append(f"Take {mode} {where}, for {' and '.join(gains)}.")
     behind = [mode for mode, gains in ahead.items() if not gains]
     if behind and len(behind) < len(modes):
-        sentences.append(f"No cost speaks for {' or '.join(behind)}.")
+        *others, last = behind
+        named = f"{', '.join(others)} or {last}" if others else last
+        sentences.append(f"No cost speaks for {named}.")
     return sentences or _nothing()
 
 
@@ -253,16 +255,13 @@ def _reliability(question: Question, found: dict[str, Aggregate]) -> str:
             f"{winner.capitalize()} reaches everyone most often: {share_text(found[winner])} of the events, "
             f"against {share_text(least)} in {least.mode} mode."
         )
+    share = share_text(least) if least.value == 1 else f"at least {share_text(least)}"
     if verdict == NO_DIFFERENCE:
-        share = share_text(least) if least.value == 1 else f"at least {share_text(least)}"
         return (
             f"All modes deliver alike: each reached everyone in {share} of the events, so choose by what "
             "they cost and need."
         )
-    return (
-        f"The modes reach everyone in at least {share_text(least)} of the events; which one most often is "
-        f"{verdict}."
-    )
+    return f"Each mode reached everyone in {share} of the events; which one does so most often is {verdict}."
 
 
 def _against(question: Question, found: dict[str, Aggregate], mode: str) -> str:

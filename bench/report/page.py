@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 from collections.abc import Callable, Iterable
 from importlib import resources
@@ -42,6 +43,7 @@ def as_html(content: Content) -> str:
         speed="".join(map(_table, content.speed)),
         spread=content.spread or "<p>No emulated event was traced.</p>",
         provenance=_definitions(content.provenance.items) + _folded(content.experiments),
+        compare=html.escape(content.provenance.compare),
         glossary=_definitions(GLOSSARY),
     )
 
@@ -58,9 +60,10 @@ def _headline(content: Content) -> str:
     headline = content.headline
     if not headline.rows:
         return ""
-    heads = "".join(f'<th class="mode {mode}">{mode}</th>' for mode in headline.modes)
+    heads = "".join(f'<th class="mode {mode}">{_broken(mode)}</th>' for mode in headline.modes)
     rows = "".join(
-        f"<tbody><tr><th scope=row>{html.escape(row.words)}</th>"
+        f"<tbody><tr><th scope=row>{html.escape(row.words)}"
+        + f'<span class="brief">{html.escape(row.verdict)}</span></th>'
         + "".join(map(_headline_cell, row.cells))
         + f'<td class="said">{html.escape(row.verdict)}</td><td>{OPEN}</td></tr>'
         + f'<tr class="behind" hidden><td colspan="{len(row.cells) + 3}">'
@@ -71,6 +74,11 @@ def _headline(content: Content) -> str:
         f'<div class="scroll"><table class="modes"><thead><tr><th></th>{heads}<th></th><th></th></tr>'
         f'</thead>{rows}</table></div><p class="hint">{html.escape(headline.note)}</p>'
     )
+
+
+def _broken(mode: str) -> str:
+    """A mode's name, which a narrow screen may break where a reader would."""
+    return mode.replace("unstruct", "un&shy;struct").replace("hyparview", "hypar&shy;view")
 
 
 def _headline_behind(found: tuple[Aggregate, ...]) -> str:
@@ -284,6 +292,28 @@ def as_markdown(content: Content) -> str:
     if content.experiments.rows:
         lines += _sections([content.experiments])
     return "\n".join(lines) + "\n"
+
+
+def as_json(content: Content) -> str:
+    """The tables by their titles, the first one as `modes`, and how many claims have which verdict.
+
+    Cells are as the page shows them. The documentation quotes them (bench.quote).
+    """
+    headline = content.headline
+    modes = {
+        "heads": ["", *headline.modes, "verdict"],
+        "rows": [
+            [row.words, *(cell.text for cell in row.cells), row.verdict] for row in headline.rows
+        ],
+    }
+    found = [content.variants, *content.tables, *content.real_nodes]
+    tables = {table.title: {"heads": table.heads, "rows": table.rows} for table in found}
+    said = {
+        "claims": counts(content.claims),
+        "made": dict(content.provenance.items),
+        "tables": {"modes": modes, **tables},
+    }
+    return json.dumps(said, indent=1) + "\n"
 
 
 def _sections(tables: list[Table]) -> list[str]:

@@ -24,6 +24,8 @@ class Provenance:
 
     items: tuple[tuple[str, str], ...]
     """Names and values, in order."""
+    compare: str
+    """The command that compares these results with others."""
 
 
 def provenance(material: Material) -> Provenance:
@@ -39,7 +41,8 @@ def provenance(material: Material) -> Provenance:
         made = here()
         items += [("this report", f"{made['machine']}; Python {made['python']}")]
         items += [("versions", _versions(made["versions"]))]
-    return Provenance(tuple(items))
+    compare = f"camcast bench compare OTHER {shlex.quote(_place(material.place))}"
+    return Provenance(tuple(items), compare)
 
 
 def _command(suites: list[str], runs: list[Run], place: str) -> str:

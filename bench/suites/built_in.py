@@ -71,7 +71,7 @@ def paper() -> Suite:
     families = (
         links_family(name, P_SEL, 1, IMPLEMENTED_SIZES, most=20),
         defaults_family(name, "published", IMPLEMENTED["sizes"], CRASHED, 2, most=10),
-        defaults_family(name, "shipped", IMPLEMENTED["sizes"], CRASHED, 10, most=10),
+        defaults_family(name, "shipped", IMPLEMENTED["sizes"], CRASHED, 20, most=10),
         churn_family(name, SMALL, (0.02,), 20, most=10),
     )
     about = "every figure and table of the paper's evaluation"

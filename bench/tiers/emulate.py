@@ -29,8 +29,9 @@ REST_SECONDS = 10.0
 """How long that look takes; the first event is published after it. What nodes send at rest is asked of
 networks with default parameters: others publish at once."""
 REPAIR_SECONDS = 60.0
-"""Virtual time from crashes to the next event: until no table names the dead, super-topic tables the last,
-and those who keep a census have counted the living."""
+"""Virtual time from crashes to the next event, at least: those who keep a census have counted the living."""
+REPAIRED_WITHIN = 180.0
+"""How long the next event waits for the last table that names the dead, super-topic tables the last."""
 LOOK_SECONDS = 1.0
 """Between two looks at whether a table still names the dead."""
 IN_A_ROW = 5
@@ -132,14 +133,13 @@ class _Visit:
     async def _crash(self, failed: float, point: int) -> None:
         began = self._network.now
         self._population.crash(failed, self._chance)
-        repaired = REPAIR_SECONDS
-        while self._network.now - began < REPAIR_SECONDS:
+        while self._network.now - began < REPAIRED_WITHIN:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._population.names_the_dead():
-                repaired = self._network.now - began
                 break
+        repaired = self._network.now - began
         self._note(point, repair_seconds=repaired)
-        await asyncio.sleep(max(0.0, REPAIR_SECONDS - (self._network.now - began)))
+        await asyncio.sleep(max(0.0, REPAIR_SECONDS - repaired))
 
     def _replay(self, points: list[tuple[int, Experiment]], snapshot: Snapshot) -> None:
         if self._experiment.replays:

@@ -49,7 +49,7 @@ def test_every_kept_row_is_shown_somewhere() -> None:
 
 
 def test_tables_and_numbers_are_written_from_rows() -> None:
-    page = quoted(PAGE, kept(("one", 1000.0), ("two", 2345.6), ("three", 3.0)))
+    page = quoted(PAGE, kept(("one", 1000.0), ("two", 2345.6), ("three", 3.0)), {})
     assert page.splitlines()[2:] == [
         '<!-- figures: channels.channels way="one|two" columns="way, messages/s" -->',
         "",
@@ -65,11 +65,11 @@ def test_tables_and_numbers_are_written_from_rows() -> None:
         "",
         'It does <!-- figure: channels.rate "{:,.0f}" way=two -->2,346<!-- end --> messages a second.',
     ]
-    assert quoted(page, kept(("one", 1000.0), ("two", 2345.6))) == page
+    assert quoted(page, kept(("one", 1000.0), ("two", 2345.6)), {}) == page
 
 
 def test_what_was_not_measured_is_said_with_its_command() -> None:
-    page = quoted(PAGE, kept())
+    page = quoted(PAGE, kept(), {})
     assert "Not measured yet; `camcast bench channels` does." in page
     assert "It does" in page
     assert "-->(not measured yet: `camcast bench channels`)<!-- end -->" in page
@@ -86,13 +86,65 @@ def test_what_was_not_measured_is_said_with_its_command() -> None:
 )
 def test_a_marker_that_cannot_be_understood_is_an_error(marker: str, wrong: str) -> None:
     with pytest.raises(QuoteError, match=wrong):
-        quoted(f"<!-- {marker} -->\n<!-- end of figures -->", kept())
+        quoted(f"<!-- {marker} -->\n<!-- end of figures -->", kept(), {})
 
 
 def test_a_number_that_several_rows_fit_is_an_error() -> None:
     page = '<!-- figure: channels.rate "{:.0f}" -->1<!-- end -->'
     with pytest.raises(QuoteError, match="fit 2 rows"):
-        quoted(page, kept(("one", 1.0), ("two", 2.0)))
+        quoted(page, kept(("one", 1.0), ("two", 2.0)), {})
+
+
+REPORT = {
+    "made": {
+        "command": "make",
+        "run of quick": "today, commit abc; a machine; Python 3; pyspark 4",
+    },
+    "tables": {
+        "modes": {
+            "heads": ["", "structured", "verdict"],
+            "rows": [["reached", "100 %", "no difference"], ["sent", "7 [6, 8]", "-"]],
+        },
+        "unasked": {"heads": [], "rows": []},
+    },
+}
+REPORTED = """<!-- report: modes rows="reached" -->
+<!-- end of report -->
+Sent: <!-- cell: modes sent structured -->?<!-- end -->
+"""
+
+
+def test_tables_and_cells_of_the_report_are_quoted_as_it_shows_them(tmp_path: Path) -> None:
+    assert quoted(REPORTED, kept(), REPORT).splitlines() == [
+        '<!-- report: modes rows="reached" -->',
+        "",
+        "|  | structured |",
+        "| --- | --- |",
+        "| reached | 100 % |",
+        "",
+        "`make`: today, commit abc; a machine; Python 3.",
+        "",
+        "<!-- end of report -->",
+        "Sent: <!-- cell: modes sent structured -->7<!-- end -->",
+    ]
+    assert "Not measured yet; `make report` does." in quoted(REPORTED, kept(), {})
+    for wrong in ("cell: modes sent nothing", "cell: modes nothing structured"):
+        with pytest.raises(QuoteError, match="no such row or column"):
+            quoted(f"<!-- {wrong} --><!-- end -->", kept(), REPORT)
+    with pytest.raises(QuoteError, match="no row 'nothing'"):
+        quoted(REPORTED.replace('"reached"', '"nothing"'), kept(), REPORT)
+
+
+def test_of_a_report_the_tables_are_kept_that_pages_ask_for(tmp_path: Path) -> None:
+    (tmp_path / "docs/figures").mkdir(parents=True)
+    (tmp_path / "docs/page.md").write_text(REPORTED)
+    (tmp_path / "report.json").write_text(json.dumps(REPORT))
+    command = ["bench", "quote", "--root", str(tmp_path)]
+    assert main([*command, "--take", str(tmp_path)]) == 0
+    kept_report = json.loads((tmp_path / "docs/figures/report.json").read_text())
+    assert list(kept_report["tables"]) == ["modes"]
+    assert "-->7<!--" in (tmp_path / "docs/page.md").read_text()
+    assert main([*command, "--check"]) == 0
 
 
 def test_medians_of_whole_runs_are_kept() -> None:

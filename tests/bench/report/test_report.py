@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -165,6 +166,9 @@ def test_the_report_has_its_figures_and_markdown() -> None:
     assert len(named) == len(RECIPES) + 1  # and what reliability costs
     for name in named:
         ElementTree.fromstring(files[name])
+    modes = json.loads(files["report.json"])["tables"]["modes"]
+    assert modes["heads"][1] == "unstructured"
+    assert all(len(row) == len(modes["heads"]) for row in modes["rows"])
 
 
 def test_markdown_tells_the_same_verdicts() -> None:
