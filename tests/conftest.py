@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 import zlib
 from collections.abc import Generator
 
@@ -16,12 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from overlay.virtual import world
+from tests.memory import keep_files_in_memory
 
 SEED_VARIABLE = "CAMCAST_SEED"
-
-MEMORY = "/dev/shm"
-ROOM = 4 << 30
-"""Bytes that must be free there for files of tests to go into memory."""
 
 # A busy machine is slow, and no fault of the code: nothing here is judged by its time.
 settings.register_profile("camcast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,15 +29,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     forced = os.environ.get(SEED_VARIABLE)
     world.force_seed(int(forced) if forced else None)
-    # Stores sync thousands of times. What a power cut loses is tested on virtual disks, so nothing here has
-    # to wait for a real one.
-    if (
-        "TMPDIR" not in os.environ
-        and os.path.isdir(MEMORY)
-        and shutil.disk_usage(MEMORY).free > ROOM
-    ):
-        os.environ["TMPDIR"] = MEMORY
-        tempfile.tempdir = None
+    keep_files_in_memory()
 
 
 def pytest_runtest_setup() -> None:

@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from tests.memory import keep_files_in_memory
 from tests.promises import durable, groups, mutants, no_gap, one_of_n, sorted_sets, strong
 from tests.promises.storm import Outcome
 
@@ -164,6 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--mutants", action="store_true", help="break the product on purpose too")
     parser.add_argument("--write", type=Path, help="also write the ledger to this file")
     options = parser.parse_args(argv)
+    keep_files_in_memory()
     rows = Rows(options.rows)
     for outcome in run_all(options, rows):
         rows.add(outcome)

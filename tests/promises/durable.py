@@ -29,6 +29,8 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
     acknowledged: dict[Key, None] = {}
     read: dict[str, list[tuple[Key, bool, int, tuple[str, int]]]] = {}
     """By reader: the event, whether it was marked, the reader's life, and the publisher's life."""
+    done: set[str] = set()
+    """Publishers that publish no more."""
     is_over = False
 
     async def meeting_point(program: Program) -> None:
@@ -51,7 +53,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             listen=program.listen, identity=program.identity, bootstrap=[storm.first_address]
         ) as node:
             while not is_over:
-                await asyncio.sleep(storm.chance.uniform(0.1, 1.0))
+                await asyncio.sleep(storm.chance.uniform(0.2, 1.6))
                 number = tried[program.name] = tried.get(program.name, 0) + 1
                 data = [program.name, number, program.lives]
                 try:
@@ -59,6 +61,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 except CamcastError:
                     continue
                 acknowledged[program.name, number] = None
+        done.add(program.name)
 
     def kind(program: Program) -> Delivery:
         return "optimistic" if program.name == f"reader {OPTIMISTIC}" else "ordered"
@@ -94,7 +97,8 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         await asyncio.sleep(10)
         await storm.rage()
         is_over = True
-        await asyncio.sleep(90)
+        if not await eventually(storm.net, 120, lambda: len(done) == PUBLISHERS):
+            outcome.violations.append("publishing went on for longer than its deadline")
 
         def have_all(name: str) -> Callable[[], bool]:
             return lambda: set(acknowledged) <= {key for key, *_ in read.get(name, [])}

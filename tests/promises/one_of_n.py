@@ -39,7 +39,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
         ):
             number = 0
             while not is_over:
-                await asyncio.sleep(storm.chance.uniform(0.1, 0.6))
+                await asyncio.sleep(storm.chance.uniform(0.1, 1.0))
                 number += 1
                 try:
                     was_asked = is_asked
@@ -79,7 +79,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             await asyncio.sleep(0.0 if together and program.name != "publisher" else 3.0)
         await asyncio.sleep(20)
         await storm.rage()
-        await asyncio.sleep(30)
+        await asyncio.sleep(20)
         is_over = True
         if not await eventually(storm.net, 600, lambda: set(added) <= set(taken)):
             missing = sorted(set(added) - set(taken))

@@ -46,7 +46,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             async with collection:
                 number = 0
                 while not is_over:
-                    await asyncio.sleep(storm.chance.uniform(0.5, 3.0))
+                    await asyncio.sleep(storm.chance.uniform(0.5, 4.0))
                     number += 1
                     try:
                         await collection.add([program.name, program.lives, number])
@@ -64,7 +64,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             await asyncio.sleep(3.0)
         await asyncio.sleep(20)
         await storm.rage()
-        await asyncio.sleep(60)
+        await asyncio.sleep(20)
         is_over = True
         alive = {(p.name, p.lives) for p in storm.programs}
         wanted = {key for key in added if key[:2] in alive}

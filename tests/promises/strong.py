@@ -57,7 +57,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
                 came.setdefault(program.name, storm.net.now)
                 number = 0
                 while not is_over and program.mortal:
-                    await asyncio.sleep(storm.chance.uniform(0.2, 2.0))
+                    await asyncio.sleep(storm.chance.uniform(0.5, 3.0))
                     number += 1
                     began = storm.net.now
                     try:
@@ -76,7 +76,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             await asyncio.sleep(2.0)
         await asyncio.sleep(20)
         await storm.rage()
-        await asyncio.sleep(60)
+        await asyncio.sleep(20)
         is_over = True
 
         def missing(name: str, lives: range) -> set[Key]:
@@ -96,7 +96,7 @@ def run(seed: int, minutes: float = 4.0) -> Outcome:
             if not is_whole and not any(gaps.get((name, life)) for life in lives):
                 lost = sorted(missing(name, lives))
                 outcome.violations.append(f"{name} never got {lost[:5]} ({len(lost)}), no gap")
-        await asyncio.sleep(120)  # nothing comes twice, later on either
+        await asyncio.sleep(30)  # nothing comes twice, later on either
 
     storm.run(main(), outcome)
     outcome.checked = len(added)
