@@ -13,6 +13,9 @@ that it is delivered. Should this process crash, the events that it had not aske
 are marked `redelivered`; unless the application keeps `position` together with its results and passes it as
 `resume`. `delivery="optimistic"`: an event comes at once, live or from the archive, in any order, not twice
 in one life.
+
+What the archive's retention removed before it was delivered is told as a `Gap`, by the archive's sequence
+numbers: to `on_gap`, in `event.missed` of the next event, and in the iteration as `gaps` says.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast, get_args
 
 import msgpack
 
@@ -46,6 +49,7 @@ from pubsub.archive.protocol.finder import FoundArchive
 from pubsub.archive.protocol.subscriber import DurableSubscriber, Numbered, Since, Subscribing
 from pubsub.archive.protocol.world import LARGEST_NUMBER
 from pubsub.event import Batch, Event
+from pubsub.reliable.runs import Gap, GapError, Gaps
 from pubsub.subscription import Subscription
 from pubsub.topic import Pattern
 
@@ -79,6 +83,11 @@ class DurableOptions(TypedDict, total=False):
     """The `position` that the application kept."""
     within: float
     """Seconds that finding an archive and registering may take together."""
+    gaps: Gaps
+    """Where events will not come: "skip" them, "give" a `Gap` in their place (which the types of the
+    iteration leave out), or "raise" `GapError`, and go on after it."""
+    on_gap: Callable[[Gap], None] | None
+    """Called in any case, when the gap becomes known."""
 
 
 class DurableSubscription:
@@ -97,6 +106,8 @@ class DurableSubscription:
         share: bool = False,
         resume: bytes | None = None,
         within: float = 30.0,
+        gaps: Gaps = "skip",
+        on_gap: Callable[[Gap], None] | None = None,
     ) -> None:
         if not is_entity_name(name):
             raise DurableUsageError(
@@ -108,12 +119,15 @@ class DurableSubscription:
             raise DurableUsageError('resume goes with delivery="ordered"')
         if share and (resume is not None or delivery != "ordered"):
             raise DurableUsageError("share goes without delivery and without resume")
+        if gaps not in get_args(Gaps):
+            raise DurableUsageError(f'gaps is "skip", "give" or "raise", not {gaps!r}')
         self._share = share
         self.pattern = pattern
         self.name = name
-        self.gaps: list[tuple[int, int]] = []
-        """Sequence numbers, first and last, that the archive's retention removed before they were
-        delivered."""
+        self.missing = 0
+        """Sequence numbers that the archive's retention removed before they were delivered."""
+        self._gaps = gaps
+        self._on_gap = on_gap
         self._node = node
         self._client = client
         self._since = _since(since)
@@ -122,7 +136,7 @@ class DurableSubscription:
         self._resume = _unpack_position(resume)
         self._within = within
         self._signed = node.config.signatures
-        self._queue: deque[DurableEvent] = deque()
+        self._queue: deque[DurableEvent | Gap] = deque()
         self._hand: dict[int, DurableEvent] = {}
         """Given to the application, which is not done with them, by their identity as objects."""
         self._given_back: dict[int, tuple[DurableEvent, Timer]] = {}
@@ -355,12 +369,21 @@ class DurableSubscription:
         self._wake()
 
     def _gap(self, first: int, last: int) -> None:
-        self.gaps.append((first, last))
-        self._missed += last - first + 1
+        gap = Gap(None, b"", first, last, "forgotten")
+        self.missing += gap.count
+        self._missed += gap.count
         self._node.metrics.counter(
             "durable_gaps", "Times that a durable subscriber was told of removed events."
         ).add()
-        _log.warning("%s: events %d to %d of its archive are gone", self.name, first, last)
+        _log.warning("%s: events %s at its archive", self.name, gap)
+        if self._on_gap is not None:
+            try:
+                self._on_gap(gap)
+            except Exception:
+                _log.exception("on_gap of %s failed", self.name)
+        if self._gaps != "skip":
+            self._queue.append(gap)
+            self._wake()
 
     def _overtaken(self, found: FoundArchive) -> None:
         """What is published from here on goes to other archives than the one that this name is known to."""
@@ -418,7 +441,8 @@ class DurableSubscription:
         self, most: int, within: float | None = None, *, keep: bool = False
     ) -> list[DurableEvent]:
         """The next events, at least one and at most `most`; an empty list when there is none within `within`
-        seconds, or the subscription has ended.
+        seconds, or the subscription has ended. With `gaps="raise"` a gap ends a list, and is raised by the
+        next call.
 
         The application is done with those that it was given before, unless it gave them back. It may
         acknowledge each of these, in any order; asking for more says that it is done with all. With `keep`
@@ -433,10 +457,19 @@ class DurableSubscription:
                     await self._news()
         except TimeoutError:
             return []
-        return [self._next() for _ in range(min(most, len(self._queue)))]
+        found: list[DurableEvent] = []
+        while self._queue and len(found) < most:
+            if found and self._gaps == "raise" and isinstance(self._queue[0], Gap):
+                break
+            found.append(self._next())
+        return found
 
     def _next(self) -> DurableEvent:
         event = self._queue.popleft()
+        if isinstance(event, Gap):
+            if self._gaps == "raise":
+                raise GapError(event, "retention removed them before this name had them")
+            return cast(DurableEvent, event)
         self._hand[id(event)] = event
         return event.held_by(self)
 

@@ -203,6 +203,7 @@ class StrongHub:
             count=collections.drops.add,
             is_done=lambda *upto: self._strong.is_done(*upto),
             is_alone=self._is_alone,
+            is_held_up=lambda: self._strong.is_log_failing,
         )
 
     @property

@@ -21,7 +21,8 @@ those that were held for an earlier life of it. A partition splits the view; eac
 order of its own, and what the other side published meanwhile comes after the merge, in the order of the
 clocks, late: after all that was delivered before, and before all that is published in the merged view.
 Nothing is delivered while the view is not stable, and nothing waits for ever: additions that somebody has
-and that do not come are given up after `patience`. Of a peer's clock no more is believed than there may
+and that do not come are given up after `patience`, which begins anew when this member's own disk has failed
+and works again. Of a peer's clock no more is believed than there may
 have been additions; what is beyond is counted, and an addition there dropped. A core: it needs each
 publisher's additions in their order.
 """
@@ -97,10 +98,12 @@ class TotalOrder:
         count: Callable[[str], None] = lambda reason: None,
         is_done: Callable[[PeerId, int, int], bool] = lambda publisher, life, number: False,
         is_alone: Callable[[], bool] = lambda: True,
+        is_held_up: Callable[[], bool] = lambda: False,
     ) -> None:
         """`count` is told why something is dropped or not believed. `is_done(publisher, life, number)`: no
         addition up to this number is to come any more, be it that they were made before this member came.
-        `is_alone`: nobody else takes part, as far as is known, but those taken for gone."""
+        `is_alone`: nobody else takes part, as far as is known, but those taken for gone. `is_held_up`:
+        additions have come to this member, and wait for its disk."""
         self.orders = False
         """Whether this member delivers in order; the others need its announcements even if it does not."""
         self.clock = 0
@@ -114,6 +117,7 @@ class TotalOrder:
         self._count = count
         self._is_done = is_done
         self._is_alone = is_alone
+        self._is_held_up = is_held_up
         self._seen: dict[Source, int] = {}
         self._excused: dict[Source, int] = {}
         """Numbers up to which additions are not waited for: they will not come, or did not for too long."""
@@ -361,7 +365,8 @@ class TotalOrder:
         if self._members is None:
             return
         is_waiting = self.waiting or not (self._peers or self.is_settled)
-        self._idle_repeats = self._idle_repeats + 1 if is_waiting else 0
+        is_idle = is_waiting and not self._is_held_up()
+        self._idle_repeats = self._idle_repeats + 1 if is_idle else 0
         if self._idle_repeats * self._config.repeat >= self._config.patience:
             self._give_up()
         if (

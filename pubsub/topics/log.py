@@ -45,6 +45,11 @@ class TopicLog:
 
     is_durable = False
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether the disk refuses what it is told: what has come waits to be written."""
+        return False
+
     def restore(self) -> Restored:
         return Restored()
 
@@ -107,6 +112,10 @@ class SqliteTopicLog(TopicLog):
         self.journal = Journal(path, _TABLES, owner, on_failure)
         self._changes: list[Change] = []
         """What the next `sync` writes, in one transaction."""
+
+    @property
+    def is_failing(self) -> bool:
+        return self.journal.failure is not None
 
     async def close(self) -> None:
         if self._changes:

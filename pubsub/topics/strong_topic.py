@@ -250,6 +250,11 @@ class StrongTopic:
         """The number that was noted last, before a crash too; 0 if none was."""
         return self.core.noted
 
+    @property
+    def is_log_failing(self) -> bool:
+        """Whether messages that have come wait for this node's disk, which refuses them now."""
+        return self._log.is_failing
+
     def change_order(self, order: Order) -> None:
         """Deliver in another order from now on: "none" or "fifo"."""
         self.core.change_order(order)

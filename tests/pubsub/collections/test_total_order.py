@@ -172,6 +172,33 @@ def test_a_newcomer_that_has_not_heard_the_others_is_not_settled_alone(are_gone:
     assert given == ["from before its crash"]
 
 
+def test_a_member_whose_disk_fails_does_not_give_up_what_waits_for_the_disk() -> None:
+    stage = Stage(seed=1)
+    context = stage.context(numbered_contact(0))
+    me, other = context.contact.id, PeerId(b"o" * 20)
+    given: list[str] = []
+    fails = True
+    order = TotalOrder(
+        me,
+        lambda to, announcement: None,
+        context.call_later,
+        given.append,
+        OrderConfig(patience=10.0),
+        is_held_up=lambda: fails,
+    )
+    order.begin_to_order()
+    order.stable(b"view", (me, other))
+    order.announced(other, Announcement(b"view", 1, 1, 5, True, ((other, 1, 2),)))
+    order.receive((other, 1), 1, 4, "first")
+    stage.run_for(40.0)
+    assert given == [], "the second one has come, and waits for the disk"
+    fails = False
+    stage.run_for(8.0)
+    assert given == [], "the disk has only begun to work again"
+    stage.run_for(5.0)
+    assert given == ["first"], "nobody waits for ever"
+
+
 @pytest.mark.parametrize("field", ["delay", "repeat", "patience"])
 def test_a_configuration_that_cannot_work_is_refused(field: str) -> None:
     with pytest.raises(UsageError, match=field):
