@@ -50,6 +50,7 @@ _WANTED: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "parameters": ("Parameters", (Parameters,)),
     "topic_parameters": ("Parameters by topic", (Mapping,)),
     "trace": ("the path of a file", (str, os.PathLike, NoneType)),
+    "telemetry": ("true or false", (bool,)),
     "datagram_size": ("a whole number of bytes", (int, NoneType)),
     "block_size": ("a whole number of bytes", (int, NoneType)),
     "join_timeout": ("a number of seconds", (int, float)),
@@ -195,6 +196,9 @@ class NodeConfig:
 
     trace: str | Path | None = None
     """A file for the node's trace, `.jsonl` or `.parquet`; with a star in it, one every few seconds."""
+
+    telemetry: bool = False
+    """Make spans of OpenTelemetry where events are published and delivered (`pubsub.telemetry`)."""
 
     datagram_size: int | None = None
     """Bytes that the path carries in one UDP datagram; None: 60,000 on loopback and 1,400 elsewhere."""
@@ -368,6 +372,7 @@ class NodeSettings(TypedDict, total=False):
     parameters: Parameters
     topic_parameters: Mapping[str, Parameters]
     trace: str | Path | None
+    telemetry: bool
     datagram_size: int | None
     block_size: int | None
     join_timeout: float

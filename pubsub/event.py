@@ -44,6 +44,9 @@ SOURCE_BYTES = PEER_ID_BYTES + RUN_BYTES
 LAST_NUMBER = 2**63 - 1
 """The largest number of an event."""
 
+TRACE_BYTES = 25
+"""What travels of a trace: the trace's id (16 bytes), the publisher's span (8) and flags (1), as W3C says."""
+
 MOST_HOPS = 255
 """Hops are counted up to this number and no further."""
 
@@ -60,6 +63,8 @@ class Origin(NamedTuple):
     run: bytes
     hops: int = 0
     signed: bool = False
+    trace: bytes = b""
+    """The span in which they were published, `TRACE_BYTES` or none."""
 
 
 class Event:
@@ -99,12 +104,18 @@ class Event:
         return self.origin.signed
 
     @property
+    def traceparent(self) -> str | None:
+        """The span in which it was published, as a header of W3C Trace Context; None where none travelled."""
+        trace = self.origin.trace.hex()
+        return f"00-{trace[:32]}-{trace[32:48]}-{trace[48:]}" if trace else None
+
+    @property
     def id(self) -> bytes:
         """The run (8 bytes) and the number in it (8 bytes); never used twice."""
         return self.origin.run + self.sequence.to_bytes(NUMBER_BYTES, "big")
 
     def _fields(self) -> dict[str, Any]:
-        topic, publisher, run, hops, signed = self.origin
+        topic, publisher, run, hops, signed, _ = self.origin
         return {
             "topic": topic,
             "data": self.data,
@@ -179,6 +190,7 @@ class Block:
         "signature",
         "source",
         "topic",
+        "trace",
         "upward",
     )
 
@@ -193,6 +205,7 @@ class Block:
         lineage: tuple[str, ...],
         upward: float | None,
         eager: bool,
+        trace: bytes,
         data_at: int,
     ) -> None:
         self.encoded = encoded
@@ -209,6 +222,8 @@ class Block:
         """The block's own probability of going up to a super-community, in place of g/N."""
         self.eager = eager
         """Every copy carries the block. If not, members that likely have it are only told its numbers."""
+        self.trace = trace
+        """The span in which it was published, or none."""
         self.data_at = data_at
         """Where the events' data begin in `encoded`."""
 
@@ -242,7 +257,7 @@ class Block:
     def batch(self, hops: int, signed: bool) -> tuple[Batch, bool]:
         """All events, decoded, and whether the data of all of them can be read (see `data`)."""
         data, all_readable = self.data()
-        origin = Origin(self.topic, self.publisher, self.run, hops, signed)
+        origin = Origin(self.topic, self.publisher, self.run, hops, signed, self.trace)
         return Batch(origin, self.first, data), all_readable
 
     def payloads(self) -> list[bytes]:
@@ -402,6 +417,7 @@ class Head(NamedTuple):
     lineage: tuple[str, ...] = ()
     upward: float | None = None
     eager: bool = True
+    trace: bytes = b""
 
 
 def make_block(source: bytes, first: int, head: Head, payloads: Sequence[bytes]) -> Block:
@@ -520,7 +536,7 @@ def _joinable(blocks: Sequence[bytes], place: int, end: bytes) -> int:
 
 def _check_head(packed: bytes) -> Head:
     try:
-        topic, lineage, upward, eager = limited_msgpack.unpack(b"\x94" + packed)
+        topic, lineage, upward, eager, trace = limited_msgpack.unpack(b"\x95" + packed)
     except WireError:
         raise WireError("malformed_event") from None
     if (
@@ -528,10 +544,12 @@ def _check_head(packed: bytes) -> Head:
         or type(lineage) is not tuple
         or (upward is not None and not _is_probability(upward))
         or type(eager) is not bool
+        or type(trace) is not bytes
+        or len(trace) not in (0, TRACE_BYTES)
         or (lineage and not _is_lineage(lineage))
     ):
         raise WireError("malformed_event")
-    return Head(topic, lineage, upward, eager)
+    return Head(topic, lineage, upward, eager, trace)
 
 
 _read_head = lru_cache(maxsize=1024)(_check_head)

@@ -17,7 +17,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.collections.node_collections import C, NodeCollections
     from pubsub.requests import Requests, Serving
     from pubsub.secrets import Secrets
+    from pubsub.telemetry import Telemetry
     from pubsub.threads import ThreadsafeNode
 
 Wait = Literal["sent", "acked", "safe"]
@@ -83,6 +84,8 @@ class Node:
         self._attachment: Attachment | None = None
         self._finish: Finish | None = None
         self._trace: Trace | None = None
+        self.telemetry: Telemetry | None = None
+        """What makes spans of OpenTelemetry, with the setting `telemetry`."""
         self._durability: Durability | None = None
         self._collections: NodeCollections | None = None
         self._requests: Requests | None = None
@@ -129,6 +132,11 @@ class Node:
         signer = attachment.identity if config.signatures else None
         self._drops = EventDrops(self.metrics, self._trace)
         self._deliveries = Deliveries(self.metrics, self._trace)
+        if config.telemetry:
+            from pubsub.telemetry import Telemetry, TracedDeliveries
+
+            self.telemetry = Telemetry()
+            self._deliveries = TracedDeliveries(self.telemetry, self.metrics, self._trace)
         self._link = EventLink(
             attachment.ways,
             attachment.runtime.turn,
@@ -138,6 +146,7 @@ class Node:
             signer=signer,
             rights=None if gate is None else gate.own,
             block_size=config.block_size,
+            traced=config.telemetry,
         )
         services = Services(
             control=attachment.control,
@@ -486,9 +495,10 @@ class Node:
             if self._link.is_pace_due:
                 await self._link.pace()
             return receipt
-        return await self._publish_with(
-            topic, data, wait, durable, copies, deadline, upward, dissemination
-        )
+        with self._span(topic) as trace:
+            return await self._publish_with(
+                topic, data, wait, durable, copies, deadline, upward, dissemination, trace
+            )
 
     async def publish_many(
         self,
@@ -508,9 +518,10 @@ class Node:
         `wait="acked"` or "safe" it returns when this is so of all events; "safe" is what `durable` ones wait
         for unless told otherwise. `deadline`: seconds for all of them together."""
         if durable:
-            return await self._publish_many_durable(
-                topic, data, wait or "safe", copies, deadline, upward, dissemination
-            )
+            with self._span(topic) as trace:
+                return await self._publish_many_durable(
+                    topic, data, wait or "safe", copies, deadline, upward, dissemination, trace
+                )
         if copies is not None or deadline is not None:
             raise UsageError(
                 "copies and deadline go with durable=True: no archive is sent these events"
@@ -534,6 +545,7 @@ class Node:
         deadline: float | None,
         upward: float | None,
         dissemination: DisseminationKind | None,
+        trace: bytes,
     ) -> list[Receipt]:
         from pubsub.archive.publishing import wait_until_safe
 
@@ -553,7 +565,7 @@ class Node:
             if publishing is None or not publishing.core.has_room:
                 publishing = await publishers.open(known, copies, max(end - now(), 1e-3))
                 outlet, joined = await self._ready_outlet(known)
-                head = outlet.head(None if upward is None else float(upward), eager)
+                head = outlet.head(None if upward is None else float(upward), eager, trace)
             receipt = outlet.add(packed, head, joined)
             receipts.append(receipt)
             self._archive(receipt, publishing, head, packed, copies)
@@ -647,6 +659,7 @@ class Node:
         deadline: float | None,
         upward: float | None,
         dissemination: DisseminationKind | None,
+        trace: bytes,
     ) -> Receipt:
         """Publish an event that says more than others, or has to wait for its topic."""
         asked = wait
@@ -666,7 +679,7 @@ class Node:
         outlet, joined = await self._ready_outlet(known)
         flows = outlet.is_open
         eager = None if dissemination is None else dissemination == "eager"
-        head = outlet.head(None if upward is None else float(upward), eager)
+        head = outlet.head(None if upward is None else float(upward), eager, trace)
         receipt = outlet.add(packed, head, joined)
         if publishing is not None:
             self._archive(receipt, publishing, head, packed, copies)
@@ -700,8 +713,15 @@ class Node:
             await self._topics.wait_to_publish(joined)
         return joined.outlet, joined_now
 
+    def _span(self, topic: AnyTopic) -> AbstractContextManager[bytes]:
+        """What is said of a trace in events that are published within it."""
+        return nullcontext(b"") if self.telemetry is None else self.telemetry.publishing(topic)
+
     def _open_outlet(self, topic: AnyTopic, outlet: Outlet) -> None:
-        """Have further events of the topic published without a detour, if they need not wait."""
+        """Have further events of the topic published without a detour, if they need not wait and have no
+        span of their own."""
+        if self.telemetry is not None:
+            return
         joined = self._topics.get(outlet.topic.name)
         if joined is not None and joined.outlet is outlet and self._topics.may_publish(joined):
             outlet.is_open = True

@@ -262,11 +262,12 @@ class Outlet:
             self._source, self._next = before
         return receipts
 
-    def head(self, upward: float | None, eager: bool | None) -> Head:
+    def head(self, upward: float | None, eager: bool | None, trace: bytes = b"") -> Head:
         """What is said of events that are published with these options."""
-        if upward is None and eager is None:
+        if upward is None and eager is None and not trace:
             return self._head
-        return self._head._replace(upward=upward, eager=self._eager if eager is None else eager)
+        eager = self._eager if eager is None else eager
+        return self._head._replace(upward=upward, eager=eager, trace=trace)
 
     def add(self, packed: bytes, head: Head | None = None, joined: tuple[str, ...] = ()) -> Receipt:
         """Publish an event of data that is packed already; `joined`: what was joined for it.

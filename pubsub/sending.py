@@ -16,6 +16,7 @@ from pubsub.event import (
     DATA_LIMIT,
     LAST_NUMBER,
     SOURCE_BYTES,
+    TRACE_BYTES,
     Block,
     DataError,
     Gossip,
@@ -265,10 +266,13 @@ class EventLink:
         signer: Identity | None,
         rights: Holder | None = None,
         block_size: int | None = None,
+        traced: bool = False,
     ) -> None:
         """`signer`: who signs own blocks, None leaves them unsigned; `rights`: what this node may publish,
-        None where everybody may; `block_size`: bytes at which a block is full, None: as suits the links."""
+        None where everybody may; `block_size`: bytes at which a block is full, None: as suits the links;
+        `traced`: blocks may carry the span in which they were published."""
         self.runs = runs
+        self._trace_bytes = TRACE_BYTES if traced else 0
         self.is_pace_due = False
         """Whether a publisher is to call `pace` after its event."""
         self._ways = ways
@@ -314,7 +318,7 @@ class EventLink:
         """Bytes of packed data in a message of `room` bytes, on its whole way up."""
         names = (topic.name, *topic.lineage)
         longest = max(names, key=lambda name: len(name.encode()))
-        head = Head(topic.name, topic.lineage, 1.0, True)
+        head = Head(topic.name, topic.lineage, 1.0, True, bytes(self._trace_bytes))
         empty = make_block(bytes(SOURCE_BYTES), LAST_NUMBER, head, ())
         right = 0 if self._rights is None else self._rights.longest
         empty.signature = b"" if self._signer is None else bytes(SIGNATURE_SIZE + right)

@@ -421,6 +421,8 @@ class DurableSubscription:
                 drops.add(error.reason)
                 self._core.done_with(numbered)
                 return
+        if (telemetry := self._node.telemetry) is not None:
+            telemetry.delivered(event.origin, event.sequence, 1, self.pattern.text)
         self._queue.append(event)
         self._wake()
 

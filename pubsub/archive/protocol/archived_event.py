@@ -145,7 +145,7 @@ class Received:
             if (reason := refusal(block)) is not None:
                 raise WireError(reason)
             data, _ = block.data()
-            origin = Origin(block.topic, block.publisher, block.run, 0, signed)
+            origin = Origin(block.topic, block.publisher, block.run, 0, signed, block.trace)
             self._read = (origin, block.first, data)
         return self._read
 
