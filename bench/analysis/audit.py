@@ -26,7 +26,7 @@ PARTS = "spark.sql.shuffle.partitions"
 LISTED = 1000
 """The most misses that are listed one by one."""
 
-KEPT = ("published", "stays", "seen", "outcomes", "missed_by")
+KEPT = ("outline", "nodes", "published", "stays", "accounts", "outcomes", "missed_by")
 """Views that are made once: small, or the outcome of most of the work."""
 
 SENT_ALONG = 2_000_000
@@ -61,33 +61,50 @@ class Audit:
 def audit(spark: SparkSession, rows: DataFrame) -> Audit:
     """Audit the nodes whose traces these are."""
     rows.createOrReplaceTempView("trace")
-    _cut_for(spark, rows.count())
-    _view(spark, "lineage", _lineage(spark))
-    for name, query in QUERIES.items():
+    made: list[str] = []
+
+    def make(name: str, query: str) -> None:
         spark.sql(query).createOrReplaceTempView(name)
+        made.append(name)
         if name in KEPT:
             spark.sql(f"CACHE TABLE {name}")
-    [counts] = _collected(spark, COUNTS)
+
+    try:
+        make("outline", OUTLINE)
+        [counts] = _collected(spark, COUNTS)
+        _cut_for(spark, counts["rows"])
+        _view(spark, "lineage", _lineage(spark))
+        for name, query in ACCOUNTS.items():
+            make(name, query)
+        strange = not spark.sql("SELECT * FROM strange LIMIT 1").isEmpty()
+        make("parasites", PARASITES if strange or counts["dropped"] else NO_PARASITES)
+        for name, query in OUTCOMES.items():
+            make(name, query)
+        return _outcome(spark, counts)
+    finally:
+        for name in made:
+            if name in KEPT:
+                spark.catalog.uncacheTable(name)
+
+
+def _outcome(spark: SparkSession, counts: dict[str, Any]) -> Audit:
     large = counts["rows"] > EXACT_ROWS
+    [totals] = _collected(spark, TOTALS)
+    events = totals.pop("events")
+    hint = "/*+ BROADCAST(published) */" if events < SENT_ALONG else ""
+    late = LATENCIES.format(hint=hint, percentiles=_percentiles(large, "late"))
     return Audit(
         counts["nodes"],
-        counts["events"],
+        events,
         _summaries(spark, large),
-        _collected(
-            spark,
-            LATENCIES.format(
-                hint="/*+ BROADCAST(published) */" if counts["events"] < SENT_ALONG else "",
-                p50=_percentile(large, "late", 0.5),
-                p99=_percentile(large, "late", 0.99),
-            ),
-        ),
-        {name: counts[name] for name in ("misses", "missing_nodes", "parasites")},
+        _collected(spark, late),
+        totals,
         _collected(
             spark, f"SELECT * FROM missed_by ORDER BY missed DESC, node, topic LIMIT {LISTED}"
         ),
         _collected(spark, f"SELECT * FROM missing ORDER BY ALL LIMIT {LISTED}"),
         _collected(spark, f"SELECT * FROM parasites ORDER BY ALL LIMIT {LISTED}")
-        if counts["parasites"]
+        if totals["parasites"]
         else [],
     )
 
@@ -98,7 +115,27 @@ def _cut_for(spark: SparkSession, rows: int) -> None:
         spark.conf.set(PARTS, str(max(int(USUAL_PARTS), min(rows // 1_000_000, 1000))))
 
 
-QUERIES = {
+# Nodes are numbered, and who had an event is kept as bits of 64-bit words, 64 nodes a word. So the one large
+# aggregate, over all rows of all events, has fixed columns only: Spark adds up in each task what it has read,
+# by compiled code, and shuffles the sums. Sets of nodes would be sorted, and shuffled whole. The shuffle is by event,
+# community and word: a topic or an hour may have nearly all rows, and an event goes on over the hour.
+
+OUTLINE = """
+    SELECT node, topic, kind, CASE WHEN kind IN ('table', 'drop') THEN detail END AS detail,
+        count(*) AS rows
+    FROM trace GROUP BY ALL"""
+"""All that is asked of nodes and topics as such, by one pass over the traces."""
+
+COUNTS = """
+    SELECT coalesce(sum(rows), 0) AS rows, count(DISTINCT node) AS nodes,
+        count_if(kind = 'drop' AND detail = 'parasite') AS dropped
+    FROM outline"""
+
+ACCOUNTS = {
+    "nodes": """
+        SELECT node, int(number DIV 64) AS word, shiftleft(1L, int(number % 64)) AS bit
+        FROM (SELECT node, row_number() OVER (ORDER BY node) - 1 AS number
+              FROM (SELECT DISTINCT node FROM outline))""",
     "published": """
         SELECT event, min(topic) AS topic, min(time) AS published
         FROM trace WHERE kind = 'publish' GROUP BY event""",
@@ -111,83 +148,92 @@ QUERIES = {
             FROM trace WHERE kind IN ('join', 'leave'))
         WHERE kind = 'join'""",
     "members": """
-        SELECT community, collect_list(struct(xxhash64(node) AS node, since, until)) AS stays,
-            collect_set(xxhash64(node)) AS ever
-        FROM stays GROUP BY community""",
+        SELECT community, word, collect_list(struct(bit, since, until)) AS stays, bit_or(bit) AS ever
+        FROM stays JOIN nodes USING (node) GROUP BY community, word""",
+    "expected": """
+        SELECT /*+ BROADCAST(members) */ event, community, word, published, ever,
+            aggregate(stays, 0L, (kept, s) -> kept | CASE
+                WHEN s.since <= published AND (s.until IS NULL OR published < s.until) THEN s.bit
+                ELSE 0L END) AS expected
+        FROM wanted JOIN members USING (community)""",
     # All that the traces say of an event in a community, by one pass over them.
     "seen": """
-        SELECT event, topic AS community,
-            collect_set(CASE WHEN kind IN ('receive', 'publish') THEN xxhash64(node) END) AS nodes,
+        SELECT /*+ BROADCAST(nodes) */ event, topic AS community, word,
+            bit_or(CASE WHEN kind IN ('receive', 'publish') THEN bit ELSE 0L END) AS had,
             count_if(kind = 'send') AS messages_inside, count_if(kind = 'upward') AS messages_upward,
             count_if(kind = 'receive' AND peer IS NOT NULL) AS useful,
             count_if(kind = 'duplicate') AS duplicates,
             max(CASE WHEN kind = 'receive' THEN hops END) AS rounds,
             max(CASE WHEN kind = 'receive' THEN time END) AS last
-        FROM trace WHERE event IS NOT NULL GROUP BY event, topic""",
-    "reach": """
-        SELECT event, community, size(expected) AS alive,
-            size(array_intersect(expected, nodes)) AS reached,
-            array_except(expected, nodes) AS missing
-        FROM (
-            SELECT event, community, coalesce(nodes, array()) AS nodes, array_distinct(transform(
-                filter(stays, s -> s.since <= published AND (s.until IS NULL OR published < s.until)),
-                s -> s.node)) AS expected
-            FROM wanted LEFT JOIN members USING (community) LEFT JOIN seen USING (event, community))
-        WHERE size(expected) > 0""",
-    "copies": """
-        SELECT event, community, messages_inside, messages_upward, useful, duplicates, rounds,
-            last - published AS seconds
-        FROM seen JOIN published USING (event)""",
+        FROM trace JOIN nodes USING (node) WHERE event IS NOT NULL GROUP BY event, topic, word""",
+    "accounts": """
+        SELECT event, community, word, coalesce(e.published, s.published) AS published,
+            coalesce(expected, 0L) AS expected, coalesce(ever, 0L) AS ever, coalesce(had, 0L) AS had,
+            messages_inside, messages_upward, useful, duplicates, rounds, last
+        FROM expected e FULL JOIN (SELECT * FROM seen JOIN published USING (event)) s
+        USING (event, community, word)""",
     # Those who had an event and were never in the community, or in one that does not want the event.
     "strange": """
-        SELECT event, community, explode(array_except(nodes, coalesce(own.ever, array()))) AS id
-        FROM seen JOIN published USING (event)
-        LEFT JOIN (SELECT event, community, ever FROM wanted JOIN members USING (community)) own
-        USING (event, community)""",
-    "parasites": """
-        SELECT t.event, t.topic, node FROM trace t JOIN strange s
-        ON t.event = s.event AND t.topic = s.community AND xxhash64(node) = id WHERE kind = 'receive'
-        UNION ALL
-        SELECT event, t.topic, node FROM trace t JOIN published USING (event)
-        WHERE kind = 'drop' AND detail = 'parasite'""",
-    "unwanted": """
-        SELECT event, topic AS community, count(*) AS parasites FROM parasites GROUP BY event, topic""",
-    "outcomes": """
-        SELECT community AS topic, event, missing,
-            alive, reached, double(alive = reached) AS everyone,
-            coalesce(messages_inside, 0) AS messages_inside,
-            coalesce(messages_upward, 0) AS messages_upward,
-            coalesce(useful, 0) AS useful, coalesce(duplicates, 0) AS duplicates,
-            coalesce(parasites, 0) AS parasites, rounds, seconds
-        FROM reach FULL JOIN copies USING (event, community)
-        LEFT JOIN unwanted USING (event, community)""",
-    "names": """
-        SELECT DISTINCT xxhash64(node) AS id, node FROM stays""",
-    "missing": """
-        SELECT event, topic, node FROM (SELECT event, topic, explode(missing) AS id FROM outcomes)
-        JOIN names USING (id)""",
-    "missed_by": """
-        SELECT node, topic, missed, count(*) AS events
-        FROM (SELECT node, topic, count(*) AS missed FROM missing GROUP BY node, topic) m
-        JOIN stays s USING (node) JOIN wanted w USING (community)
-        WHERE community = topic AND since <= published AND (until IS NULL OR published < until)
-        GROUP BY node, topic, missed""",
+        SELECT event, community, node FROM accounts JOIN nodes USING (word)
+        WHERE (had & ~ever) <> 0 AND (had & ~ever & bit) <> 0""",
 }
-"""Views, each from those before it. Nodes in arrays are told by 64-bit hashes: of ten thousand nodes two
-have the same one with a probability of 3 in 10^12."""
+"""Views, each from those before it."""
 
-COUNTS = """
-    SELECT (SELECT count(*) FROM trace) AS rows, (SELECT count(DISTINCT node) FROM trace) AS nodes,
-        (SELECT count(*) FROM published) AS events,
-        (SELECT coalesce(sum(size(missing)), 0) FROM outcomes WHERE missing IS NOT NULL) AS misses,
+PARASITES = """
+    SELECT t.event, t.topic, t.node FROM trace t JOIN strange s
+    ON t.event = s.event AND t.topic = s.community AND t.node = s.node WHERE kind = 'receive'
+    UNION ALL
+    SELECT event, t.topic, node FROM trace t JOIN published USING (event)
+    WHERE kind = 'drop' AND detail = 'parasite'"""
+NO_PARASITES = "SELECT '' AS event, '' AS topic, '' AS node WHERE false"
+
+OUTCOMES = {
+    "unwanted": """
+        SELECT event, topic, count(*) AS parasites FROM parasites GROUP BY event, topic""",
+    "outcomes": """
+        SELECT *, double(alive = reached) AS everyone, coalesce(parasites, 0) AS parasites_there
+        FROM (
+            SELECT event, community AS topic, nullif(sum(bit_count(expected)), 0) AS alive,
+                sum(bit_count(expected & had)) AS reached,
+                coalesce(sum(messages_inside), 0) AS messages_inside,
+                coalesce(sum(messages_upward), 0) AS messages_upward,
+                coalesce(sum(useful), 0) AS useful, coalesce(sum(duplicates), 0) AS duplicates,
+                max(rounds) AS rounds, max(last) - min(published) AS seconds
+            FROM accounts GROUP BY event, community
+            HAVING alive IS NOT NULL OR count(useful) > 0)
+        LEFT JOIN unwanted USING (event, topic)""",
+    "missing": """
+        SELECT event, community AS topic, node FROM accounts JOIN nodes USING (word)
+        WHERE (expected & ~had) <> 0 AND (expected & ~had & bit) <> 0""",
+    # How many events there are before each moment at which a node comes or goes.
+    "moments": """
+        SELECT *, sum(published) OVER (PARTITION BY community ORDER BY time, published
+            ROWS UNBOUNDED PRECEDING) AS before
+        FROM (
+            SELECT community, published AS time, 1 AS published, NULL AS node, 0 AS sign FROM wanted
+            UNION ALL SELECT community, since, 0, node, -1 FROM stays
+            UNION ALL SELECT community, coalesce(until, double('inf')), 0, node, 1 FROM stays)""",
+    "missed_by": """
+        SELECT node, topic, missed, events
+        FROM (SELECT node, topic, count(*) AS missed FROM missing GROUP BY node, topic)
+        JOIN (SELECT node, community AS topic, sum(sign * before) AS events FROM moments
+              WHERE node IS NOT NULL GROUP BY node, community) USING (node, topic)""",
+}
+"""Views on those of `ACCOUNTS`."""
+
+TOTALS = """
+    SELECT (SELECT count(*) FROM published) AS events,
+        (SELECT coalesce(sum(alive - reached), 0) FROM outcomes) AS misses,
         (SELECT count(*) FROM missed_by) AS missing_nodes,
-        (SELECT coalesce(sum(parasites), 0) FROM outcomes) AS parasites"""
+        (SELECT count(*) FROM parasites) AS parasites"""
 
 LATENCIES = """
-    SELECT topic, count(*) AS receptions, {p50} AS p50, {p99} AS p99, max(late) AS longest
-    FROM (SELECT {hint} t.topic, time - published AS late FROM trace t JOIN published USING (event)
-          WHERE kind = 'receive' AND peer IS NOT NULL)
-    GROUP BY topic ORDER BY topic"""
+    SELECT topic, receptions, percentiles[0] AS p50, percentiles[1] AS p99, longest
+    FROM (SELECT topic, count(*) AS receptions, {percentiles} AS percentiles, max(late) AS longest
+          FROM (SELECT {hint} t.topic, time - published AS late FROM trace t JOIN published USING (event)
+                WHERE kind = 'receive' AND peer IS NOT NULL)
+          GROUP BY topic)
+    ORDER BY topic"""
 
 
 METRICS = {
@@ -198,7 +244,7 @@ METRICS = {
     "complete_rounds": "double(CASE WHEN everyone = 1 THEN rounds END)",
     "messages_inside": "double(messages_inside)",
     "messages_upward": "double(messages_upward)",
-    "parasites": "double(parasites)",
+    "parasites": "double(parasites_there)",
     "rounds": "double(rounds)",
     "seconds": "double(seconds)",
 }
@@ -207,11 +253,11 @@ BATCHES = 200
 """More events than this are taken together in as many parts, which bounds what an interval costs."""
 
 
-def _percentile(large: bool, column: str, share: float) -> str:
-    """In SQL: exact for few rows; for many within 1/10,000 of its rank, in little memory."""
+def _percentiles(large: bool, column: str) -> str:
+    """In SQL, p50 and p99: exact for few rows; for many within 1/10,000 of their rank, in little memory."""
     if large:
-        return f"approx_percentile({column}, {share}, 10000)"
-    return f"percentile({column}, {share})"
+        return f"approx_percentile({column}, array(0.5, 0.99), 10000)"
+    return f"percentile({column}, array(0.5, 0.99))"
 
 
 def _summaries(spark: SparkSession, large: bool) -> list[dict[str, Any]]:
@@ -240,25 +286,17 @@ def _large_summaries(outcomes: DataFrame) -> list[dict[str, Any]]:
     means: dict[tuple[str, str], list[float]] = {}
     for row in parts.collect():
         means.setdefault((row.topic, row.metric), []).append(row["mean"])
+    asked = ("count(value) AS count", "avg(value) AS value", "sum(value) AS total")
     whole = long.groupBy("topic", "metric").agg(
-        *(
-            _expression(text)
-            for text in ("count(value) AS count", "avg(value) AS value", "sum(value) AS total")
-        ),
-        *(
-            _expression(f"{_percentile(True, 'value', share)} AS {name}")
-            for name, share in (("p50", 0.5), ("p99", 0.99))
-        ),
+        *map(_expression, asked), _expression(f"{_percentiles(True, 'value')} AS percentiles")
     )
     found = []
     for row in whole.orderBy("topic", "metric").collect():
-        interval = _interval(
-            row.metric, means[row.topic, row.metric], row.total, row["count"], row.value
-        )
-        low_and_high = {"low": interval.low, "high": interval.high}
-        told = row.asDict()
-        told.pop("total")
-        found.append(told | low_and_high)
+        own = means[row.topic, row.metric]
+        interval = _interval(row.metric, own, row.total, row["count"], row.value)
+        told = {name: row[name] for name in ("topic", "metric", "count", "value")}
+        p50, p99 = row.percentiles
+        found.append(told | {"low": interval.low, "high": interval.high, "p50": p50, "p99": p99})
     return found
 
 
@@ -316,12 +354,12 @@ def _lineage(spark: SparkSession) -> list[tuple[str, str]]:
     """(topic, community): every published topic with the communities that want its events."""
     above: dict[str, set[str]] = {}
     links = spark.sql(
-        "SELECT DISTINCT topic, substring(detail, 7) AS super FROM trace "
-        "WHERE kind = 'table' AND detail LIKE 'super %'"
+        "SELECT DISTINCT topic, substring(detail, length('added super ') + 1) AS super FROM outline "
+        "WHERE kind = 'table' AND detail LIKE 'added super %'"
     )
     for row in links.collect():
         above.setdefault(row.topic, set()).add(row.super)
-    topics = spark.sql("SELECT DISTINCT topic FROM trace WHERE kind = 'publish'").collect()
+    topics = spark.sql("SELECT DISTINCT topic FROM outline WHERE kind = 'publish'").collect()
     return [(row.topic, own) for row in topics for own in sorted(_wanting(row.topic, above))]
 
 

@@ -4,6 +4,7 @@
 
 One community, in which every node has joined and publishes in turn: a row for each copy that is sent and
 received, every tenth one a duplicate. One reception in a thousand is left out: somebody missed something.
+A file has rows of one node, or of a few, in the order of time, as nodes write them.
 """
 
 from __future__ import annotations
@@ -18,34 +19,46 @@ if TYPE_CHECKING:
 
 TOPIC = "/made"
 MADE = """
-    SELECT 0.0D AS time, rpad(lpad(hex(n), 16, '0'), 40, '0') AS node, 'join' AS kind, '{topic}' AS topic,
+    SELECT 0.0D AS time, {node} AS node, 'join' AS kind, '{topic}' AS topic,
         CAST(NULL AS STRING) AS event, CAST(NULL AS STRING) AS peer, CAST(NULL AS INT) AS hops,
         CAST(NULL AS STRING) AS detail
     FROM nodes
     UNION ALL
-    SELECT 1.0D + e / 100 + late AS time,
-        rpad(lpad(hex(if(kind = 'send', e % {nodes}, n)), 16, '0'), 40, '0'), kind, '{topic}',
-        lpad(hex(e), 32, '0'),
-        if(kind <> 'publish', rpad(lpad(hex(if(kind = 'send', n, e % {nodes})), 16, '0'), 40, '0'), NULL),
-        if(kind <> 'publish', 1, NULL), CAST(NULL AS STRING)
+    SELECT 1.0D + e / 100 + late AS time, {node} AS node, kind, '{topic}' AS topic,
+        lpad(hex(e), 32, '0') AS event, {peer} AS peer, if(kind <> 'publish', 1, NULL) AS hops,
+        CAST(NULL AS STRING) AS detail
     FROM (
-        SELECT e, n, explode(CASE
-            WHEN n = e % {nodes} THEN array(named_struct('kind', 'publish', 'late', 0.0D))
-            WHEN pmod(hash(e, n), 1000) = 0 THEN array(named_struct('kind', 'send', 'late', 0.0D))
-            WHEN pmod(hash(n, e), 10) = 0 THEN array(named_struct('kind', 'send', 'late', 0.0D),
-                named_struct('kind', 'receive', 'late', pmod(hash(e, n), 100000) / 1000000.0D),
-                named_struct('kind', 'duplicate', 'late', 0.2D))
-            ELSE array(named_struct('kind', 'send', 'late', 0.0D),
-                named_struct('kind', 'receive', 'late', pmod(hash(e, n), 100000) / 1000000.0D)) END) AS row
-        FROM events CROSS JOIN nodes) LATERAL VIEW inline(array(row)) made AS kind, late"""
+        SELECT e, n, inline(CASE
+            WHEN n = e % {nodes} THEN concat(array(struct('publish' AS kind, 0.0D AS late, NULL AS other)),
+                transform(filter(sequence(0L, {nodes} - 1L), other -> other <> n),
+                    other -> struct('send' AS kind, 0.0D AS late, other AS other)))
+            WHEN pmod(hash(e, n), 1000) = 0 THEN array()
+            ELSE slice(array(
+                struct('receive' AS kind, pmod(hash(e, n), 100000) / 1000000.0D AS late,
+                    e % {nodes} AS other),
+                struct('duplicate' AS kind, 0.2D AS late, e % {nodes} AS other)),
+                1, if(pmod(hash(n, e), 10) = 0, 2, 1)) END)
+        FROM (SELECT id DIV {events} AS n, id % {events} AS e FROM copies)) AS made(e, n, kind, late, other)"""
+NAME = "rpad(lpad(hex({}), 16, '0'), 40, '0')"
+"""In SQL: the id of a node, by its number."""
+ROWS_A_FILE = 1_000_000
 
 
 def generate(spark: SparkSession, rows: int, nodes: int, out: str) -> None:
     """Write the traces of `nodes` nodes, about `rows` rows in all."""
     events = max(rows * 10 // (nodes * 21), 1)
-    spark.range(events).selectExpr("id AS e").createOrReplaceTempView("events")
-    spark.range(nodes).selectExpr("id AS n").createOrReplaceTempView("nodes")
-    made = spark.sql(MADE.format(topic=TOPIC, nodes=nodes)).repartition(max(rows // 1_000_000, 1))
+    files = max(rows // ROWS_A_FILE, 1)
+    spark.range(nodes).selectExpr("id AS n").coalesce(1).createOrReplaceTempView("nodes")
+    spark.range(0, events * nodes, 1, files).createOrReplaceTempView("copies")
+    made = spark.sql(
+        MADE.format(
+            topic=TOPIC,
+            nodes=nodes,
+            events=events,
+            node=NAME.format("n"),
+            peer=NAME.format("other"),
+        )
+    )
     made.write.mode("errorifexists").parquet(out)
 
 

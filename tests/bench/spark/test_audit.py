@@ -131,6 +131,23 @@ def test_a_node_in_two_communities_has_an_event_in_both_by_one_copy(
     assert history.communities["/"].useful.total() == 0
 
 
+def test_a_super_topic_that_a_table_names_wants_the_event_though_no_path_says_so(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        row(0.0, "a", "join", "/x"),
+        row(0.0, "b", "join", "/other"),
+        row(0.5, "a", "table", "/x", peer="b" * 40, detail="added super /other"),
+        row(1.0, "a", "publish", "/x", event=FIRST),
+        copy(1.5, "b", "receive", "/other", FIRST, 1),
+    ]
+    trace = tmp_path / "linked.jsonl"
+    trace.write_text("".join(json.dumps(line) + "\n" for line in rows))
+    found = audit(spark, read_traces(spark, [str(trace)]))
+    assert found.parasites == []
+    assert value(found, "/other", "reliability") == 1.0
+
+
 def test_a_bad_line_far_into_a_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
     good = json.dumps(row(0.0, "a", "join", "/"))
     (tmp_path / "good.jsonl").write_text(good + "\n")
@@ -146,8 +163,6 @@ def test_many_rows_are_summarised_by_sql_to_the_same_means(
     rows = read_traces(spark, trace_files([str(tmp_path)]))
     exact = audit(spark, rows)
     monkeypatch.setattr(bench.analysis.audit, "EXACT_ROWS", 0)
-    for one in ("outcomes", "missed_by"):
-        spark.catalog.uncacheTable(one)
     found = audit(spark, rows)
     assert (found.nodes, found.events, found.missing) == (exact.nodes, exact.events, exact.missing)
     assert found.missed == exact.missed
