@@ -39,15 +39,26 @@ SETTING = (
 REAL_NODES = ("replay", "emulate", "live")
 """Tiers on which the events of a network share its tables; elsewhere each has tables of its own."""
 MOST_EXPERIMENTS = 50_000
-"""Where a store has more, claims and report read only the figures of the built-in suites: a driver holds no
-more than these."""
+"""Where a store has more, claims and report read only the built-in suites, which have a few hundred
+experiments each: a driver holds no more than these."""
 
 
-def aggregate(store: ResultStore) -> DataFrame:
-    """The aggregates of every finished experiment in the store, by SQL alone."""
+def aggregate(rows: DataFrame) -> DataFrame:
+    """The aggregates of all finished experiments among rows of results, by SQL alone."""
     keys = ", ".join(name for name in SETTING if name != "sizes")
-    store.read().createOrReplaceTempView("camcast_results")
-    return store.spark.sql(AGGREGATE.format(keys=keys))
+    rows.createOrReplaceTempView("camcast_results")
+    return rows.sparkSession.sql(AGGREGATE.format(keys=keys))
+
+
+def reported(store: ResultStore) -> DataFrame:
+    """The rows of results that claims and report are made of."""
+    from bench.suites import BUILT_IN
+
+    rows = store.read()
+    with store.telling():
+        if store.finished().count() > MOST_EXPERIMENTS:
+            rows = rows.where(rows.suite.isin(sorted(BUILT_IN)))
+    return rows
 
 
 AGGREGATE = """
@@ -78,7 +89,7 @@ def write_aggregates(store: ResultStore) -> str:
     """Aggregate the store and keep the outcome as Parquet beside it, for notebooks; return where."""
     place = f"{store.place}/aggregates"
     with store.telling():
-        aggregate(store).write.mode("overwrite").parquet(as_uri(place))
+        aggregate(store.read()).write.mode("overwrite").parquet(as_uri(place))
     return place
 
 
@@ -258,10 +269,8 @@ class Aggregates:
         """
         if store.is_empty:
             raise StoreError(f"no results in {store.place}: run a suite first (camcast bench run)")
-        frame = aggregate(store)
+        frame = aggregate(reported(store))
         with store.telling():
-            if store.finished().count() > MOST_EXPERIMENTS:
-                frame = frame.where(frame.figure.isin(sorted(_built_in_figures())))
             if known is not None:
                 frame = frame.where(frame.tier.isin(*REAL_NODES))
             found: list[dict[str, Any]] = frame.toArrow().to_pylist()
@@ -294,14 +303,6 @@ class Aggregates:
 
     def suites(self) -> list[str]:
         return list(dict.fromkeys(row.suite for row in self._rows))
-
-
-def _built_in_figures() -> set[str]:
-    from bench.suites import BUILT_IN
-
-    suites = [make() for make in BUILT_IN.values()]
-    fixed = {one.figure for suite in suites for one in suite.fixed}
-    return fixed | {family.figure for suite in suites for family in suite.families}
 
 
 def _order(row: Aggregate) -> tuple[Any, ...]:

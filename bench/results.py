@@ -323,7 +323,7 @@ _VARYING = tuple(field.name for field in dataclasses.fields(Columns))
 
 
 def _asked(experiment: Experiment) -> dict[str, Any]:
-    fields = dataclasses.asdict(experiment) | {"sizes": list(experiment.sizes)}
+    fields = experiment.fields() | {"sizes": list(experiment.sizes)}
     return {name: value for name, value in fields.items() if name not in SERIES}
 
 

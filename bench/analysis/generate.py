@@ -10,6 +10,7 @@ A file has rows of one node, or of a few, in the order of time, as nodes write t
 from __future__ import annotations
 
 import argparse
+import math
 from typing import TYPE_CHECKING
 
 from bench.spark.session import add_spark_options, session_of
@@ -46,7 +47,8 @@ ROWS_A_FILE = 1_000_000
 
 def generate(spark: SparkSession, rows: int, nodes: int, out: str) -> None:
     """Write the traces of `nodes` nodes, about `rows` rows in all."""
-    events = max(rows * 10 // (nodes * 21), 1)
+    an_event = nodes + (nodes - 1) * 0.999 * 1.1  # sent and published, received and received again
+    events = math.ceil(rows / an_event)
     files = max(rows // ROWS_A_FILE, 1)
     spark.range(nodes).selectExpr("id AS n").coalesce(1).createOrReplaceTempView("nodes")
     spark.range(0, events * nodes, 1, files).createOrReplaceTempView("copies")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.aggregates import SETTING, Aggregates
+from bench.aggregates import SETTING, Aggregates, reported
 from bench.report.spread import TABLE as SPREAD
 from bench.runs import Run, read_runs
 from bench.store import is_uri
@@ -55,7 +55,7 @@ def gather(store: ResultStore, aggregates: Aggregates | None = None) -> Material
 
 
 def _asked(store: ResultStore) -> list[dict[str, Any]]:
-    rows = store.read().where("error IS NULL").select(*ASKED).distinct().limit(MOST_ASKED)
+    rows = reported(store).where("error IS NULL").select(*ASKED).distinct().limit(MOST_ASKED)
     with store.telling():
         return [row.asDict() for row in rows.orderBy(*ASKED).collect()]
 

@@ -12,8 +12,9 @@ new durable subscriber of this name may begin.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from bisect import bisect_right
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from overlay.contact import Contact
@@ -33,11 +34,14 @@ PAGE_BYTES = 512 * 1024
 PAGE_STREAMS = 1024
 """Streams in one page."""
 
-READ_AT_ONCE = 256
+READ_AT_ONCE = 1024
 """Events that are read before their size is looked at."""
 
 FIRST_READ = 16
 """As above, at the beginning of a page: the first events tell about how large the next ones are."""
+
+LATEST_READ = 256
+"""Events that are read at once where the last ones of each topic are sought."""
 
 SCANNED = 4096
 """Events that are looked at for one page; of those that the question does not ask for nothing is sent."""
@@ -192,37 +196,56 @@ def _nothing(question: AskEvents) -> _Found:
 
 
 def _read(store: Store, question: AskEvents, last: int) -> _Found:
+    """What a page has of the stream's events up to a number. A few events are read at first: they tell
+    about how large the next ones are."""
     found: list[StoredEvent] = []
     first = seen = size = 0
     read_to = question.first - 1
-    most = (
-        SCANNED if question.since < question.until else 1
-    )  # the first number is all that is asked
-    for event in _walk(store, question, last):
-        wanted = _is_wanted(event, question)
-        if seen >= most or (wanted and found and size + len(event.body) > PAGE_BYTES):
+    # Where no time is asked for, the first number is all that is asked.
+    most = SCANNED if question.since < question.until else 1
+    limit = FIRST_READ
+    while read_to < last:
+        span = Span(read_to + 1, last)
+        events = store.by_catenation(question.topic, question.stream, span, min(limit, most - seen))
+        if not events:
+            break
+        first = first or events[0].catenation
+        wanted = _wanted(events, question)
+        size += sum([len(event.body) for event in wanted])
+        found += wanted
+        if size > PAGE_BYTES and len(found) > 1:
+            while size > PAGE_BYTES and len(found) > 1:
+                size -= len(found.pop().body)
+            read_to = max(read_to, found[-1].catenation)
+            seen += bisect_right(events, read_to, key=_catenation)
             return _Found(read_to, first, seen, found)
-        seen += 1
-        read_to = event.catenation
-        first = first or read_to
-        if wanted:
-            found.append(event)
-            size += len(event.body)
+        read_to = events[-1].catenation
+        seen += len(events)
+        if seen >= most:
+            return _Found(read_to, first, seen, found)
+        mean = sum([len(event.body) for event in events]) // len(events) + 1
+        limit = max(1, min(READ_AT_ONCE, (PAGE_BYTES - size) // mean + 1))
     return _Found(last, first, seen, found)
 
 
-def _walk(store: Store, question: AskEvents, last: int) -> Iterator[StoredEvent]:
-    """The stream's events up to a number; few are read before it is known how large they are."""
-    first, limit = question.first, FIRST_READ
-    while first <= last:
-        span = Span(first, last)
-        events = store.by_catenation(question.topic, question.stream, span, limit)
-        yield from events
-        if not events:
-            return
-        first = events[-1].catenation + 1
-        mean = sum(len(event.body) for event in events) // len(events) + 1
-        limit = max(1, min(READ_AT_ONCE, PAGE_BYTES // mean))
+def _wanted(events: list[StoredEvent], question: AskEvents) -> list[StoredEvent]:
+    """Those of the events that were archived within the times and are of the topic asked for."""
+    since, until = question.since, question.until
+    within = [event for event in events if since <= event.time < until]
+    if question.below == question.topic:
+        return within
+    return [event for event in within if _is_below(event, question)]
+
+
+def _is_below(event: StoredEvent, question: AskEvents) -> bool:
+    try:
+        block = read_event(event.body, question.topic).block
+    except WireError:
+        return False
+    return included(question.below, block.topic, block.lineage)
+
+
+_catenation = attrgetter("catenation")
 
 
 def _read_last(store: Store, question: AskLast) -> list[Kept]:
@@ -231,7 +254,7 @@ def _read_last(store: Store, question: AskLast) -> list[Kept]:
     stop = store.last_sequence(question.topic) + 1
     end = max(1, stop - SCANNED)
     while stop > end:
-        start = max(end, stop - READ_AT_ONCE)
+        start = max(end, stop - LATEST_READ)
         for event in store.read(question.topic, range(start, stop)):
             try:
                 block = read_event(event.body, question.topic).block
@@ -241,18 +264,6 @@ def _read_last(store: Store, question: AskLast) -> list[Kept]:
                 latest.add(block, event.time)
         stop = start
     return list(latest)
-
-
-def _is_wanted(event: StoredEvent, question: AskEvents) -> bool:
-    if not question.since <= event.time < question.until:
-        return False
-    if question.below == question.topic:
-        return True
-    try:
-        block = read_event(event.body, question.topic).block
-    except WireError:
-        return False
-    return included(question.below, block.topic, block.lineage)
 
 
 def _page(question: AskEvents, read: _Found, forked: bool, refused: str = "") -> EventPage:

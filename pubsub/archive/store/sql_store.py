@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from pubsub.archive.store.changes import Change, StoredEvent
@@ -23,6 +24,8 @@ from pubsub.reliable.numbers import Numbers, Span
 _EVENT = "place, time, audience, stream, catenation, checksum, id, body"
 _PAGE = 1000
 _BYTES = (bytes, memoryview)
+_make = partial(tuple.__new__, StoredEvent)
+"""An event of its fields: half of what a call of the class takes, once for every row that is read."""
 
 
 class SqlStore(RegistryReads):
@@ -250,35 +253,23 @@ class SqlStore(RegistryReads):
         return self.damage()
 
     def _checked(self, topic: str, rows: list[tuple[Any, ...]]) -> list[StoredEvent]:
-        """The events of these rows; those whose checksum is wrong are noted as damaged and left out."""
+        """The events of these rows. Those that are not as they were written, their types included, are noted
+        as damaged and left out."""
         events: list[StoredEvent] = []
-        for row in rows:
-            event = self._event(topic, row)
-            if event is not None:
-                events.append(event)
-            else:
-                with self._lock:
-                    spoilt = self._damaged.setdefault(topic, Numbers(most=None))
-                    spoilt.add(self._sequence(row[0]))
+        publishers, members = self._names.publishers, self._names.members
+        for place, time, audience, stream, catenation, checksum, id, body in rows:
+            if type(body) is memoryview:
+                id, body = bytes(id) if type(id) is memoryview else id, bytes(body)
+            if type(time) is float and type(catenation) is int and type(id) is type(body) is bytes:
+                publisher, names = publishers.get(stream, b""), members.get(audience, ())
+                number = place & MAX_SEQUENCE
+                event = _make((topic, number, id, publisher, catenation, time, body, names))
+                if catenation >= 0 and event_checksum(event) == checksum:
+                    events.append(event)
+                    continue
+            with self._lock:
+                self._damaged.setdefault(topic, Numbers(most=None)).add(self._sequence(place))
         return events
-
-    def _event(self, topic: str, row: tuple[Any, ...]) -> StoredEvent | None:
-        """The event in a row; None when the row is not as it was written, its types included."""
-        place, time, audience, stream, catenation, checksum, id, body = row
-        kinds = (type(time), type(catenation), isinstance(id, _BYTES), isinstance(body, _BYTES))
-        if kinds != (float, int, True, True) or catenation < 0:
-            return None
-        event = StoredEvent(
-            topic,
-            self._sequence(place),
-            bytes(id),
-            self._names.publishers.get(stream, b""),
-            catenation,
-            time,
-            bytes(body),
-            self._names.members.get(audience, ()),
-        )
-        return event if event_checksum(event) == checksum else None
 
     def _mend(self, topic: str, span: Span) -> None:
         if topic in self._damaged:

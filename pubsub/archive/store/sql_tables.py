@@ -36,9 +36,9 @@ _NUMBERS = struct.Struct(">QQd")
 
 
 def event_checksum(event: StoredEvent) -> int:
-    start = _of_names(event.topic, event.publisher, event.destinations)
-    numbers = _NUMBERS.pack(event.sequence, event.catenation, event.time)
-    return crc32(event.body, crc32(numbers + event.id, start))
+    topic, sequence, id, publisher, catenation, time, body, destinations = event
+    start = _of_names(topic, publisher, destinations)
+    return crc32(body, crc32(_NUMBERS.pack(sequence, catenation, time) + id, start))
 
 
 @lru_cache(maxsize=1024)
