@@ -41,6 +41,8 @@ REAL_NODES = ("replay", "emulate", "live")
 MOST_EXPERIMENTS = 50_000
 """Where a store has more, claims and report read only the built-in suites, which have a few hundred
 experiments each: a driver holds no more than these."""
+ROWS_OF_ONE = 30
+"""About how many rows a small experiment has."""
 
 
 def aggregate(rows: DataFrame) -> DataFrame:
@@ -87,8 +89,11 @@ Batches of simulated events are of about the same size; networks count alike wha
 
 def write_aggregates(store: ResultStore) -> str:
     """Aggregate the store and keep the outcome as Parquet beside it, for notebooks; return where."""
+    from bench.spark.session import cut_for
+
     place = f"{store.place}/aggregates"
     with store.telling():
+        cut_for(store.spark, ROWS_OF_ONE * store.finished().count())
         aggregate(store.read()).write.mode("overwrite").parquet(as_uri(place))
     return place
 

@@ -107,6 +107,9 @@ class ResultStore:
     def append(self, results: DataFrame) -> list[tuple[str, str]]:
         """Add rows, each experiment's all or none; return (experiment id, error) of those that failed, at
         most `LISTED`. A column `processes` becomes rows of that table."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sql
+
         commit = _new_name()
         place = f"{self._uri}/results/commit={commit}"
         with self.telling(writing=True):
@@ -117,9 +120,17 @@ class ResultStore:
             rows.write.partitionBy("suite", "tier").parquet(
                 f"{self._uri}/processes/commit={commit}"
             )
-        manifest = written.selectExpr(f"{SCHEMA_VERSION} AS version", "experiment_id", "error")
+        errors = Observation()
+        manifest = (  # one task, for one file: without a shuffle
+            written.selectExpr(f"{SCHEMA_VERSION} AS version", "experiment_id", "error")
+            .coalesce(1)
+            .distinct()
+            .observe(errors, sql.count("error").alias("failed"))
+        )
         own = f"{self._uri}/commits/commit={commit}"
-        manifest.distinct().coalesce(1).write.parquet(own)
+        manifest.write.parquet(own)
+        if not errors.get["failed"]:
+            return []
         failed = self.spark.read.schema(MANIFEST).parquet(own).where("error IS NOT NULL")
         return [(row.experiment_id, row.error) for row in failed.limit(LISTED).collect()]
 

@@ -16,13 +16,12 @@ import numpy as np
 
 from bench.intervals import Interval, mean_interval, wilson
 from bench.results import PROPORTIONS, SHARES
-from bench.spark.session import USUAL_PARTS
+from bench.spark.session import cut_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-PARTS = "spark.sql.shuffle.partitions"
 LISTED = 1000
 """The most misses that are listed one by one."""
 
@@ -72,7 +71,7 @@ def audit(spark: SparkSession, rows: DataFrame) -> Audit:
     try:
         make("outline", OUTLINE)
         [counts] = _collected(spark, COUNTS)
-        _cut_for(spark, counts["rows"])
+        cut_for(spark, counts["rows"])
         _view(spark, "lineage", _lineage(spark))
         for name, query in ACCOUNTS.items():
             make(name, query)
@@ -109,16 +108,10 @@ def _outcome(spark: SparkSession, counts: dict[str, Any]) -> Audit:
     )
 
 
-def _cut_for(spark: SparkSession, rows: int) -> None:
-    """Cut what is shuffled into parts of a million rows, where the usual number is the harness's own."""
-    if spark.conf.get(PARTS) == USUAL_PARTS:
-        spark.conf.set(PARTS, str(max(int(USUAL_PARTS), min(rows // 1_000_000, 1000))))
-
-
 # Nodes are numbered, and who had an event is kept as bits of 64-bit words, 64 nodes a word. So the one large
 # aggregate, over all rows of all events, has fixed columns only: Spark adds up in each task what it has read,
-# by compiled code, and shuffles the sums. Sets of nodes would be sorted, and shuffled whole. The shuffle is by event,
-# community and word: a topic or an hour may have nearly all rows, and an event goes on over the hour.
+# by compiled code, and shuffles the sums. Sets of nodes would be sorted, and shuffled whole. The shuffle is
+# by event, community and word: one topic or hour may have nearly all rows, and events go on over the hour.
 
 OUTLINE = """
     SELECT node, topic, kind, CASE WHEN kind IN ('table', 'drop') THEN detail END AS detail,

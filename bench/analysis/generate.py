@@ -39,7 +39,8 @@ MADE = """
                     e % {nodes} AS other),
                 struct('duplicate' AS kind, 0.2D AS late, e % {nodes} AS other)),
                 1, if(pmod(hash(n, e), 10) = 0, 2, 1)) END)
-        FROM (SELECT id DIV {events} AS n, id % {events} AS e FROM copies)) AS made(e, n, kind, late, other)"""
+        FROM (SELECT id DIV {events} AS n, id % {events} AS e FROM copies))
+        AS made(e, n, kind, late, other)"""
 NAME = "rpad(lpad(hex({}), 16, '0'), 40, '0')"
 """In SQL: the id of a node, by its number."""
 ROWS_A_FILE = 1_000_000

@@ -36,8 +36,11 @@ from bench.spark.start import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PARTS = "spark.sql.shuffle.partitions"
 USUAL_PARTS = "8"
 """Into how many parts a shuffle cuts rows: a benchmark has few."""
+ROWS_A_PART = 1_000_000
+"""Rows of a part of a large shuffle."""
 CONNECT_PORT = "15002"
 """Of a Spark Connect server whose port is not named."""
 CONNECT_SECONDS = 10.0
@@ -171,6 +174,12 @@ def _check_server(remote: str) -> None:
         ) from None
 
 
+def cut_for(spark: SparkSession, rows: int) -> None:
+    """Cut what is shuffled from now on into parts of `ROWS_A_PART`, where the user has set no number."""
+    if spark.conf.get(PARTS) == USUAL_PARTS:
+        spark.conf.set(PARTS, str(max(int(USUAL_PARTS), min(rows // ROWS_A_PART, 1000))))
+
+
 def is_connect(spark: SparkSession) -> bool:
     """Whether a session is of Spark Connect: without a SparkContext and Java in this process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
@@ -280,11 +289,11 @@ def _settings(workdir: Path, local: bool, is_long: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": USUAL_PARTS,
+        PARTS: USUAL_PARTS,
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.driver.memory": "2g",
+        "spark.driver.memory": "2g" if is_long else "1g",
         "spark.scheduler.mode": "FAIR",
     }
     if local:

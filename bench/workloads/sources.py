@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 TOPIC = "/soccer"
 WARM = 2
 """Times that a reader reads; the last one counts."""
+LINES = 1000
+"""Lines that are sent at once to the socket source."""
 
 
 def fill(path: Path, rows: int) -> None:
@@ -96,24 +98,29 @@ def by_spark(spark: SparkSession, address: str, **options: Any) -> int:
 
 def by_socket(spark: SparkSession, rows: int) -> int:
     """Spark's socket source: lines of the same JSON from a thread of this process."""
-    listening = socket.create_server(("127.0.0.1", 0))
     line = b'{"n":12345,"team":"Toro","goals":3}\n'
+    is_read = threading.Event()
 
     def serve() -> None:
         taken, _ = listening.accept()
-        for _ in range(rows // 1000):
-            taken.sendall(line * 1000)
-        time.sleep(60)
+        with taken:
+            for first in range(0, rows, LINES):
+                taken.sendall(line * min(LINES, rows - first))
+            is_read.wait()
 
-    threading.Thread(target=serve, daemon=True).start()
-    lines = spark.readStream.format("socket").options(
-        host="127.0.0.1", port=listening.getsockname()[1]
-    )
-    counted = lines.load().groupBy().count()
-    query = counted.writeStream.format("memory").queryName("lines").outputMode("complete").start()
-    while not (found := spark.table("lines").collect()) or found[0][0] < rows // 1000 * 1000:
-        time.sleep(0.05)
-    query.stop()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        lines = spark.readStream.format("socket").options(
+            host="127.0.0.1", port=listening.getsockname()[1]
+        )
+        counted = lines.load().groupBy().count().writeStream.format("memory")
+        query = counted.queryName("lines").outputMode("complete").start()
+        try:
+            while not (found := spark.table("lines").collect()) or found[0][0] < rows:
+                time.sleep(0.05)
+        finally:
+            is_read.set()
+            query.stop()
     return int(found[0][0])
 
 
@@ -124,18 +131,23 @@ def run(options: argparse.Namespace) -> Iterator[Row]:
         yield from _timed("plain Python on the SQLite file", lambda: plain(path))
         with (
             archive(path) as address,
-            spark_session(Path(directory) / "spark", "local[2]") as spark,
+            spark_session(Path(directory) / "spark", "local[2]", is_long=True) as spark,
         ):
-            from bench.spark.source import CamcastSource
+            yield from by_all(spark, address, options.rows)
 
-            spark.dataSource.register(CamcastSource)
-            raw = {"data": "msgpack"}
-            for name, read, times in (
-                ("Spark, camcast, data as JSON", lambda: by_spark(spark, address), WARM),
-                ("Spark, camcast, data as msgpack", lambda: by_spark(spark, address, **raw), WARM),
-                ("Spark, socket source, lines", lambda: by_socket(spark, options.rows), 1),
-            ):
-                yield from _timed(name, read, times)
+
+def by_all(spark: SparkSession, address: str, rows: int) -> Iterator[Row]:
+    """Each way to read by Spark."""
+    from bench.spark.source import CamcastSource
+
+    spark.dataSource.register(CamcastSource)
+    raw = {"data": "msgpack"}
+    for name, read, times in (
+        ("Spark, camcast, data as JSON", lambda: by_spark(spark, address), WARM),
+        ("Spark, camcast, data as msgpack", lambda: by_spark(spark, address, **raw), WARM),
+        ("Spark, socket source, lines", lambda: by_socket(spark, rows), 1),
+    ):
+        yield from _timed(name, read, times)
 
 
 def _timed(name: str, read: Callable[[], int], times: int = 1) -> Iterator[Row]:

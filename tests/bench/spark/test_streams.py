@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,6 +18,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.spark.source import CamcastSource
+from overlay.identity import Identity
+from pubsub.archive.protocol.archived_event import pack_event
+from pubsub.archive.protocol.frontier import new_stream
+from pubsub.archive.store.changes import StoredEvent
+from pubsub.archive.store.sqlite import SqliteStore
+from pubsub.event import Head, make_block, pack_data
 from tests.bench.spark.archives import Network
 from tests.bench.spark.test_source import batch, schema, source
 
@@ -79,6 +86,55 @@ def test_a_stream_copies_a_topic_once_though_its_last_batch_is_run_again(
     copy()
     copied = load(spark, network, "/copies").selectExpr("get_json_object(data, '$.n') as n")
     assert sorted(int(row.n) for row in copied.collect()) == [*range(22)]
+
+
+@pytest.mark.sweep
+def test_the_example_of_the_docs_counts_goals_by_country(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The windows of the goals have ended, but for the last goal's, which is of now."""
+    spark.dataSource.register(CamcastSource)
+    now = time.time()
+    teams = ["Toro", "Toro", "Juve", "Ajax", "Ajax"]
+    keep_goals(tmp_path / "events.db", [(now - 3600, team) for team in teams] + [(now, "Toro")])
+    countries = [("Toro", "Italy"), ("Juve", "Italy"), ("Ajax", "Netherlands")]
+    spark.createDataFrame(countries, "team string, country string").write.parquet(
+        str(tmp_path / "teams")
+    )
+    network = Network(tmp_path)
+    text = (ROOT / "docs" / "spark.md").read_text()
+    example = text[text.index("## Example") : text.index("## When something is wrong")]
+    code = "\n".join(part.partition("```")[0] for part in example.split("```py\n")[1:])
+    for written, here in (
+        ("10.0.0.1:4000", network.bootstrap),
+        ("s3a://league", str(tmp_path)),
+        (".start()", ".trigger(availableNow=True).start()"),  # or it would go on for ever
+    ):
+        assert written in code
+        code = code.replace(written, here)
+    try:
+        exec(code, {"spark": spark})
+        told = [json.loads(row.data) for row in load(spark, network, "/soccer/tables").collect()]
+    finally:
+        network.close()
+    assert {row["country"]: row["count"] for row in told} == {"Italy": 3, "Netherlands": 2}
+    assert len(told) == 2
+
+
+def keep_goals(path: Path, goals: list[tuple[float, str]]) -> None:
+    """A store with goals that were archived at some times."""
+    publisher = Identity.create().id
+    stream = new_stream(publisher, int(goals[0][0]), 7)
+    changes = []
+    for number, (moment, team) in enumerate(goals, 1):
+        data = pack_data({"team": team, "player": "Anna"})
+        block = make_block(publisher + b"goalsrun", number, Head("/soccer/goals"), [data])
+        body = pack_event(block.encoded)
+        changes.append(StoredEvent("/soccer", number, block.id, stream, number, moment, body))
+    store = SqliteStore(path)
+    store.write(changes)
+    store.sync()
+    store.close()
 
 
 class Copier:
