@@ -49,7 +49,8 @@ def aggregate(rows: DataFrame) -> DataFrame:
     """The aggregates of all finished experiments among rows of results, by SQL alone."""
     keys = ", ".join(name for name in SETTING if name != "sizes")
     rows.createOrReplaceTempView("camcast_results")
-    return rows.sparkSession.sql(AGGREGATE.format(keys=keys))
+    p50, p99 = (PERCENTILE.format(at=f"({share}D * (size(single) - 1))") for share in (0.5, 0.99))
+    return rows.sparkSession.sql(AGGREGATE.format(keys=keys, p50=p50, p99=p99))
 
 
 def reported(store: ResultStore) -> DataFrame:
@@ -66,25 +67,32 @@ def reported(store: ResultStore) -> DataFrame:
 AGGREGATE = """
     SELECT {keys}, sizes, community, metric, unit, count,
         aggregate(sample, 0D, (kept, x) -> kept + x, kept -> kept / size(sample)) AS value,
-        p50, p99, networks, sample
+        {p50} AS p50, {p99} AS p99, networks, sample
     FROM (
-        SELECT *, transform(networks, n -> aggregate(
-            filter(rows, x -> x.network = n), named_struct('sum', 0D, 'events', 0D),
-            (kept, x) -> named_struct(
-                'sum', kept.sum + x.events * x.value, 'events', kept.events + x.events),
-            kept -> kept.sum / kept.events)) AS sample
+        SELECT *, CASE WHEN size(rows) = 1
+            THEN array(rows[0].events * rows[0].value / rows[0].events)
+            ELSE transform(networks, n -> aggregate(
+                filter(rows, x -> x.network = n), named_struct('sum', 0D, 'events', 0D),
+                (kept, x) -> named_struct(
+                    'sum', kept.sum + x.events * x.value, 'events', kept.events + x.events),
+                kept -> kept.sum / kept.events)) END AS sample
         FROM (
-            SELECT *, array_sort(array_distinct(rows.network)) AS networks
+            SELECT *, array_sort(array_distinct(rows.network)) AS networks,
+                array_sort(filter(rows, x -> x.event >= 0).value) AS single
             FROM (
                 SELECT {keys}, concat_ws(',', sizes) AS sizes, community, metric, unit,
                     sum(events) AS count,
-                    percentile(value, 0.5) FILTER (WHERE event >= 0) AS p50,
-                    percentile(value, 0.99) FILTER (WHERE event >= 0) AS p99,
                     array_sort(collect_list(struct(network, event, value, events))) AS rows
-                FROM camcast_results WHERE error IS NULL AND value IS NOT NULL
-                GROUP BY {keys}, sizes, community, metric, unit)))"""
+                FROM (SELECT *, xxhash64({keys}, sizes, community, metric) AS place
+                      FROM camcast_results WHERE error IS NULL AND value IS NOT NULL)
+                GROUP BY place, {keys}, sizes, community, metric, unit)))"""
 """Rows are sorted: they come in whatever order the shuffle gave, and sums of floats must not depend on it.
-Batches of simulated events are of about the same size; networks count alike whatever theirs."""
+Batches of simulated events are of about the same size; networks count alike whatever theirs. Where there are
+many groups Spark sorts them: by `place` first, one number in place of twenty columns."""
+PERCENTILE = """CASE WHEN size(single) > 0 THEN
+    (ceil({at}) - {at}) * single[int({at})] + ({at} - int({at})) * single[int(ceil({at}))]
+    + CASE WHEN {at} = int({at}) THEN single[int({at})] ELSE 0D END END"""
+"""In SQL: of the sorted values `single`, by linear interpolation."""
 
 
 def write_aggregates(store: ResultStore) -> str:

@@ -99,7 +99,7 @@ def run_suite(arguments: argparse.Namespace) -> int:
     suite = find_suite(arguments.suite)
     if arguments.only:
         suite = suite.only(arguments.only)
-    with _session(arguments) as spark:
+    with _session(arguments, is_long=bool(suite.grids)) as spark:
         store = ResultStore(spark, arguments.out).open()
         master = spark.conf.get("spark.master", "local")
         print(f"{suite.name}: {len(suite):,} experiments on {master}", flush=True)
@@ -110,13 +110,15 @@ def run_suite(arguments: argparse.Namespace) -> int:
     return 0 if is_complete else 1
 
 
-def _session(arguments: argparse.Namespace) -> AbstractContextManager[SparkSession]:
+def _session(
+    arguments: argparse.Namespace, is_long: bool = False
+) -> AbstractContextManager[SparkSession]:
     """The session of a command; what Spark has to say is kept where the results are, if on this machine."""
     from bench.spark.session import session_of
     from bench.store import is_uri
 
     local = not is_uri(arguments.out)
-    return session_of(arguments, Path(arguments.out) / "spark" if local else None)
+    return session_of(arguments, Path(arguments.out) / "spark" if local else None, is_long)
 
 
 def _run(
@@ -174,7 +176,7 @@ def _stored(arguments: argparse.Namespace) -> Iterator[ResultStore]:
     from bench.store import ResultStore
 
     _check_existing(arguments.out)
-    with _session(arguments) as spark:
+    with _session(arguments, _is_large(arguments.out)) as spark:
         yield ResultStore(spark, arguments.out).open()
 
 
@@ -212,6 +214,18 @@ def show_suite(arguments: argparse.Namespace) -> int:
     for experiment in find_suite(arguments.suite).experiments:
         print(json.dumps({"id": experiment.id} | json.loads(experiment.as_json())))
     return 0
+
+
+LARGE_BYTES = 5_000_000
+"""Results of more than this take Spark minutes to aggregate."""
+
+
+def _is_large(place: str) -> bool:
+    """Whether there is much to aggregate; what only Spark can see is taken for much."""
+    from bench.store import is_uri
+
+    files = Path(place).glob("results/**/*.parquet")
+    return is_uri(place) or sum(file.stat().st_size for file in files) > LARGE_BYTES
 
 
 def _check_existing(place: str) -> None:

@@ -20,6 +20,8 @@ LISTED = 10
 """The most nodes and misses that the text lists."""
 LONG_BYTES = 50_000_000
 """Traces of more than this take Spark minutes."""
+MEMORY = "2g"
+"""Of Java: when each of millions of events was published is sent to every task."""
 
 
 def add_command(commands: Any) -> None:
@@ -47,7 +49,7 @@ def analyze(arguments: argparse.Namespace) -> int:
     from bench.spark.session import session_of
 
     files = trace_files(arguments.traces)
-    with session_of(arguments, is_long=_are_long(files)) as spark:
+    with session_of(arguments, is_long=_are_long(files), memory=MEMORY) as spark:
         found = audit(spark, read_traces(spark, files))
     if not found.events:
         raise UsageError(

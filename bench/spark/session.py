@@ -41,6 +41,8 @@ USUAL_PARTS = "8"
 """Into how many parts a shuffle cuts rows: a benchmark has few."""
 ROWS_A_PART = 1_000_000
 """Rows of a part of a large shuffle."""
+MEMORY = "1g"
+"""Of Java, which does not hold rows: what does not fit goes to the disk."""
 CONNECT_PORT = "15002"
 """Of a Spark Connect server whose port is not named."""
 CONNECT_SECONDS = 10.0
@@ -120,15 +122,18 @@ def _defaults_file() -> dict[str, str]:
 
 
 def session_of(
-    arguments: argparse.Namespace, workdir: Path | None = None, is_long: bool = False
+    arguments: argparse.Namespace,
+    workdir: Path | None = None,
+    is_long: bool = False,
+    memory: str = MEMORY,
 ) -> AbstractContextManager[SparkSession]:
-    """The session that a command's options ask for; `is_long` as `spark_session` has it."""
+    """The session that a command's options ask for; `is_long` and `memory` as `spark_session` has them."""
     if arguments.remote and arguments.master:
         raise SparkError("--master and --remote are two places to run: name one of them")
     conf = parse_conf(arguments.conf)
     if arguments.remote:
         return connect_session(arguments.remote, conf)
-    return spark_session(workdir, arguments.master, conf, is_long)
+    return spark_session(workdir, arguments.master, conf, is_long, memory)
 
 
 @contextmanager
@@ -207,11 +212,13 @@ def spark_session(
     master: str | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
     is_long: bool = False,
+    memory: str = MEMORY,
 ) -> Iterator[SparkSession]:
     """A session on `master`; stopped at the end of the block, and Java with it.
 
     A remote master gets the three packages as an archive, so its workers need only the libraries. `conf`: of
-    Spark, over everything else. `is_long`: Java itself has minutes of work, and is compiled well for it.
+    Spark, over everything else. `is_long`: Java itself has minutes of work, and is compiled well for it;
+    `memory`: of its heap.
     Without `workdir` Spark's files are in a directory that goes with the block.
     Where this process has a session already, that one is used as it is, and is not stopped.
     """
@@ -230,14 +237,14 @@ def spark_session(
             _ship_code(running, workdir)
             yield running
             return
-        session = _start(workdir, master, user_settings(conf), is_long)
+        session = _start(workdir, master, user_settings(conf), is_long, memory)
         stack.callback(_stop, session)
         _ship_code(session, workdir)
         yield session
 
 
 def _start(
-    workdir: Path, master: str | None, given: Mapping[str, str], is_long: bool
+    workdir: Path, master: str | None, given: Mapping[str, str], is_long: bool, memory: str
 ) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -245,7 +252,7 @@ def _start(
     local = is_local(master)
     check_master(master)
     builder = SparkSession.builder.master(master)
-    needed = {"spark.app.name": "camcast"} | _settings(workdir, local, is_long)
+    needed = {"spark.app.name": "camcast"} | _settings(workdir, local, is_long, memory)
     for name, value in (needed | dict(given) | {"spark.master": master}).items():
         builder = builder.config(name, value)
     with _stderr_to(workdir / "spark.log"), _set(java_environment(workdir, master)):
@@ -284,7 +291,7 @@ def _wait_for_a_worker(session: SparkSession, master: str) -> None:
         time.sleep(0.2)
 
 
-def _settings(workdir: Path, local: bool, is_long: bool) -> dict[str, str]:
+def _settings(workdir: Path, local: bool, is_long: bool, memory: str) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -293,7 +300,7 @@ def _settings(workdir: Path, local: bool, is_long: bool) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.driver.memory": "2g" if is_long else "1g",
+        "spark.driver.memory": memory,
         "spark.scheduler.mode": "FAIR",
     }
     if local:

@@ -99,7 +99,7 @@ WORKLOAD = Workload(
                 column("harness, Java", "{:.1f}", "Java"),
                 column("overhead", "{:.1%}", "overhead"),
             ),
-            "The session's start is not counted. Goal: under 10 % with the usual number of networks.",
+            "The session's start is not counted. Goal: under 5 % with the usual number of networks.",
         ),
     ),
     quick_seconds=60,

@@ -135,6 +135,13 @@ def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, compl
         find_suite(str(path))
 
 
+def test_a_suite_of_a_million_is_not_listed_on_the_driver() -> None:
+    suite = find_suite(str(Path(__file__).parent.parent.parent / "docs" / "million.toml"))
+    assert len(suite) == 1_000_000
+    assert suite.experiments == ()
+    assert {grid.at(0).tier for grid in suite.grids} == {"model", "simulate"}
+
+
 def test_an_unknown_suite_is_answered_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(SuiteError, match="quick, paper"):
         find_suite("fast")

@@ -65,17 +65,55 @@ def made() -> pa.Table:
     return table(EXPERIMENT, [(EXPERIMENT, RESULTS)], 1.0)
 
 
-def all_of(store: ResultStore) -> list[Any]:
-    return Aggregates.of(store).select()
+def formulas() -> pa.Table:
+    asked = {"suite": "s", "figure": "formulas", "tier": "model", "protocol": "multicast"}
+    certain = Experiment(**asked, sizes=(10, 10), c=40.0)
+    likely = Experiment(**asked, sizes=(100, 100, 100), c=2.0)
+    return pa.concat_tables(table(own, run(own), 0.0) for own in (certain, likely))
+
+
+def networks() -> pa.Table:
+    parts = []
+    for network, reached in enumerate((10, 10, 5, 10, 2, 10)):
+        shared = {"figure": "networks", "tier": "emulate", "mode": "structured", "sizes": (10,)}
+        asked = replace(EXPERIMENT, network=network, **shared)
+        own = [result(repetition, 0, reached, 10) for repetition in range(5)]
+        parts.append(table(asked, [(asked, own)], 0.0))
+    return pa.concat_tables(parts)
+
+
+def batches() -> pa.Table:
+    asked = replace(EXPERIMENT, figure="batches", repetitions=200, sizes=(10,))
+    own = [result(number, 0, 10 if number % 4 else 5, 10) for number in range(200)]
+    return table(asked, [(asked, own)], 0.0)
+
+
+def drawn() -> pa.Table:
+    generator = np.random.default_rng(5)
+    parts = []
+    for network in range(3):
+        shared = {"figure": "drawn", "tier": "emulate", "mode": "structured"}
+        asked = replace(EXPERIMENT, network=network, **shared)
+        events = [
+            result(number, community, int(generator.integers(1, size)), size)
+            for number in range(9)
+            for community, size in enumerate(asked.sizes)
+        ]
+        parts.append(table(asked, [(asked, events)], 0.0))
+    return pa.concat_tables(parts)
 
 
 @pytest.fixture(scope="module")
-def found(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[tuple[int, str], Any]:
+def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Aggregates:
+    """Of all the tables above, each a figure of its own."""
+    parts = pa.concat_tables([made(), formulas(), networks(), batches(), drawn()])
+    return Aggregates.of(keep(spark, tmp_path_factory.mktemp("made"), [parts]))
+
+
+@pytest.fixture(scope="module")
+def found(everything: Aggregates) -> dict[tuple[int, str], Any]:
     """Of `RESULTS`, by community and metric."""
-    store = keep(spark, tmp_path_factory.mktemp("made"), [made()])
-    return {(row.community, row.metric): row for row in all_of(store)}
+    return {(row.community, row.metric): row for row in everything.select(figure="f")}
 
 
 def test_aggregates_are_those_worked_out_by_hand(found: dict[tuple[int, str], Any]) -> None:
@@ -112,14 +150,8 @@ def test_events_that_went_up_and_complete_runs_are_counted(
     assert found[WHOLE, "complete_rounds"].count == 2
 
 
-def test_formulas_have_no_interval_and_a_product_for_all_together(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    asked = {"suite": "s", "figure": "f", "tier": "model", "protocol": "multicast"}
-    certain = Experiment(**asked, sizes=(10, 10), c=40.0)
-    likely = Experiment(**asked, sizes=(100, 100, 100), c=2.0)
-    parts = [table(own, run(own), 0.0) for own in (certain, likely)]
-    rows = all_of(keep(spark, tmp_path, [pa.concat_tables(parts)]))
+def test_formulas_have_no_interval_and_a_product_for_all_together(everything: Aggregates) -> None:
+    rows = everything.select(figure="formulas")
     reliability = [row for row in rows if row.metric == "reliability"]
     assert all(row.low == row.value == row.high for row in reliability)
     three = {row.community: row.value for row in reliability if row.c == 2.0}
@@ -127,15 +159,8 @@ def test_formulas_have_no_interval_and_a_product_for_all_together(
     assert not [row for row in rows if row.metric == "climbing"]
 
 
-def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_path: Path) -> None:
-    parts = []
-    for network, reached in enumerate((10, 10, 5, 10, 2, 10)):
-        shared = {"tier": "emulate", "mode": "structured", "sizes": (10,)}
-        asked = replace(EXPERIMENT, network=network, **shared)
-        own = [result(repetition, 0, reached, 10) for repetition in range(5)]
-        parts.append(table(asked, [(asked, own)], 0.0))
-    store = keep(spark, tmp_path, [pa.concat_tables(parts)])
-    found = {row.metric: row for row in all_of(store) if row.community == 0}
+def test_events_of_one_network_count_as_one_network(everything: Aggregates) -> None:
+    found = {row.metric: row for row in everything.select(figure="networks", community=0)}
     assert found["reliability"].count == 30
     assert found["reliability"].networks == (0, 1, 2, 3, 4, 5)
     assert found["reliability"].sample == (1, 1, 0, 1, 0, 1)
@@ -144,37 +169,16 @@ def test_events_of_one_network_count_as_one_network(spark: SparkSession, tmp_pat
     assert found["reception"].p50 == 1.0
 
 
-def test_simulated_events_are_kept_in_batches(spark: SparkSession, tmp_path: Path) -> None:
-    asked = replace(EXPERIMENT, repetitions=200, sizes=(10,))
-    own = [result(number, 0, 10 if number % 4 else 5, 10) for number in range(200)]
-    store = keep(spark, tmp_path, [table(asked, [(asked, own)], 0.0)])
-    [found] = [row for row in all_of(store) if (row.community, row.metric) == (0, "reliability")]
+def test_simulated_events_are_kept_in_batches(everything: Aggregates) -> None:
+    [found] = everything.select(figure="batches", community=0, metric="reliability")
     assert len(found.sample) == BATCHES
     assert (found.count, found.value) == (200, 0.75)
     assert found.interval == wilson(150, 200)
 
 
-def test_aggregates_do_not_depend_on_the_order_of_the_rows(
-    spark: SparkSession, tmp_path: Path, found: dict[tuple[int, str], Any]
-) -> None:
-    other = keep(spark, tmp_path, [made().take(list(reversed(range(len(made())))))])
-    assert all_of(other) == list(found.values())
-
-
-def test_sql_gives_what_is_worked_out_row_by_row(spark: SparkSession, tmp_path: Path) -> None:
-    generator = np.random.default_rng(5)
-    own = []
-    for network in range(3):
-        asked = replace(EXPERIMENT, tier="emulate", mode="structured", network=network)
-        events = [
-            result(number, community, int(generator.integers(1, size)), size)
-            for number in range(9)
-            for community, size in enumerate(asked.sizes)
-        ]
-        own.append(table(asked, [(asked, events)], 0.0))
-    store = keep(spark, tmp_path, [pa.concat_tables(own)])
-    expected = Aggregates(summarise(pa.concat_tables(own).to_pylist())).select()
-    found = all_of(store)
+def test_sql_gives_what_is_worked_out_row_by_row(everything: Aggregates) -> None:
+    expected = Aggregates(summarise(drawn().to_pylist())).select()
+    found = everything.select(figure="drawn")
     assert len(found) == len(expected) == 6  # two metrics of three communities
     for one, other in zip(found, expected, strict=True):
         assert one.setting == other.setting
@@ -183,6 +187,23 @@ def test_sql_gives_what_is_worked_out_row_by_row(spark: SparkSession, tmp_path: 
         assert (one.value, one.p50, one.p99) == pytest.approx(
             (other.value, other.p50, other.p99), rel=1e-14
         )
+
+
+def test_the_order_of_rows_changes_nothing_and_of_very_many_only_built_in_suites_are_held(
+    spark: SparkSession,
+    tmp_path: Path,
+    found: dict[tuple[int, str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = made().take(list(reversed(range(len(made())))))
+    built_in = replace(EXPERIMENT, suite="quick")
+    quick = table(built_in, [(built_in, RESULTS)], 1.0)
+    store = keep(spark, tmp_path, [pa.concat_tables([rows, quick])])
+    own = Aggregates.of(store)
+    assert own.suites() == ["quick", "s"]
+    assert [replace(row, suite="s") for row in own.select()] == list(found.values())
+    monkeypatch.setattr("bench.aggregates.MOST_EXPERIMENTS", 1)
+    assert Aggregates.of(store).suites() == ["quick"]
 
 
 def damage(store: ResultStore) -> str:

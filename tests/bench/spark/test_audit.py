@@ -109,43 +109,32 @@ def test_the_text_names_those_who_missed_events_and_the_parasites(found: Audit) 
     assert f"{SECOND} at {'b' * 16} in /x" in text
 
 
-def test_a_node_in_two_communities_has_an_event_in_both_by_one_copy(
+def test_who_has_an_event_in_two_communities_and_who_wants_it_by_a_link_of_a_table(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """b is in /x and in /, and has the first event in both by one copy. c is in /other, which no path but a
+    table of a names as above /x."""
     rows = [
         row(0.0, "a", "join", "/x"),
         row(0.0, "b", "join", "/x"),
         row(0.0, "b", "join", "/"),
+        row(0.0, "c", "join", "/other"),
+        row(0.5, "a", "table", "/x", peer="c" * 40, detail="added super /other"),
         row(1.0, "a", "publish", "/x", event=FIRST),
         copy(1.5, "b", "receive", "/x", FIRST, 1),
         row(1.5, "b", "receive", "/", event=FIRST, hops=1),
+        copy(1.6, "c", "receive", "/other", FIRST, 1),
     ]
     trace = tmp_path / "both.jsonl"
     trace.write_text("".join(json.dumps(line) + "\n" for line in rows))
     found = audit(spark, read_traces(spark, [str(trace)]))
-    assert found.missed == []
-    assert value(found, "/", "reliability") == value(found, "/x", "reliability") == 1.0
-    assert [(r["topic"], r["receptions"]) for r in found.latencies] == [("/x", 1)]
+    assert found.missed == found.parasites == []
+    for topic in ("/", "/x", "/other"):
+        assert value(found, topic, "reliability") == 1.0
+    assert [(r["topic"], r["receptions"]) for r in found.latencies] == [("/other", 1), ("/x", 1)]
     [history] = histories(list(read_trace(trace))).values()
     assert set(history.communities["/"].had) == {"b" * 40}
     assert history.communities["/"].useful.total() == 0
-
-
-def test_a_super_topic_that_a_table_names_wants_the_event_though_no_path_says_so(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    rows = [
-        row(0.0, "a", "join", "/x"),
-        row(0.0, "b", "join", "/other"),
-        row(0.5, "a", "table", "/x", peer="b" * 40, detail="added super /other"),
-        row(1.0, "a", "publish", "/x", event=FIRST),
-        copy(1.5, "b", "receive", "/other", FIRST, 1),
-    ]
-    trace = tmp_path / "linked.jsonl"
-    trace.write_text("".join(json.dumps(line) + "\n" for line in rows))
-    found = audit(spark, read_traces(spark, [str(trace)]))
-    assert found.parasites == []
-    assert value(found, "/other", "reliability") == 1.0
 
 
 def test_a_bad_line_far_into_a_file_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bench.workloads import sources
 
 if TYPE_CHECKING:
@@ -13,7 +15,10 @@ if TYPE_CHECKING:
 ROWS = 1500
 
 
-def test_every_reader_reads_all_events(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_reader_reads_all_events(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "WARM", 1)
     path = tmp_path / "events.db"
     sources.fill(path, ROWS)
     assert sources.plain(path) == ROWS
