@@ -169,7 +169,7 @@ WORKLOAD = Workload(
     "Durable topics as DataFrames",
     "The same events read from an archive by Spark, from its SQLite file by plain Python, and as lines from "
     "Spark's socket source.",
-    (Option("rows", 400_000, "events", quick=100_000),),
+    (Option("rows", 1_000_000, "events", quick=100_000),),
     run,
     (
         RowTable(
