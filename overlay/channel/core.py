@@ -30,8 +30,10 @@ from overlay.channel.packet import (
     ACCEPTANCE,
     BUNDLE,
     FRAGMENT,
+    OPEN,
     PACKET_HEAD,
     PART_HEAD_BYTES,
+    PLACE,
     PROGRESS,
     REST,
     ChannelRefused,
@@ -51,6 +53,10 @@ MOST_SILENT_RETRIES = 1
 
 LAST_CLOSES = 4
 """A CLOSE that nobody answers is repeated after twice the time, up to this part of `forget_after`."""
+
+
+_CONTROL = {int(PacketType.OPEN): OPEN, int(PacketType.ACCEPT): ACCEPTANCE}
+"""The packets without progress that are more than a head."""
 
 
 class ChannelCore:
@@ -83,6 +89,8 @@ class ChannelCore:
         self._new_session = new_session
         self.session = NO_SESSION
         """This end's number, which only those know who were sent a packet of this channel."""
+        self.asked_where: int | None = None
+        """The number of the latest question to an address from which the peer seemed to send."""
         self._suitor = NO_SESSION
         """The session of a peer that asked to open, and may be long gone."""
         self._resets: dict[tuple[int, int], None] = {}
@@ -136,6 +144,14 @@ class ChannelCore:
         """A packet that only the session's other end can answer; anyone else says that it is over."""
         inbox = self.receiver.inbox
         return PROGRESS.pack(PacketType.PING, self.session, self._peer, inbox.next, inbox.limit)
+
+    def place(self, kind: PacketType, number: int) -> bytes:
+        """A packet that asks whether the peer is where it is sent, or the answer to one."""
+        return PLACE.pack(kind, self.session, self._peer, number)
+
+    def is_of(self, theirs: int, mine: int) -> bool:
+        """Whether a packet with these sessions is of the one that both ends know."""
+        return mine == self.session and theirs == self._peer != NO_SESSION
 
     def is_answered_by_another(self, packet: Buffer) -> bool:
         """Whether a packet, which came from the peer's address under another id, names this session.
@@ -219,7 +235,7 @@ class ChannelCore:
 
     def _receive_control(self, packet: Buffer, now: float) -> None:
         kind = packet[0]
-        expected = ACCEPTANCE if kind == PacketType.ACCEPT else PACKET_HEAD
+        expected = _CONTROL.get(kind, PACKET_HEAD)
         if len(packet) != expected.size or kind < PacketType.OPEN:
             raise ChannelRefused("malformed")
         _, theirs, mine, *limit = expected.unpack(packet)
@@ -413,7 +429,7 @@ class ChannelCore:
             return False
         self._ask_due = False
         self._asked_at = now if self.patience.unanswered_since is None else None
-        out.append((PACKET_HEAD.pack(PacketType.OPEN, self.session, NO_SESSION),))
+        out.append((OPEN.pack(PacketType.OPEN, self.session, NO_SESSION),))
         return True
 
     def _send_progress(self, out: list[Parts], now: float) -> bool:

@@ -1,11 +1,13 @@
 """The bytes of a channel's packets, and of the segments in them.
 
-    OPEN, CLOSE, RESET   type, my session, your session (0 in OPEN)
+    CLOSE, RESET         type, my session, your session
+    OPEN                 type, my session, 0, and zeros, so that no answer is larger
     ACCEPT               type, my session, your session, my limit
     ACK, PING            type, my session, your session, acknowledgement, limit, selective bits to the end
     BUNDLE               type, my session, your session, acknowledgement, limit, segment's number, bundle
     FRAGMENT             the same up to the number; message's number and length, offset in it, part to the end
     REST                 the same up to the number; bytes that the segment had, message's number, bundle
+    WHERE, HERE          type, my session, your session, a number drawn by chance, repeated in the answer
 
 A REST stands for a segment that is to be sent again and of which messages have had their time (see
 `overlay.channel.sending`): it has the segment's number, and the messages that are left. It counts as the
@@ -32,8 +34,14 @@ from overlay.transport.frame import Buffer
 PACKET_HEAD = struct.Struct("!BQQ")
 """Type, sender's session, receiver's session: the beginning of every packet."""
 
+OPEN = struct.Struct("!BQQ16x")
+"""A packet head and as many zeros as a PING has more."""
+
 ACCEPTANCE = struct.Struct("!BQQQ")
 """A packet head and the sender's limit."""
+
+PLACE = struct.Struct("!BQQQ")
+"""A packet head and the number of a WHERE or HERE."""
 
 PROGRESS = struct.Struct("!BQQQQ")
 """A packet head, acknowledgement and limit: ACK and PING, before the selective bits."""
@@ -78,6 +86,10 @@ class PacketType(IntEnum):
     BUNDLE = 7
     FRAGMENT = 8
     REST = 9
+    WHERE = 10
+    """A packet of our session came from an address that I do not know: do you receive there?"""
+    HERE = 11
+    """The answer to a WHERE."""
 
 
 class ChannelRefused(Exception):

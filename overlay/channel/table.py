@@ -3,6 +3,10 @@
 When there is no place, the block of addresses with the most channels makes way for peers of other blocks: it
 loses a channel that its peer opened and in which this node never said anything. So one host, however many ids
 it has, keeps nobody else out.
+
+A packet from another address than its peer's does not make the channel follow: who repeats one that it has
+seen would have a node send its events elsewhere. The address is asked first whether the peer is there (WHERE,
+HERE). No answer to a stranger is larger than what it sent.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections import Counter
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
 from overlay.channel.machine import Phase, Voice
-from overlay.channel.packet import PACKET_HEAD, ChannelRefused, PacketType
+from overlay.channel.packet import PACKET_HEAD, PLACE, ChannelRefused, PacketType
 from overlay.channel.receiving import ReceiveBudget
 from overlay.contact import Contact, PeerId
 from overlay.context import Randomness
@@ -81,20 +85,41 @@ class ChannelTable:
         core = self.cores.get(sender.id)
         if not packet:
             raise ChannelRefused("malformed")
+        kind = packet[0]
+        if core is not None and kind >= PacketType.WHERE:
+            self._receive_place(core, sender, packet)
+            return []
+        was_met = core is not None and core.phase is not Phase.OPENING
         try:
             if core is None:
                 core = self._meet_stranger(sender, packet, now)
-            elif packet[0] == PacketType.OPEN:
+            elif kind == PacketType.OPEN:
                 self._check_address(core, sender)
             messages = core.receive(packet, now)
         except ChannelRefused:
             self._look_for_usurped(sender, packet)
             raise
-        if packet[0] != PacketType.OPEN:
-            known = core.contact
-            if sender.port != known.port or sender.host != known.host:
-                core.contact = sender
+        known = core.contact
+        if (sender.port != known.port or sender.host != known.host) and kind != PacketType.OPEN:
+            if not was_met or kind == PacketType.RESET:
+                core.contact = sender  # it names a number that was sent to it a moment ago
+            elif len(packet) >= PLACE.size:  # the question is not larger
+                number = core.asked_where = self._random.getrandbits(64)
+                self.replies.append((sender, core.place(PacketType.WHERE, number)))
         return messages
+
+    def _receive_place(self, core: ChannelCore, sender: Contact, packet: Buffer) -> None:
+        """A peer asks where this node is, or says where it is itself."""
+        if len(packet) != PLACE.size or packet[0] > PacketType.HERE:
+            raise ChannelRefused("malformed")
+        kind, theirs, mine, number = PLACE.unpack(packet)
+        if not core.is_of(theirs, mine):
+            raise ChannelRefused("stale_session")
+        if kind == PacketType.WHERE:
+            self.replies.append((sender, core.place(PacketType.HERE, number)))
+        elif number == core.asked_where:
+            core.asked_where = None
+            core.contact = sender
 
     def _meet_stranger(self, sender: Contact, packet: Buffer, now: float) -> ChannelCore:
         if len(packet) < PACKET_HEAD.size:

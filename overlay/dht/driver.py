@@ -104,6 +104,7 @@ class Dht:
             endpoint.metrics,
             self.max_message,
             self._save,
+            are_addresses_proven=endpoint.sessions is not None,
         )
         self._futures = Futures("the DHT is closed: start a new one")
         endpoint.on(FrameKind.DHT, self.receive)

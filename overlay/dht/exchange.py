@@ -27,9 +27,12 @@ from overlay.dht.messages import (
     TOO_LARGE,
     Leaving,
     Letter,
+    Ping,
+    Pong,
     StoreRefused,
 )
 from overlay.dht.round_trips import RoundTrips
+from overlay.dht.strangers import SIGNS_AT_ONCE, Strangers
 from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, IdProofs
 from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
@@ -59,6 +62,7 @@ class Call:
         "excused",
         "expects",
         "from_light",
+        "is_provoked",
         "letter",
         "on_end",
         "on_overdue",
@@ -82,6 +86,8 @@ class Call:
         self.sent: list[float] = []
         self.due = 0.0
         self.excused = False
+        self.is_provoked = False
+        """Whether a stranger's request is the reason for it: it is sent only as far as the stranger paid."""
         self.tries: int | None = None
         """How often it is sent; None: as often as the measured loss asks for."""
         self.timer: Timer | None = None
@@ -139,8 +145,12 @@ class Exchange:
         *,
         is_light: bool,
         verifies: bool,
+        strangers: Strangers | None,
+        token_of: Callable[[Contact], bytes],
     ) -> None:
         """`room`: bytes of the largest message that fits into one datagram.
+
+        `strangers`: None where addresses are proven by sessions. `token_of(peer)`: the last that it gave.
 
         `verifies`: ids are not taken on trust. In any case a node proves its own id to every peer that asks.
         """
@@ -148,8 +158,15 @@ class Exchange:
         self._above = above
         self._proofs = proofs
         self.room = room
+        self._largest = room + BESIDE_A_MESSAGE
         self._is_light = is_light
         self._verifies = verifies
+        self._strangers = strangers
+        self._token_of = token_of
+        self._signs = 0
+        """Questions for a sign of life in flight, for which answers wait."""
+        self._is_provoked = False
+        """Whether calls that begin now are provoked."""
         self._calls: dict[bytes, Call] = {}
         self._numbers: list[bytes] = []
         self._closed = False
@@ -189,6 +206,12 @@ class Exchange:
         number = self._new_number()
         letter = Letter(False, self._is_light, 0, number, self._challenge(to), None, payload)
         call = self._calls[number] = Call(to, letter)
+        if self._strangers is not None:
+            token = self._token_of(call.to)
+            call.is_provoked = self._is_provoked
+            call.letter = self._strangers.padded(
+                letter, call.to, token, request, self._largest, self._is_provoked
+            )
         call.registry = self._calls
         call.expects = expects
         call.on_overdue = on_overdue
@@ -245,6 +268,11 @@ class Exchange:
         call.due = now + wait
         call.timer = self._context.call_later(wait, lambda: self._expired(call))
         letter = call.letter if attempt == 0 else call.letter._replace(attempt=attempt)
+        strangers = self._strangers
+        if strangers is not None and attempt:
+            letter = strangers.again(letter, call.to)
+        if call.is_provoked and strangers is not None and not strangers.may_send(call.to, letter):
+            return
         self._context.send(call.to, letter)
         self._sent.value += 1
 
@@ -305,6 +333,9 @@ class Exchange:
         call.contact = sender
         call.from_light = letter.from_light
         self.round_trips.measured(call.address, now - call.sent[letter.attempt], letter.attempt)
+        if self._strangers is not None:
+            for answer in self._strangers.proven(sender, now):
+                self._context.send(sender, answer)
         self._finish(call, ReplyOutcome.ANSWERED)
 
     def _offend(self, call: Call, sender: Contact, reason: str) -> None:
@@ -318,12 +349,24 @@ class Exchange:
         except WireError as error:
             self._dropped.add(error.reason)
             return
+        strangers = self._strangers
+        is_stranger = strangers is not None and not strangers.trusts(
+            sender, letter, self._context.now()
+        )
         reply = self._above.answer(sender, request)
-        if reply is not None:
-            self._reply(sender, letter, reply)
+        stranger_to = strangers if is_stranger else None
+        if reply is not None and not self._reply(sender, letter, reply, stranger_to):
+            return
+        self._is_provoked = is_stranger
         self._above.requested(sender, letter.from_light)
+        self._is_provoked = False
 
-    def _reply(self, sender: Contact, letter: Letter, reply: object) -> None:
+    def _reply(
+        self, sender: Contact, letter: Letter, reply: object, strangers: Strangers | None
+    ) -> bool:
+        """Whether the reply was sent; if not, the sender is asked for a sign of life.
+
+        `strangers`: where the sender has not proven its address."""
         payload = encode(reply)
         if len(payload) > self.room:
             self._dropped.add("reply_too_large")
@@ -332,5 +375,20 @@ class Exchange:
         if letter.challenge is not None:
             proof = self._proofs.prove(letter.challenge, sender.id)
         answer = Letter(True, self._is_light, letter.attempt, letter.number, None, proof, payload)
-        self._context.send(sender, answer)
         self._served.value += 1
+        if strangers is None or strangers.may_send(sender, answer):
+            self._context.send(sender, answer)
+            return True
+        if self._signs >= SIGNS_AT_ONCE:
+            self._dropped.add("too_many_strangers")
+            return False
+        strangers.hold(sender, answer)
+        self._signs += 1
+        self._is_provoked = True
+        self.call(sender, Ping(), (Pong,), self._sign_given, tries=1)
+        self._is_provoked = False
+        return False
+
+    def _sign_given(self, call: Call) -> None:
+        """A stranger gave a sign of life, or did not."""
+        self._signs -= 1

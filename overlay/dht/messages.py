@@ -12,7 +12,8 @@ so also when it is decoded: one that breaks a limit below does not decode.
 
 Each message travels in a *letter*, whose head pairs a reply with its request:
 
-    flags (1 byte), attempt (1), number (8), challenge (16, if flagged), proof (96, if flagged), message
+    flags (1 byte), attempt (1), number (8), then if flagged: challenge (16), proof (96), token (8),
+    length of padding (2) and as many zeros; message
 
 A request's number is random, and its reply repeats it: who cannot see the request cannot forge the reply. The
 attempt counts how often the request was sent; the reply repeats that too, so that a round trip is measured
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
-from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES
+from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, TOKEN_BYTES
 from overlay.errors import UsageError
 from overlay.wire import WireError, message
 
@@ -265,7 +266,9 @@ _REPLY = 1
 _LIGHT = 2
 _CHALLENGE = 4
 _PROOF = 8
-_KNOWN_FLAGS = _REPLY | _LIGHT | _CHALLENGE | _PROOF
+_TOKEN = 16
+_PADDED = 32
+_KNOWN_FLAGS = _REPLY | _LIGHT | _CHALLENGE | _PROOF | _TOKEN | _PADDED
 
 
 class Letter(NamedTuple):
@@ -281,6 +284,10 @@ class Letter(NamedTuple):
     proof: bytes | None
     """A reply's: the sender's answer to the challenge."""
     payload: bytes
+    token: bytes | None = None
+    """A request's: what the receiver gave to prove the sender's address. See `strangers`."""
+    padding: int = 0
+    """A request's: zeros that make it as large as its answer may be."""
 
     def packed(self) -> bytes:
         flags = (
@@ -288,12 +295,16 @@ class Letter(NamedTuple):
             | (_LIGHT if self.from_light else 0)
             | (_CHALLENGE if self.challenge is not None else 0)
             | (_PROOF if self.proof is not None else 0)
+            | (_TOKEN if self.token is not None else 0)
+            | (_PADDED if self.padding else 0)
         )
         parts = (
             bytes((flags, self.attempt)),
             self.number,
             self.challenge or b"",
             self.proof or b"",
+            self.token or b"",
+            self.padding.to_bytes(2, "big") + bytes(self.padding) if self.padding else b"",
         )
         return b"".join(parts) + self.payload
 
@@ -311,6 +322,14 @@ def unpack_letter(body: bytes) -> Letter:
         challenge, start = body[start : start + CHALLENGE_BYTES], start + CHALLENGE_BYTES
     if flags & _PROOF:
         proof, start = body[start : start + PROOF_BYTES], start + PROOF_BYTES
+    token, padding = None, 0
+    if flags & _TOKEN:
+        token, start = body[start : start + TOKEN_BYTES], start + TOKEN_BYTES
+    if flags & _PADDED:
+        padding = int.from_bytes(body[start : start + 2], "big")
+        start += 2 + padding
+        if not padding or any(body[start - padding : start]):
+            raise WireError("wrong_fields")
     if start > len(body):
         raise WireError("truncated")
     return Letter(
@@ -321,4 +340,6 @@ def unpack_letter(body: bytes) -> Letter:
         challenge,
         proof,
         body[start:],
+        token,
+        padding,
     )

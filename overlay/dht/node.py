@@ -36,6 +36,7 @@ from overlay.dht.messages import (
     StoreValue,
 )
 from overlay.dht.routing import Contacts
+from overlay.dht.strangers import Strangers
 from overlay.dht.trust import AddressTokens, IdProofs
 from overlay.dht.upkeep import DhtUpkeep, NoBootstrapAnswer, explore, find_first_contacts
 from overlay.dht.upstream import RoutedPeer, Target, peer_of
@@ -70,8 +71,13 @@ class DhtNode:
         metrics: Metrics,
         room: int,
         save: Callable[[list[Contact]], None] = lambda contacts: None,
+        *,
+        are_addresses_proven: bool = True,
     ) -> None:
-        """`room`: bytes of the largest message. `save(contacts)` keeps known contacts for the next start."""
+        """`room`: bytes of the largest message. `save(contacts)` keeps known contacts for the next start.
+
+        `are_addresses_proven`: nobody can make up the address that it sends from, as there are sessions.
+        """
         self.context = context
         self.config = config
         self.is_joining = False
@@ -86,6 +92,12 @@ class DhtNode:
             room,
             is_light=not config.serve,
             verifies=config.verify_ids,
+            strangers=(
+                None
+                if are_addresses_proven
+                else Strangers(self.accepts_token, config.token_lifetime)
+            ),
+            token_of=self.token,
         )
         self.contacts = Contacts(context, config, metrics, self.ping)
         self.store = RecordStore(

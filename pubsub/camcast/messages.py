@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from overlay.contact import Contact
+from overlay.errors import UsageError
 from overlay.wire import message
 
 
@@ -15,6 +16,12 @@ class Check:
 
     topic: str
     nonce: int
+    room: bytes = bytes(8)
+    """Makes the question as large as its answer, which may go to another address than it came from."""
+
+    def __post_init__(self) -> None:
+        if len(self.room) > 8:
+            raise UsageError(f"room has at most 8 bytes, not {len(self.room)}")
 
 
 @message(0x43)

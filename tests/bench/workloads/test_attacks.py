@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import pytest
 
@@ -35,8 +36,9 @@ def test_sybils_with_no_right_take_nothing(short: None) -> None:
     assert figures(Case("sybils", "rights", has_rights=True))["lost"] == 0.0
 
 
-def test_strangers_get_back_less_than_they_send_where_there_is_a_key(short: None) -> None:
-    assert figures(Case("amplification", "sessions"), 1)["most"] <= 1.0
+@pytest.mark.parametrize("settings", [{}, attacks.OPEN], ids=["sealed", "open"])
+def test_strangers_get_back_less_than_they_send(short: None, settings: dict[str, Any]) -> None:
+    assert figures(Case("amplification", "", settings), 1)["most"] <= 1.0
 
 
 @pytest.mark.sweep

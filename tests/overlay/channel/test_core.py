@@ -9,7 +9,15 @@ import pytest
 
 from overlay.channel.config import ChannelConfig
 from overlay.channel.machine import ChannelState, PeerRestarted, Phase
-from overlay.channel.packet import FRAGMENT, PACKET_HEAD, PROGRESS, ChannelRefused, PacketType
+from overlay.channel.packet import (
+    FRAGMENT,
+    OPEN,
+    PACKET_HEAD,
+    PLACE,
+    PROGRESS,
+    ChannelRefused,
+    PacketType,
+)
 from overlay.channel.sending import MessageTooLarge
 from overlay.channel.table import ChannelTable, TooManyChannels
 from overlay.contact import Contact, PeerId
@@ -27,7 +35,7 @@ def contact(number: int) -> Contact:
 
 
 def opening(session: int) -> bytes:
-    return PACKET_HEAD.pack(PacketType.OPEN, session, 0)
+    return OPEN.pack(PacketType.OPEN, session, 0)
 
 
 def test_a_message_waits_for_the_peer_to_be_heard_and_is_acknowledged() -> None:
@@ -138,6 +146,42 @@ def test_a_peer_that_restarted_elsewhere_is_believed_once_its_old_session_is_gon
     a.write(b, b"answer")
     wire.run(4)
     assert b.delivered == [b"before", b"answer"]
+
+
+def test_a_peer_that_moves_is_followed_once_it_has_shown_that_it_receives_there() -> None:
+    wire, a, b = pair()
+    a.write(b, b"before")
+    wire.run(1)
+    b.contact = Contact(b.contact.id, "127.0.0.77", 5_000)
+    b.write(a, b"from elsewhere")
+    wire.run(2)
+    assert a.delivered == [b"from elsewhere"]
+    assert a.table.cores[b.contact.id].contact == b.contact
+    a.write(b, b"to elsewhere")
+    wire.run(3)
+    assert b.delivered == [b"before", b"to elsewhere"]
+
+
+def test_who_repeats_a_packet_from_elsewhere_is_asked_and_not_followed() -> None:
+    """Or a short packet that was seen would have a node send its events to another address."""
+    wire, a, b = pair()
+    a.write(b, b"first")
+    wire.run(1)
+    core = a.table.cores[b.contact.id]
+    seen = core.challenge()  # as the peer's own packets, with the sessions the other way round
+    kind, mine, theirs, *rest = PROGRESS.unpack(seen)
+    repeated = PROGRESS.pack(kind, theirs, mine, *rest)
+    thief = Contact(b.contact.id, "127.0.0.66", 666)
+    a.table.receive(thief, repeated, wire.now)
+    assert core.contact == b.contact
+    ((to, question),) = a.table.replies
+    a.table.replies.clear()
+    assert to == thief
+    assert question[0] == PacketType.WHERE
+    assert len(question) <= len(repeated)
+    guess = PLACE.pack(PacketType.HERE, theirs, mine, 12_345)
+    a.table.receive(thief, guess, wire.now)
+    assert core.contact == b.contact
 
 
 def test_a_partition_closes_the_channel_and_healing_opens_it_and_sends_again() -> None:

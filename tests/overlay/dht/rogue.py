@@ -49,6 +49,6 @@ class Rogue:
         self.endpoint.send(to, FrameKind.DHT, answer.packed())
 
     def request(self, to: Address, message: object) -> None:
-        """Send a request and do not wait for the reply."""
-        letter = Letter(False, False, 0, bytes(8), None, None, encode(message))
+        """Send a request that is as large as its answer, and do not wait for the reply."""
+        letter = Letter(False, False, 0, bytes(8), None, None, encode(message), padding=1000)
         self.endpoint.send(to, FrameKind.DHT, letter.packed())

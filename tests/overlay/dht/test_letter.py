@@ -12,6 +12,7 @@ from overlay.dht.messages import (
     CHALLENGE_BYTES,
     NUMBER_BYTES,
     PROOF_BYTES,
+    TOKEN_BYTES,
     Letter,
     unpack_letter,
 )
@@ -26,6 +27,8 @@ letters = st.builds(
     challenge=st.none() | st.binary(min_size=CHALLENGE_BYTES, max_size=CHALLENGE_BYTES),
     proof=st.none() | st.binary(min_size=PROOF_BYTES, max_size=PROOF_BYTES),
     payload=st.binary(max_size=50),
+    token=st.none() | st.binary(min_size=TOKEN_BYTES, max_size=TOKEN_BYTES),
+    padding=st.integers(0, 1200),
 )
 
 
@@ -41,7 +44,18 @@ def test_any_bytes_are_a_letter_or_a_wire_error(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", bytes(9), b"\x04" + bytes(20), b"\x08" + bytes(80), b"\x10" + bytes(30)]
+    "body",
+    [
+        b"",
+        bytes(9),
+        b"\x04" + bytes(20),
+        b"\x08" + bytes(80),
+        b"\x10" + bytes(10),
+        b"\x20" + bytes(11),
+        b"\x20" + bytes(9) + b"\0\0",
+        b"\x20" + bytes(9) + b"\0\x01\x01",
+        b"\x40" + bytes(30),
+    ],
 )
 def test_truncated_letters_and_unknown_flags_are_refused(body: bytes) -> None:
     with pytest.raises(WireError):

@@ -19,6 +19,7 @@ from overlay.dht.messages import (
     FindValue,
     FoundNodes,
     FoundValue,
+    Letter,
     Ping,
     Pong,
     Stored,
@@ -28,7 +29,9 @@ from overlay.dht.messages import (
     split_entries,
 )
 from overlay.identity import Identity
+from overlay.transport.frame import FrameKind
 from overlay.virtual import Latency, Network, nth_host
+from overlay.wire import encode
 from tests.overlay.dht.both import on_both
 from tests.overlay.dht.rogue import Rogue
 from tests.overlay.dht.stock import open_stock, open_stock_rogue
@@ -406,6 +409,35 @@ def test_a_flood_of_forged_senders_stays_within_bounds(seed: int) -> None:
         assert len(a.protocol.exchange) == 0
 
     together(seed, work)
+
+
+def test_a_stranger_is_sent_no_more_bytes_than_it_sent_before_it_proves_its_address(
+    seed: int,
+) -> None:
+    """A short question has a long answer, which would go to whoever the source address belongs to."""
+    net = Network(seed, latency=Latency.constant(0.02))
+
+    async def main() -> None:
+        members = [await open_member(nth_host(n)) for n in range(1, 20)]
+        for member in members[1:]:
+            await member.dht.join([members[0].contact.address])
+        await asyncio.sleep(1)
+        asker = await Rogue.open(nth_host(30), silent)
+        question = encode(FindNode(asker.contact.id, 20))
+        letter = Letter(False, True, 0, bytes(8), None, None, question, padding=100)
+        before = net.stats.hosts[nth_host(30)].delivered_bytes
+        asker.endpoint.send(members[0].contact.address, FrameKind.DHT, letter.packed())
+        await asyncio.sleep(5)
+        assert [type(one) for one in asker.heard] == [Ping]
+        got = net.stats.hosts[nth_host(30)].delivered_bytes - before
+        assert got <= len(letter.packed())
+        asker.answer = pong
+        asker.endpoint.send(members[0].contact.address, FrameKind.DHT, letter.packed())
+        await asyncio.sleep(5)
+        assert [type(one) for one in asker.heard] == [Ping, Ping, FoundNodes]
+        assert len(split_entries(asker.heard[-1].contacts)) == 18
+
+    net.run(main())
 
 
 def test_where_one_is_dead_others_are_checked_at_once(seed: int) -> None:
