@@ -108,6 +108,7 @@ class Dht:
         )
         self._futures = Futures("the DHT is closed: start a new one")
         endpoint.on(FrameKind.DHT, self.receive)
+        endpoint.on_early(FrameKind.DHT, self.node.exchange)
         self.node.start()
 
     def receive(self, sender: Contact, body: bytes) -> None:

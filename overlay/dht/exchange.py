@@ -23,6 +23,7 @@ from overlay.contact import ANYONE, Address, Contact
 from overlay.context import Context, Timer
 from overlay.dht.messages import (
     HEAD_BYTES,
+    LIGHT,
     NUMBER_BYTES,
     TOO_LARGE,
     Leaving,
@@ -30,6 +31,7 @@ from overlay.dht.messages import (
     Ping,
     Pong,
     StoreRefused,
+    unpack_letter,
 )
 from overlay.dht.round_trips import RoundTrips
 from overlay.dht.strangers import SIGNS_AT_ONCE, Strangers
@@ -37,6 +39,8 @@ from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, IdProofs
 from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
 from overlay.wire import WireError, decode, encode
+
+PING = encode(Ping())
 
 BESIDE_A_MESSAGE = HEAD_BYTES + max(CHALLENGE_BYTES, PROOF_BYTES)
 """Bytes of a letter without its message."""
@@ -233,6 +237,20 @@ class Exchange:
             self._take_reply(sender, letter)
         else:
             self._take_request(sender, letter)
+
+    def is_one(self, body: bytes) -> bool:
+        """Whether a letter asks for a sign of life, and nothing else: anybody may ask that at any time."""
+        return (
+            len(body) == HEAD_BYTES + len(PING)
+            and body[0] in (0, LIGHT)
+            and body[HEAD_BYTES:] == PING
+        )
+
+    def answer(self, sender: Contact, body: bytes) -> bytes:
+        """The reply to a letter that `is_one`, whose sender is not proven: so it is not a sign of life."""
+        asked = unpack_letter(body)
+        reply = encode(self._above.answer(sender, Ping()))
+        return Letter(True, self._is_light, asked.attempt, asked.number, None, None, reply).packed()
 
     def count_dropped(self, reason: str) -> None:
         """Something came that is not a letter."""

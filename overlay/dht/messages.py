@@ -263,12 +263,12 @@ NUMBER_BYTES = 8
 HEAD_BYTES = 2 + NUMBER_BYTES
 
 _REPLY = 1
-_LIGHT = 2
+LIGHT = 2
 _CHALLENGE = 4
 _PROOF = 8
 _TOKEN = 16
 _PADDED = 32
-_KNOWN_FLAGS = _REPLY | _LIGHT | _CHALLENGE | _PROOF | _TOKEN | _PADDED
+_KNOWN_FLAGS = _REPLY | LIGHT | _CHALLENGE | _PROOF | _TOKEN | _PADDED
 
 
 class Letter(NamedTuple):
@@ -292,7 +292,7 @@ class Letter(NamedTuple):
     def packed(self) -> bytes:
         flags = (
             (_REPLY if self.is_reply else 0)
-            | (_LIGHT if self.from_light else 0)
+            | (LIGHT if self.from_light else 0)
             | (_CHALLENGE if self.challenge is not None else 0)
             | (_PROOF if self.proof is not None else 0)
             | (_TOKEN if self.token is not None else 0)
@@ -334,7 +334,7 @@ def unpack_letter(body: bytes) -> Letter:
         raise WireError("truncated")
     return Letter(
         bool(flags & _REPLY),
-        bool(flags & _LIGHT),
+        bool(flags & LIGHT),
         body[1],
         body[2:HEAD_BYTES],
         challenge,

@@ -26,9 +26,11 @@ class Opening:
         "_cookie",
         "_handshake",
         "address",
+        "asked",
         "began_at",
         "datagram",
         "doubted",
+        "early",
         "held",
         "held_bytes",
         "index",
@@ -38,8 +40,12 @@ class Opening:
         "wait",
     )
 
-    def __init__(self, address: Address, now: float, wait: float) -> None:
+    def __init__(self, address: Address, now: float, wait: float, early: bytes = b"") -> None:
         self.address = address
+        self.early = early
+        """A question that is asked in the opening."""
+        self.asked: FrameBatch | None = None
+        """The same among those that are held, to be sent if it is not answered at once."""
         self.began_at = now
         self.wait = wait
         """Seconds until the opening is sent again."""
@@ -67,7 +73,8 @@ class Opening:
             secrets=(key.secret,),
             prologue=PROLOGUE,
         )
-        self.datagram = packets.opening(key, index, self._handshake.write(identity.public_key))
+        payload = packets.payload(identity.public_key, self.early)
+        self.datagram = packets.opening(key, index, self._handshake.write(payload))
         if self._cookie:
             self.datagram = packets.with_proof(self.datagram, self._cookie)
 
@@ -81,16 +88,18 @@ class Opening:
         self.datagram = packets.with_proof(self.datagram, cookie)
         return True
 
-    def read(self, message: bytes) -> tuple[bytes, tuple[bytes, bytes]]:
-        """The peer's proven public key and the session's keys; `HandshakeError` when they are not proven."""
+    def read(self, message: bytes) -> tuple[bytes, bytes, tuple[bytes, bytes]]:
+        """The peer's proven public key, its frame and the session's keys; `HandshakeError` if not proven."""
         handshake, self._handshake = self._handshake, None
         if handshake is None:
             raise HandshakeError("the opening has failed already")
-        return proven_key(handshake, handshake.read(message)), handshake.split()
+        return *proven_payload(handshake, handshake.read(message)), handshake.split()
 
 
-def proven_key(handshake: Handshake, payload: bytes) -> bytes:
-    """The Ed25519 key that a message claims, if the handshake's static key is that key in its other form."""
-    if agreement_key_of(payload) != handshake.their_static:
+def proven_payload(handshake: Handshake, payload: bytes) -> tuple[bytes, bytes]:
+    """The Ed25519 key that a message claims, if the handshake's static key is that key in its other form; and
+    the frame that it brings."""
+    public_key, frame = packets.read_payload(payload)
+    if agreement_key_of(public_key) != handshake.their_static:
         raise HandshakeError("the static key is not that of the identity")
-    return payload
+    return public_key, frame

@@ -1,11 +1,13 @@
 """The datagrams that travel outside of sessions, and who may make them.
 
-    OPENING  head (4), my index (4), noise message (128), mac (16), proof of address (16)
-    ANSWER   head (4), your index (4), my index (4), noise message (128), mac (16)
+    OPENING  head (4), my index (4), noise message (160), mac (16), proof of address (16)
+    ANSWER   head (4), your index (4), my index (4), noise message (160), mac (16)
     COOKIE   head (4), your index (4), nonce (12), hidden cookie (32)
     LOST     head (4), the index that is not known (4), counter of the datagram (8), mac (16)
 
-The head is that of every datagram: version, flags, length. A noise message brings the sender's Ed25519 key.
+The head is that of every datagram: version, flags, length. A noise message brings the sender's Ed25519 key,
+and one short frame or none (length, 1 byte; the frame; zeros, 32 bytes in all): a question that may be asked
+before there is a session, and its answer.
 Each mac is made with a key of the network over all that stands before it. No reply is larger than what it
 replies to, so nobody's traffic is made larger by pretending to be somebody.
 """
@@ -21,7 +23,12 @@ from overlay.session.network_key import MAC_BYTES, NetworkKey
 from overlay.session.noise import KEY_BYTES, TAG_BYTES
 from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, VERSION
 
-NOISE_BYTES = KEY_BYTES + (KEY_BYTES + TAG_BYTES) + (PUBLIC_KEY_BYTES + TAG_BYTES)
+EARLY_BYTES = 32
+MOST_EARLY = EARLY_BYTES - 1
+"""Bytes of a frame that fits into an opening or an answer."""
+
+PAYLOAD_BYTES = PUBLIC_KEY_BYTES + EARLY_BYTES
+NOISE_BYTES = KEY_BYTES + (KEY_BYTES + TAG_BYTES) + (PAYLOAD_BYTES + TAG_BYTES)
 COOKIE_BYTES = 16
 _NONCE_BYTES = 12
 
@@ -43,6 +50,17 @@ assert max(_ANSWER.size, _COOKIE.size) <= _OPENING.size, (
 )
 
 _NO_PROOF = bytes(MAC_BYTES)
+
+
+def payload(public_key: bytes, frame: bytes) -> bytes:
+    """What a noise message brings; `frame` has at most `MOST_EARLY` bytes, and may be empty."""
+    return public_key + bytes((len(frame),)) + frame.ljust(MOST_EARLY, b"\0")
+
+
+def read_payload(payload: bytes) -> tuple[bytes, bytes]:
+    """The public key and the frame, empty where there is none or where its length is wrong."""
+    public_key, early = payload[:PUBLIC_KEY_BYTES], payload[PUBLIC_KEY_BYTES:]
+    return public_key, early[1 : 1 + early[0]] if early[0] <= MOST_EARLY else b""
 
 
 def opening(key: NetworkKey, index: int, message: bytes) -> bytes:

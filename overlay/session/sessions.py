@@ -5,7 +5,9 @@ What is promised in a network with a key, under loss, repetition, reordering, re
 - A frame is handed up only from a session, under the id that the session's handshake has proven.
 - A frame for a peer leaves only in a session with that peer, even if another peer is at its address.
 - A recorded datagram is taken by nobody: not again, not by another node, not after a restart.
-- What is to be sent while a session opens waits, within a bound, for one round trip.
+- What is to be sent while a session opens waits, within a bound, for one round trip. Only a question that
+  anybody may ask and that changes nothing (a sign of life) travels in the opening, and its answer in the
+  answer, which only the one whose key the opening shows can read: a recorded opening asks it again in vain.
 - An outsider causes two hashes a datagram at most, or, by repeating an opening that was recorded, a bounded
   number of answers a second; no reply is larger than what it replies to.
 
@@ -32,7 +34,7 @@ from overlay.session.admission import Admission
 from overlay.session.config import SessionConfig
 from overlay.session.network_key import NetworkKey, ring_of
 from overlay.session.noise import IXPSK0, Handshake, HandshakeError
-from overlay.session.opening import LONGEST_WAIT, PROLOGUE, Opening, proven_key
+from overlay.session.opening import LONGEST_WAIT, PROLOGUE, Opening, proven_payload
 from overlay.session.session import HEAD, OVERHEAD, Session
 from overlay.transport.address import block_of, sender_contact
 from overlay.transport.frame import (
@@ -81,6 +83,14 @@ class SessionCarrier(Protocol):
         """Count frames that were not sent."""
         ...
 
+    def early_question(self, batch: FrameBatch) -> bytes:
+        """The frames of a datagram to be, if they are one question that may be asked in an opening."""
+        ...
+
+    def answer_early(self, sender: Contact, frame: bytes) -> bytes:
+        """The frame that answers a question of an opening, or nothing. Nobody has proven to be the sender."""
+        ...
+
 
 class Sessions:
     """The protection of one endpoint; see the module for the promises."""
@@ -115,7 +125,7 @@ class Sessions:
         self._held = 0
         self._ready: deque[Session] = deque()
         """Sessions whose ciphers are there, in the order in which they were made."""
-        self._others: dict[int, Callable[[bytes, Source], None]] = {
+        self._others: dict[int, Callable[[bytes, Source], tuple[Contact, bytes, int] | None]] = {
             OPENING: self._take_opening,
             ANSWER: self._take_answer,
             COOKIE: self._take_cookie,
@@ -205,7 +215,8 @@ class Sessions:
         if self._is_taken(to, address):
             self._carrier.drop("another_peer", frames)
             return
-        opening = self._openings.get(address) or self._open(address)
+        known = self._openings.get(address)
+        opening = known or self._open(address, self._early(batches))
         if opening is None:
             self._carrier.drop("too_many_openings", frames)
             return
@@ -214,6 +225,8 @@ class Sessions:
         if opening.held_bytes + size > limit or self._held + size > total:
             self._carrier.drop("no_session", frames)
             return
+        if known is None and opening.early:
+            opening.asked = batches[0]
         opening.held.append((to, batches))
         opening.held_bytes += size
         self._held += size
@@ -225,12 +238,16 @@ class Sessions:
             return False
         return self._carrier.now() - there.began_at < self.config.linger
 
-    def _open(self, address: Address) -> Opening | None:
+    def _early(self, batches: list[FrameBatch]) -> bytes:
+        frame = self._carrier.early_question(batches[0])
+        return frame if len(frame) <= packets.MOST_EARLY else b""
+
+    def _open(self, address: Address, early: bytes = b"") -> Opening | None:
         """Begin to open a session; at once, unless the peer there has just opened one itself."""
         if len(self._openings) >= self.config.max_openings:
             return None
         now = self._carrier.now()
-        opening = self._openings[address] = Opening(address, now, self.config.retry)
+        opening = self._openings[address] = Opening(address, now, self.config.retry, early)
         self._begin_sweeping()
         if any(_is_at(session, address) for session, _ in self._answered.values()):
             self._set_timer(opening, now)
@@ -304,8 +321,7 @@ class Sessions:
             raise Dropped("truncated")
         version, flags, length, index, counter = HEAD.unpack_from(datagram)
         if flags != SEALED or version != VERSION or length != size or size < OVERHEAD:
-            self._take_other(version, flags, length, datagram, source)
-            return None
+            return self._take_other(version, flags, length, datagram, source)
         session = self._by_index.get(index)
         if session is None:
             self._say_lost(index, counter, source)
@@ -323,7 +339,7 @@ class Sessions:
 
     def _take_other(
         self, version: int, flags: int, length: int, datagram: bytes, source: Source
-    ) -> None:
+    ) -> tuple[Contact, bytes, int] | None:
         size = len(datagram)
         if version != VERSION:
             raise Dropped("unknown_version")
@@ -334,7 +350,7 @@ class Sessions:
             raise Dropped("unknown_flags")
         if length != size or size != packets.SIZES.get(flags, size) or take is None:
             raise Dropped("truncated")
-        take(datagram, source)
+        return take(datagram, source)
 
     def _move(self, session: Session, source: Source) -> None:
         """The peer is heard from another address than before, or for the first time."""
@@ -405,13 +421,17 @@ class Sessions:
             prologue=PROLOGUE,
         )
         try:
-            peer = peer_id_of(proven_key(handshake, handshake.read(message)))
+            public_key, frame = proven_payload(handshake, handshake.read(message))
+            peer = peer_id_of(public_key)
             if peer == self._identity.id:
                 raise Dropped("from_self")
             own = self._openings.get(address)
             if own is not None and self._is_answered_first(own, peer, now):
                 raise Dropped("crossed")
-            reply = handshake.write(self._identity.public_key)
+            early = b""
+            if frame:
+                early = self._carrier.answer_early(Contact(peer, *address), frame)
+            reply = handshake.write(packets.payload(self._identity.public_key, early))
         except HandshakeError:
             raise Dropped("not_authentic") from None
         index = self._new_index()
@@ -446,7 +466,8 @@ class Sessions:
 
     # Opening.
 
-    def _take_answer(self, datagram: bytes, source: Source) -> None:
+    def _take_answer(self, datagram: bytes, source: Source) -> tuple[Contact, bytes, int] | None:
+        """Frames, if the answer brings one."""
         to, remote_index, message = packets.read_answer(datagram)
         opening = self._openings_by_index.get(to)
         if opening is None or opening.key is None:
@@ -455,7 +476,7 @@ class Sessions:
             raise Dropped("not_authentic")
         key = opening.key
         try:
-            public_key, keys = opening.read(message)
+            public_key, frame, keys = opening.read(message)
         except HandshakeError:
             self._give_up(opening, "no_session")
             raise Dropped("not_authentic") from None
@@ -469,7 +490,21 @@ class Sessions:
         session.dialled = opening.address
         self._by_index[session.index] = session
         self._handshakes.add("opened")
+        if frame and opening.asked is not None:
+            self._forget_asked(opening, opening.asked)
         self._establish(session)
+        assert session.contact is not None
+        return (session.contact, frame, 0) if frame else None
+
+    def _forget_asked(self, opening: Opening, asked: FrameBatch) -> None:
+        """The question that was asked in the opening is answered, and is not sent again."""
+        for _, batches in opening.held:
+            if batches[0] is asked:
+                del batches[0]
+                opening.held_bytes -= asked.size
+                self._held -= asked.size
+                break
+        opening.held = [(to, batches) for to, batches in opening.held if batches]
 
     def _establish(self, session: Session) -> None:
         """Make a session the current one of its peer, and send what waited for it."""

@@ -120,6 +120,18 @@ class Transport(Protocol):
         ...
 
 
+class EarlyQuestions(Protocol):
+    """Questions of one kind that anybody may ask and that change nothing: asked before there is a session."""
+
+    def is_one(self, body: bytes, /) -> bool:
+        """Whether the body of a frame is such a question."""
+        ...
+
+    def answer(self, sender: Contact, body: bytes, /) -> bytes:
+        """The body of the answer; the sender has not proven to be one."""
+        ...
+
+
 class OpenTransport(Protocol):
     """Binds a transport to an address, or raises `ListenError`."""
 
@@ -256,6 +268,7 @@ class Endpoint:
         self._outbox = Outbox(room, config.socket.outgoing_limit)
         self._half_full = config.socket.outgoing_limit // 2
         self._handlers: dict[int, ViewHandler] = {}
+        self._early: dict[int, EarlyQuestions] = {}
         self._waiting: deque[tuple[bytes, tuple[Any, ...]]] = deque()
         """Datagrams that arrived when the work of a turn was done."""
         self._work_left = WORK_A_TURN
@@ -330,6 +343,10 @@ class Endpoint:
         if kind in self._handlers:
             raise UsageError(f"frames of kind {kind.name} have a handler already")
         self._handlers[kind] = handler
+
+    def on_early(self, kind: FrameKind, questions: EarlyQuestions) -> None:
+        """Let questions of this kind be asked in the openings of sessions."""
+        self._early[kind] = questions
 
     def rekey(self, keys: tuple[bytes, ...]) -> None:
         """Replace the ring of network keys of an endpoint that was opened with one."""
@@ -463,6 +480,24 @@ class Endpoint:
 
     def drop(self, reason: str, frames: int) -> None:
         self._dropped_out.add(reason, frames)
+
+    def early_question(self, batch: FrameBatch) -> bytes:
+        if batch.frames != 1:
+            return b""
+        frame = b"".join(batch.parts)
+        questions = self._early.get(frame[0])
+        return frame if questions and questions.is_one(frame[FRAME_HEAD_BYTES:]) else b""
+
+    def answer_early(self, sender: Contact, frame: bytes) -> bytes:
+        try:
+            ((kind, body),) = split_frames(frame, 0)
+        except (Dropped, ValueError):
+            return b""
+        questions = self._early.get(kind)
+        if questions is None or not questions.is_one(bytes(body)):
+            return b""
+        answer = questions.answer(sender, bytes(body))
+        return frame_head(kind, len(answer)) + answer
 
     # What the guard against floods needs.
 

@@ -38,6 +38,46 @@ def test_a_session_costs_one_round_trip() -> None:
     assert bob.bodies == [b"hello"]
 
 
+def test_a_question_that_anybody_may_ask_is_answered_with_the_session() -> None:
+    world = World()
+    alice, bob = pair(world)
+    alice.send(bob.contact, b"there?")
+    alice.send(bob.contact, b"hello")
+    world.run(0.0201)  # there and back
+    assert alice.received == [(bob.contact, b"yes")]
+    world.run(1)
+    assert bob.bodies == [b"hello"]
+    assert bob.asked_early == [(alice.contact, b"there?")]
+
+
+def test_a_question_in_an_opening_that_is_not_answered_there_is_asked_in_the_session() -> None:
+    world = World()
+    alice, bob = pair(world)
+    bob.answer_early = lambda sender, frame: b""  # type: ignore[method-assign]
+    alice.send(bob.contact, b"there?")
+    world.run(1)
+    assert bob.bodies == [b"there?"]
+    assert alice.sessions._held == 0
+
+
+def test_who_records_an_opening_has_its_question_answered_to_nobody() -> None:
+    """And a frame of an opening is never handed up: nobody has proven to be its sender."""
+    world = World()
+    alice, bob = pair(world)
+    alice.send(bob.contact, b"there?")
+    world.run(1)
+    opening = next(sent for _, _, sent in world.seen if sent[1] == OPENING)
+    thief = Peer(world, 3)
+    carol = Peer(world, 4)
+    before = len(world.seen)
+    world.carry(opening, thief.address, carol.address)
+    world.run(1)
+    assert carol.asked_early == [(Contact(alice.identity.id, *thief.address), b"there?")]
+    assert thief.received == carol.received == []
+    sizes = [len(sent) for source, _, sent in world.seen[before:] if source == carol.address]
+    assert sum(sizes) <= len(opening)
+
+
 @pytest.mark.parametrize("to_whom", ["address", "anyone"])
 def test_whoever_is_at_an_address_is_found_out(to_whom: str) -> None:
     world = World()

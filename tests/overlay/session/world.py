@@ -82,6 +82,7 @@ class Peer:
         self.address = address or Address(f"10.0.{name}.1", 4000)
         self.metrics = Metrics()
         self.received: list[tuple[Contact, bytes]] = []
+        self.asked_early: list[tuple[Contact, bytes]] = []
         self.dropped_in: list[str] = []
         self.dropped_out: list[str] = []
         self.config = config or SessionConfig()
@@ -157,6 +158,13 @@ class Peer:
 
     def drop(self, reason: str, frames: int) -> None:
         self.dropped_out += [reason] * frames
+
+    def early_question(self, batch: FrameBatch) -> bytes:
+        return bytes(batch.parts[0]) if batch.parts[0] == b"there?" else b""
+
+    def answer_early(self, sender: Contact, frame: bytes) -> bytes:
+        self.asked_early.append((sender, frame))
+        return b"yes" if frame == b"there?" else b""
 
 
 def pair(world: World, **settings: object) -> tuple[Peer, Peer]:
