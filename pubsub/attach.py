@@ -93,6 +93,7 @@ def make_gate(runtime: Runtime, authority: Sequence[bytes], rights: Sequence[byt
     for kind, handler in gate.handlers.items():
         runtime.on(kind, handler)
     runtime.gate = gate.admit
+    runtime.channels.prefer(gate.has_rights)
     return gate
 
 

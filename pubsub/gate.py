@@ -131,6 +131,11 @@ class Gate:
         known = self._known.get(peer)
         return known is not None and known[0].may(action, topic)
 
+    def has_rights(self, peer: PeerId) -> bool:
+        """Whether a peer has shown any right."""
+        known = self._known.get(peer)
+        return known is not None and bool(known[0].rights)
+
     def admit(self, sender: Contact, message: object, handler: Handler) -> None:
         """Hand the message over if its sender may send it; now, or when the sender has shown its rights."""
         rule = self._rules.get(type(message))

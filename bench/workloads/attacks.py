@@ -57,7 +57,7 @@ KEY = bytes(range(32))
 BEFORE = 5
 """Events before the attack begins."""
 DURING = 15
-"""Events from then on."""
+"""Events from then on; twice as many where newcomers are judged, who have to join first."""
 SETTLE_SECONDS = 5.0
 LATE_SECONDS = 10.0
 """An event that has not come this long after the last one was published is lost."""
@@ -103,6 +103,7 @@ class Arena:
         """The events that each honest node has had."""
         self.judged: list[set[int]] = self.had
         """Those of the nodes whose loss counts."""
+        self.events = BEFORE + (2 if case.attack in ("eclipse", "slots") else 1) * DURING
         self.published = 0
         self.judged_from = BEFORE
         """The first event that counts."""
@@ -181,7 +182,7 @@ class Arena:
                 await self._start(at_once=False)
                 await asyncio.sleep(SETTLE_SECONDS)
             attacking: asyncio.Future[None] | None = None
-            for number in range(BEFORE + DURING):
+            for number in range(self.events):
                 if number == BEFORE and self.case.attack != "cold boot":
                     attacking = asyncio.ensure_future(attack(self))
                 await self.honest[0].publish(TOPIC, number)
@@ -203,7 +204,7 @@ class Arena:
                 await self.subscriber(self.had)
 
     def _judge(self) -> None:
-        numbers = range(self.judged_from, BEFORE + DURING)
+        numbers = range(self.judged_from, self.events)
         nodes = max(len(self.judged), 1)
         missing = {n: sum(n not in had for had in self.judged) for n in numbers}
         self.figures["lost"] = 100 * sum(missing.values()) / nodes / len(numbers)
@@ -478,7 +479,7 @@ CASES = (
 )
 ATTACKERS = {
     "sybils": [20],
-    "eclipse": [0, 3, 6, 12],
+    "eclipse": [3, 6, 12, 24],
     "poison": [2],
     "abuse": [2],
     "replay": [1],

@@ -285,6 +285,10 @@ class Channels:
         for channel in list(self._live.values()):
             await channel.drained()
 
+    def prefer(self, has_rights: Callable[[PeerId], bool]) -> None:
+        """Keep places for peers that have shown a right, where there are too few for all."""
+        self._table.has_rights = has_rights
+
     async def close(self) -> None:
         """End every channel at once; what is not acknowledged is lost. The peers are told."""
         if self.is_closed:

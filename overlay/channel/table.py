@@ -1,8 +1,9 @@
 """The channels of one node, by peer: who gets one, and what is answered where there is none.
 
 When there is no place, the block of addresses with the most channels makes way for peers of other blocks: it
-loses a channel that its peer opened and in which this node never said anything. So one host, however many ids
-it has, keeps nobody else out.
+loses a channel that its peer opened and in which this node never said anything. Where peers show rights, it
+also loses one whose peer opened it and has shown none, whatever was said. So one host, however many ids it
+has, keeps nobody else out.
 
 A packet from another address than its peer's does not make the channel follow: who repeats one that it has
 seen would have a node send its events elsewhere. The address is asked first whether the peer is there (WHERE,
@@ -12,6 +13,7 @@ HERE). No answer to a stranger is larger than what it sent.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from overlay.channel.config import ChannelConfig
 from overlay.channel.core import ChannelCore
@@ -35,6 +37,8 @@ class ChannelTable:
     def __init__(self, config: ChannelConfig, max_body: int, random: Randomness) -> None:
         self.config = config
         self.budget = ReceiveBudget(config.receive_memory)
+        self.has_rights: Callable[[PeerId], bool] | None = None
+        """Whether a peer has shown a right that counts; None where nobody has to."""
         self.paused = False
         """Whether new channels begin paused."""
         self.replies: list[tuple[Contact, bytes]] = []
@@ -48,6 +52,8 @@ class ChannelTable:
         self._by_session: dict[int, ChannelCore] = {}
         self._opened_by_peers: dict[PeerId, float] = {}
         """When peers began to open, oldest first; those that finished are taken out when space is needed."""
+        self._begun_by_peers: set[PeerId] = set()
+        """The peers that opened the channel themselves."""
         self._block_of: dict[PeerId, str] = {}
         """The block of addresses from which each channel was begun."""
         self._in_block: Counter[str] = Counter()
@@ -71,6 +77,7 @@ class ChannelTable:
         if self.cores.get(peer) is core:
             del self.cores[peer]
             self._opened_by_peers.pop(peer, None)
+            self._begun_by_peers.discard(peer)
             block = self._block_of.pop(peer)
             self._in_block[block] -= 1
             if not self._in_block[block]:
@@ -139,6 +146,7 @@ class ChannelTable:
         except TooManyChannels:
             raise ChannelRefused("too_many_channels") from None
         self._opened_by_peers[sender.id] = now
+        self._begun_by_peers.add(sender.id)
         return core
 
     def _look_for_usurped(self, sender: Contact, packet: Buffer) -> None:
@@ -184,13 +192,20 @@ class ChannelTable:
         if self._in_block[block_of(sender.host)] + 1 >= most:
             return False
         for peer in self._opened_by_peers if half_open else self.cores:
-            core = self.cores[peer]
-            if self._block_of[peer] == block and not core.transmitter.buffer.was_used:
+            if self._block_of[peer] == block and self._can_be_spared(peer):
+                core = self.cores[peer]
                 core.abandon()
                 self.remove(core)
                 self.dropped.append(core)
                 return True
         return False
+
+    def _can_be_spared(self, peer: PeerId) -> bool:
+        """Whether nobody loses what this node wanted to say, or the peer has shown no right to hear it."""
+        if not self.cores[peer].transmitter.buffer.was_used:
+            return True
+        shown = self.has_rights
+        return shown is not None and peer in self._begun_by_peers and not shown(peer)
 
     def _make_space(self, now: float) -> bool:
         """Whether there are fewer half-open channels now: some finished opening, or the oldest was dropped.

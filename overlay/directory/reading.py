@@ -11,7 +11,8 @@ of all who answer.
 
 **Liars.** Who draws many identities has some next to the key of a topic's root, and may outvote those who
 hold it. So where nodes are *crowded* around that key, closer together than chance brings them, those who
-announce themselves tell twice as many nodes, and who reads asks as many. Where two camps of these, of two or
+announce themselves tell all nodes of the region in which twice as many are expected, and who reads asks them
+all. Where two camps of these, of two or
 more each, name members that have little in common, a view has about as many of each: who is invented does not
 answer, and the others do. Below a root, liars spoil a part of a topic only.
 
@@ -137,9 +138,11 @@ class Locations:
         return self._peers.known_closest(root.key, self._config.root_replicas)
 
     def crowd(self, shard: Shard, nearest: Sequence[Contact]) -> tuple[Contact, ...]:
-        """Twice as many nodes as there are replicas, if the nearest to a root are crowded; else none.
+        """The nodes of the region around a root, if the nearest to it are crowded; else none.
 
-        How dense nodes are is seen around this node's own id, which nobody else chose."""
+        The region is as wide as twice the replicas need without a crowd, so that those who would hold the
+        shard then are in it, however many came between. How dense nodes are is seen around this node's own
+        id, which nobody else chose."""
         replicas, me = self._config.replicas, self._peers.context.contact.id
         if shard.depth or len(nearest) < replicas:
             return ()
@@ -150,7 +153,11 @@ class Locations:
             count <= len(distances) and distances[count - 1] < few * a_node
             for count, few in _CROWDED.items()
         )
-        return self.around(shard)[: 2 * replicas] if is_crowded else ()
+        if not is_crowded:
+            return ()
+        known = self.around(shard)
+        inside = sum(_distance(node.id, shard.key) < 2 * replicas * a_node for node in known)
+        return known[: max(2 * replicas, inside)]
 
     async def of(
         self, shard: Shard, max_age: float = float("inf"), count: int | None = None

@@ -327,6 +327,25 @@ def test_a_host_with_most_channels_loses_one_that_was_not_used_to_a_peer_of_anot
     assert all(table.cores.get(peer.id) for peer in used)
 
 
+def test_where_peers_show_rights_a_host_whose_peers_have_none_keeps_nobody_out() -> None:
+    """A node asks each of them for its rights in the channel that it opened, so all channels were used."""
+    wire = Wire(1)
+    table = ChannelTable(wire.config, 300, wire.random)
+    own, member = contact(0), contact(2)
+    table.has_rights = lambda peer: peer == member.id
+    table.to(own, 0.0).write(b"message", None)
+    for number in range(2, wire.config.max_channels + 1):
+        table.receive(contact(number), opening(number), 0.0)
+        table._opened_by_peers.clear()  # as if each had finished opening
+        table.to(contact(number), 0.0).write(b"show your rights", None)
+    other = contact(99)._replace(host="127.0.1.1")
+    table.receive(other, opening(99), 0.0)
+    assert table.cores.get(other.id)
+    assert [core.contact for core in table.dropped] == [contact(3)]
+    assert table.cores.get(own.id)
+    assert table.cores.get(member.id)
+
+
 def test_a_peer_that_never_finished_opening_makes_way_after_a_while() -> None:
     wire, _, b = pair()
     for number in range(SMALL.max_half_open):
