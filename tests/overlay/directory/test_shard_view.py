@@ -137,9 +137,21 @@ def test_few_keys_are_crowded_by_chance_and_most_by_those_who_draw_identities() 
         crowd = Locations(peers, config, Metrics()).crowd
         by_chance += bool(crowd(ROOT, peers.known_closest(ROOT.key, 5)))
         peers.contacts = honest + nodes_near_the_root(100, 5, random)
-        by_attack += len(crowd(ROOT, peers.known_closest(ROOT.key, 5))) == 2 * config.replicas
+        by_attack += len(crowd(ROOT, peers.known_closest(ROOT.key, 5))) >= 2 * config.replicas
     assert by_chance <= 20
     assert by_attack >= 180
+
+
+def test_those_who_held_a_root_before_a_crowd_came_are_asked_all_the_same() -> None:
+    """More attackers than replicas are asked of otherwise: all nodes of the region are asked."""
+    random = Random(4)
+    for _ in range(50):
+        honest = [contact_of(random, index) for index in range(60)]
+        peers: Any = KnownPeers(honest)
+        before = peers.known_closest(ROOT.key, 2)
+        peers.contacts = honest + nodes_near_the_root(100, 12, random)
+        crowd = Locations(peers, DirectoryConfig(), Metrics()).crowd
+        assert set(before) <= set(crowd(ROOT, peers.known_closest(ROOT.key, 5)))
 
 
 def test_a_lone_voice_against_silence_is_not_believed_but_two_are() -> None:
