@@ -17,7 +17,7 @@ at a node that was cut off and is back.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.metrics import Metrics
+from overlay.transport.address import block_of
 from overlay.wire import message
 from pubsub.rights import Action, Authority, Holder, RightError
 
@@ -41,7 +42,7 @@ MOST_KNOWN = 4096
 """Peers whose rights are known; the one that was met first goes, and is asked again when it is there."""
 
 MOST_ASKED = 512
-"""Peers that are being asked for their rights."""
+"""Peers that are being asked for their rights; one host cannot have all these places."""
 
 MOST_HELD = 64
 """Messages of one peer that wait for its rights."""
@@ -175,7 +176,7 @@ class Gate:
     def _hold(self, sender: Contact, message: object, handler: Handler) -> None:
         asked = self._asked.get(sender.id)
         if asked is None:
-            if len(self._asked) >= MOST_ASKED:
+            if len(self._asked) >= MOST_ASKED and not self._make_way_for(sender):
                 self._refuse(message)
                 return
             timer = self._context.call_later(ANSWER_SECONDS, lambda: self._again(sender.id))
@@ -186,12 +187,26 @@ class Gate:
         else:
             self._refuse(message)
 
+    def _make_way_for(self, sender: Contact) -> bool:
+        """Whether the block of addresses of which the most are being asked has lost one for another block."""
+        blocks = Counter(block_of(asked.contact.host) for asked in self._asked.values())
+        ((largest, most),) = blocks.most_common(1)
+        if blocks[block_of(sender.host)] + 1 >= most:
+            return False
+        peers = (p for p, asked in self._asked.items() if block_of(asked.contact.host) == largest)
+        self._give_up(next(peers))
+        return True
+
+    def _give_up(self, peer: PeerId) -> None:
+        asked = self._asked.pop(peer)
+        asked.timer.cancel()
+        for held, _ in asked.held:
+            self._refuse(held)
+
     def _again(self, peer: PeerId) -> None:
         asked = self._asked[peer]
         if asked.tries >= TRIES:
-            del self._asked[peer]
-            for message, _ in asked.held:
-                self._refuse(message)
+            self._give_up(peer)
             return
         asked.tries += 1
         asked.timer = self._context.call_later(ANSWER_SECONDS, lambda: self._again(peer))

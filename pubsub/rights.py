@@ -26,10 +26,11 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
+from typing import NamedTuple
 
 from overlay.contact import PeerId
 from overlay.errors import UsageError
@@ -53,7 +54,8 @@ REVOCATIONS = "/camcast/revocations"
 """The reserved topic of revocations."""
 
 MOST_REVOCATIONS = 4096
-"""Revocations that are kept; those of holders go before those of authorities, the oldest first."""
+"""Revocations that are kept; those of holders go before those of authorities, and of these the oldest one in
+the branch that has the most: of the rights that began with one grant of an authority."""
 
 MOST_OF_HOLDER = 64
 """Revocations that are kept of one signer that is not an authority."""
@@ -208,6 +210,20 @@ def describe(grant: Grant) -> str:
     return f"to {grant.actions.words()} on {grant.pattern}{until}{onward}"
 
 
+class _Revoked(NamedTuple):
+    """Something that was taken back."""
+
+    revocation: bytes
+    until: int
+    """When it would have ended."""
+    branch: bytes
+    """Who was given the right that it is a part of by an authority."""
+
+    @property
+    def signer(self) -> bytes:
+        return self.revocation[:PUBLIC_KEY_BYTES]
+
+
 class Authority:
     """The keys whose rights count in a network, a clock, and what was taken back."""
 
@@ -218,8 +234,8 @@ class Authority:
         self._now = now
         self._checked: OrderedDict[bytes, tuple[Right, tuple[bytes, ...]]] = OrderedDict()
         """Rights whose signatures are good, with the names of all their beginnings."""
-        self._revoked: dict[bytes, tuple[bytes, int]] = {}
-        """What was taken back, by its name: the revocation, and until when it matters."""
+        self._revoked: dict[bytes, _Revoked] = {}
+        """What was taken back, by its name."""
         self.revocations_changed: list[Callable[[], None]] = []
         """Called when a revocation was taken that was not known."""
 
@@ -285,19 +301,24 @@ class Authority:
         """Take note of a revocation, if there is room for it; False when it is not valid.
 
         One that is known is taken once more without any effect."""
+        name = _name(revocation[_REVOCATION_HEAD:])
+        known = self._revoked.get(name)
+        if known is not None and known.revocation == revocation:
+            return (
+                True  # without a check of signatures, which anybody could ask for again and again
+            )
         try:
             right = self._check_revocation(revocation)
         except RightError:
             return False
-        name = _name(right.packed)
-        if name in self._revoked:
+        if known is not None:
             return True
         until = right.last.until
         if self._now() > until + CLOCK_SLACK:
             return True  # it has ended without
         if not self._make_room(revocation[:PUBLIC_KEY_BYTES]):
             return True
-        self._revoked[name] = (revocation, until)
+        self._revoked[name] = _Revoked(revocation, until, right.grants[0].holder)
         for changed in self.revocations_changed:
             changed()
         return True
@@ -316,21 +337,20 @@ class Authority:
 
     def _make_room(self, signer: bytes) -> bool:
         now = self._now()
-        for name in [n for n, (_, until) in self._revoked.items() if now > until + CLOCK_SLACK]:
+        for name in [n for n, one in self._revoked.items() if now > one.until + CLOCK_SLACK]:
             del self._revoked[name]
-        of_holders = [n for n, (one, _) in self._revoked.items() if not self._is_own(one)]
+        of_holders = {n: one for n, one in self._revoked.items() if one.signer not in self._keys}
         if signer not in self._keys:
-            of_signer = [n for n in of_holders if self._revoked[n][0].startswith(signer)]
-            if len(of_signer) >= MOST_OF_HOLDER:
+            of_signer = sum(one.signer == signer for one in of_holders.values())
+            if of_signer >= MOST_OF_HOLDER:
                 return False
         if len(self._revoked) < MOST_REVOCATIONS:
             return True
         if of_holders:
-            del self._revoked[of_holders[0]]
+            # Who may grant on can make signers without end, but all in one branch.
+            ((branch, _),) = Counter(one.branch for one in of_holders.values()).most_common(1)
+            del self._revoked[next(n for n, one in of_holders.items() if one.branch == branch)]
         return bool(of_holders)
-
-    def _is_own(self, revocation: bytes) -> bool:
-        return revocation[:PUBLIC_KEY_BYTES] in self._keys
 
     def taken_back(self) -> list[Right]:
         """The rights that were taken back."""
@@ -339,7 +359,7 @@ class Authority:
     @property
     def revocations(self) -> tuple[bytes, ...]:
         """All that is known to be taken back."""
-        return tuple(revocation for revocation, _ in self._revoked.values())
+        return tuple(one.revocation for one in self._revoked.values())
 
     @property
     def revocations_digest(self) -> bytes:

@@ -38,7 +38,8 @@ class SessionConfig:
     """Sessions that were answered and whose peer has not yet used them; the oldest one makes way."""
 
     max_openings: int = 1024
-    """Sessions that this node is opening at one time; what is to be sent to one more address is dropped."""
+    """Sessions that this node is opening at one time, half of them with one block of addresses; what is to be
+    sent to one more address is dropped."""
 
     held_bytes: int = 256 * 1024
     """What may wait for one session to open; `held_total` is for all of them."""

@@ -17,6 +17,7 @@ encrypted from the first message on, and only holders of the network key can rea
 
 from __future__ import annotations
 
+import copy
 import hmac
 import struct
 from collections.abc import Sequence
@@ -127,6 +128,14 @@ class Handshake:
         self._secrets = list(secrets)
         self._own = {"e": ephemeral, "s": static}
         self._their: dict[str, bytes] = {}
+
+    def copy(self) -> Handshake:
+        """One in the same state, which goes on by itself."""
+        other = copy.copy(self)
+        other._state = copy.copy(self._state)
+        other._messages, other._secrets = list(self._messages), list(self._secrets)
+        other._their = dict(self._their)
+        return other
 
     @property
     def is_complete(self) -> bool:

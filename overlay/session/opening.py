@@ -31,6 +31,7 @@ class Opening:
         "datagram",
         "doubted",
         "early",
+        "forged",
         "held",
         "held_bytes",
         "index",
@@ -59,6 +60,8 @@ class Opening:
         self.timer: Timer | None = None
         self.doubted: Session | None = None
         """The session that the peer says it has lost."""
+        self.forged = 0
+        """Answers that were not by the one whose key they show."""
         self._cookie = b""
         self._handshake: Handshake | None = None
 
@@ -90,9 +93,9 @@ class Opening:
 
     def read(self, message: bytes) -> tuple[bytes, bytes, tuple[bytes, bytes]]:
         """The peer's proven public key, its frame and the session's keys; `HandshakeError` if not proven."""
-        handshake, self._handshake = self._handshake, None
-        if handshake is None:
-            raise HandshakeError("the opening has failed already")
+        assert self._handshake is not None
+        # A copy: a member that saw the opening may have made this up, and the true answer is still to come.
+        handshake = self._handshake.copy()
         return *proven_payload(handshake, handshake.read(message)), handshake.split()
 
 

@@ -58,6 +58,12 @@ SWEEP = 5.0
 CROSSING = 0.25
 """Seconds: an opening from a peer that this node sent one to later than that ago has crossed it."""
 
+OF_ONE_BLOCK = 2
+"""One block of addresses has at most half of the openings: members may name peers that are not there."""
+
+FORGED_ANSWERS = 8
+"""Answers with a good mac that do not fit an opening, after which it is given up."""
+
 LOST_A_SECOND = 100
 """Notices of unknown sessions that are sent in one second."""
 
@@ -122,6 +128,8 @@ class Sessions:
         """Half-open sessions by the noise message that they answer, and the answers; oldest first."""
         self._openings: dict[Address, Opening] = {}
         self._openings_by_index: dict[int, Opening] = {}
+        self._openings_in: Counter[str] = Counter()
+        """Openings to each block of addresses."""
         self._held = 0
         self._ready: deque[Session] = deque()
         """Sessions whose ciphers are there, in the order in which they were made."""
@@ -244,8 +252,10 @@ class Sessions:
 
     def _open(self, address: Address, early: bytes = b"") -> Opening | None:
         """Begin to open a session; at once, unless the peer there has just opened one itself."""
-        if len(self._openings) >= self.config.max_openings:
+        block, most = block_of(address.host), self.config.max_openings
+        if len(self._openings) >= most or self._openings_in[block] >= max(1, most // OF_ONE_BLOCK):
             return None
+        self._openings_in[block] += 1
         now = self._carrier.now()
         opening = self._openings[address] = Opening(address, now, self.config.retry, early)
         self._begin_sweeping()
@@ -295,6 +305,10 @@ class Sessions:
             opening.timer.cancel()
         if self._openings.get(opening.address) is opening:
             del self._openings[opening.address]
+            block = block_of(opening.address.host)
+            self._openings_in[block] -= 1
+            if not self._openings_in[block]:
+                del self._openings_in[block]
         if opening.datagram:
             self._openings_by_index.pop(opening.index, None)
         self._held -= opening.held_bytes
@@ -478,7 +492,9 @@ class Sessions:
         try:
             public_key, frame, keys = opening.read(message)
         except HandshakeError:
-            self._give_up(opening, "no_session")
+            opening.forged += 1
+            if opening.forged >= FORGED_ANSWERS:
+                self._give_up(opening, "no_session")
             raise Dropped("not_authentic") from None
         peer = peer_id_of(public_key)
         if peer == self._identity.id:

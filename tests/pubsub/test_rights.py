@@ -19,6 +19,7 @@ from pubsub.rights import (
     covers,
     grant_first,
     grant_on,
+    revoke,
     takes,
 )
 
@@ -160,6 +161,36 @@ def test_one_level_below_may_be_published_on_and_no_more() -> None:
 )
 def test_which_pattern_is_a_part_of_which(outer: str, inner: str, expected: bool) -> None:
     assert covers(outer, inner) is expected
+
+
+def test_who_grants_on_to_many_pushes_out_no_revocation_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Signers are made at will by one who may grant on, and each may take back what it granted."""
+    monkeypatch.setattr(rights, "MOST_REVOCATIONS", 8)
+    check = authority()
+    first = to_alice()
+    to_bob = grant_first(ROOT, Grant(BOB.public_key, BOTH, "/tennis", NOW + 100, 1))
+    taken = grant_on(to_bob, BOB, Grant(MALLORY.public_key, Action.PUBLISH, "/tennis", NOW + 50))
+    assert check.take_back(revoke(taken, BOB))
+    for number in range(20):
+        signer = Identity(bytes([100 + number]) * 32)
+        part = grant_on(first, ALICE, Grant(signer.public_key, BOTH, "/soccer/**", NOW + 100, 1))
+        last = Grant(MALLORY.public_key, Action.PUBLISH, "/soccer/italy", NOW + 50)
+        assert check.take_back(revoke(grant_on(part, signer, last), signer))
+    assert len(check.revocations) == 8
+    with pytest.raises(RightError, match="taken back"):
+        check.check(taken.packed)
+
+
+def test_a_revocation_that_is_known_costs_no_check_of_signatures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check = authority()
+    taken = revoke(to_alice(), ROOT)
+    assert check.take_back(taken)
+    monkeypatch.setattr(rights, "verify", None)
+    assert check.take_back(taken)
 
 
 def test_mistakes_of_a_caller_are_named() -> None:

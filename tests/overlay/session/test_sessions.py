@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from overlay.contact import ANYONE, Address, Contact, PeerId
-from overlay.session import SessionConfig
+from overlay.session import SessionConfig, packets
 from overlay.session.network_key import NetworkKeyError
 from overlay.session.packets import SIZES
+from overlay.session.sessions import FORGED_ANSWERS
 from overlay.transport.frame import ANSWER, COOKIE, LOST, OPENING, SEALED
 from tests.overlay.session.world import KEY, OTHER_KEY, Peer, World, pair
 
@@ -170,6 +171,40 @@ def test_a_peer_cannot_pose_as_another() -> None:
     world.run(10)
     assert mallory.received == []
     assert bob.dropped_out == ["no_session"]
+
+
+def test_an_answer_that_was_made_up_by_a_member_does_not_end_the_opening() -> None:
+    """Who holds the network key and sees an opening can make an answer with a good mac."""
+    world = World()
+    alice, bob = pair(world)
+    alice.send(bob.contact, b"hello")
+    (opening,) = alice.sessions._openings.values()
+    assert opening.key is not None
+    forged = packets.answer(opening.key, opening.index, 7, bytes(packets.NOISE_BYTES))
+    world.arrive(forged, bob.address, alice.address)
+    assert alice.dropped_in == ["not_authentic"]
+    world.run(1)
+    assert bob.bodies == [b"hello"]
+    alice.send(Address("10.0.9.1", 4000), b"to nobody")
+    (opening,) = alice.sessions._openings.values()
+    forged = packets.answer(opening.key, opening.index, 7, bytes(packets.NOISE_BYTES))
+    for _ in range(20):
+        world.arrive(forged, bob.address, alice.address)
+    assert alice.dropped_in.count("not_authentic") == 1 + FORGED_ANSWERS
+    assert not alice.sessions._openings
+
+
+def test_peers_of_one_block_that_are_not_there_leave_room_for_openings_to_others() -> None:
+    world = World()
+    alice, bob = pair(world, config=SessionConfig(max_openings=8))
+    for port in range(1, 20):
+        alice.send(Address("10.9.9.9", port), b"anybody?")
+    assert alice.dropped_out == ["too_many_openings"] * 15
+    alice.send(bob.contact, b"hello")
+    world.run(1)
+    assert bob.bodies == [b"hello"]
+    world.run(20)
+    assert not alice.sessions._openings_in
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -491,7 +526,7 @@ def test_what_waits_for_a_session_is_bounded() -> None:
     alice = Peer(world, 1, config=config)
     for number in range(10):
         for _ in range(15):
-            alice.send(Address(f"10.5.0.{number}", 1), b"x" * 100)
+            alice.send(Address(f"10.5.{number}.1", 1), b"x" * 100)
     assert alice.sessions._held == 2500
     assert len(alice.sessions._openings) == 5
     assert alice.dropped_out.count("too_many_openings") == 5 * 15

@@ -1,0 +1,58 @@
+"""The gate: whose messages wait for rights, and who cannot take the places of others."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from overlay.contact import Contact
+from overlay.identity import Identity
+from overlay.metrics import Metrics
+from pubsub import gate
+from pubsub.gate import Gate, ShowRights
+from pubsub.rights import Authority
+
+AUTHORITY = Identity(b"a" * 32)
+
+
+class World:
+    """A context whose timers never ring."""
+
+    def __init__(self) -> None:
+        self.contact = Contact(Identity(b"b" * 32).id, "127.0.0.1", 1)
+        self.random = Random(1)
+        self.sent: list[tuple[Contact, object]] = []
+
+    def now(self) -> float:
+        return 0.0
+
+    def send(self, to: Contact, message: object) -> None:
+        self.sent.append((to, message))
+
+    def call_later(self, delay: float, action: object) -> Any:
+        return self
+
+    def cancel(self) -> None: ...
+
+
+def test_one_host_cannot_have_all_places_of_those_who_are_asked_for_rights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "MOST_ASKED", 4)
+    world = World()
+    one = Gate(world, Authority([AUTHORITY.public_key], lambda: 0.0), [], Metrics())
+    one.require({str: lambda holder, message: bool(holder.rights)})
+    peers = [
+        Contact(Identity(bytes([number]) * 32).id, "10.0.0.1", number) for number in range(1, 9)
+    ]
+    for peer in peers:
+        one.admit(peer, "let me in", lambda sender, message: None)
+    assert [to for to, _ in world.sent] == peers[:4]
+    other = peers[0]._replace(id=Identity(b"c" * 32).id, host="10.0.9.1")
+    one.admit(other, "let me in", lambda sender, message: None)
+    assert world.sent[-1][0] == other
+    assert isinstance(world.sent[-1][1], ShowRights)
+    one.admit(peers[5], "let me in", lambda sender, message: None)
+    assert len(world.sent) == 5
