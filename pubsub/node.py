@@ -50,7 +50,7 @@ from pubsub.validation import Validation
 if TYPE_CHECKING:  # these services are imported when a node first uses them
     from pubsub.archive.durability import Durability, LocalArchive
     from pubsub.archive.durable_subscription import DurableOptions, DurableSubscription
-    from pubsub.archive.publishing import DurablePublishing
+    from pubsub.archive.publishing import DurableOutcome, DurablePublishing
     from pubsub.collections.node_collections import C, NodeCollections
     from pubsub.requests import Requests, Serving
     from pubsub.secrets import Secrets
@@ -500,6 +500,28 @@ class Node:
                 topic, data, wait, durable, copies, deadline, upward, dissemination, trace
             )
 
+    async def keep(
+        self, topic: str | type | Topic, data: Any, *, deadline: float = DEADLINE
+    ) -> DurableOutcome:
+        """Have an archive of the topic keep an event that nobody else is sent; return when it is safe.
+
+        It comes to durable subscriptions. `NoArchiveFound`, `NoRoom` or `ArchiveError` when that takes more
+        than `deadline` seconds; it may become safe after all."""
+        from pubsub.archive.errors import ArchiveError
+
+        packed = pack_data(data)
+        known = self._check_topic(topic, packed)
+        end = asyncio.get_running_loop().time() + deadline
+        publishing = await self._durable().publishers.open(known, 1, deadline)
+        self._link.check_right(known)
+        block = self._link.make_kept(known, packed)
+        outcome = publishing.add(block.encoded, block.signature, 1)
+        try:
+            await outcome.wait_safe(end - asyncio.get_running_loop().time())
+        except TimeoutError:
+            raise ArchiveError(f"{outcome} is not known to be safe after {deadline:g} s") from None
+        return outcome
+
     async def publish_many(
         self,
         topic: str | type | Topic,
@@ -593,6 +615,12 @@ class Node:
         alone = self._link.make(receipt.source, receipt.sequence, head, (packed,))
         receipt.durable = publishing.add(alone.encoded, alone.signature, copies)
 
+    def may_repeat(self) -> None:
+        """Durable events of this node may have been archived before, published by whichever node: archives
+        are to know them by their ids. Call it before the node publishes anything durable."""
+        self._attached()
+        self._durable().publishers.repeats = True
+
     async def publish_in_run(
         self,
         topic: str | type | Topic,
@@ -621,13 +649,12 @@ class Node:
         deadline = DEADLINE if deadline is None else deadline
         now = asyncio.get_running_loop().time
         end = now() + deadline
-        self._attached()
+        self.may_repeat()
         known = self._topics.as_known(Topic.of(topic))
         packed = [pack_data(one) for one in data]
         for one in packed:
             self._link.check_fits(known, one)
         publishers = self._durable().publishers
-        publishers.repeats = True
         receipts: list[Receipt] = []
         publishing: DurablePublishing | None = None
         for part in batches(packed, len, DATA_LIMIT, EVENTS_A_BLOCK):

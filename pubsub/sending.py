@@ -340,6 +340,13 @@ class EventLink:
             block.signature = signature + self._right_of.get(head.topic, b"")
         return block
 
+    def make_kept(self, topic: Topic, packed: bytes) -> Block:
+        """A block of one event that goes to an archive alone: its run is not that of what spreads."""
+        kept = f"kept {topic.name}"
+        source, number = self.runs.take(kept)
+        self.runs.put(kept, source, number + 1)
+        return self.make(source, number, Head(topic.name, topic.lineage, None, True), (packed,))
+
     def check_right(self, topic: Topic) -> None:
         """`RightError` unless this node may publish on the topic; asked before each block is begun."""
         if self._rights is not None:

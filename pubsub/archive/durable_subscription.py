@@ -505,6 +505,13 @@ class DurableSubscription:
         packed: bytes = msgpack.packb(core.position_with(one for one in hand if one is not None))
         return packed
 
+    @property
+    def done_position(self) -> bytes:
+        """As `position`, without the events in hand: what the application has acknowledged, up to the first
+        event that it has not."""
+        packed: bytes = msgpack.packb(self._running().position_with(()))
+        return packed
+
     def acknowledge(self, event: DurableEvent) -> None:
         """See `DurableEvent.ack`."""
         held = self._hand.pop(id(event), None)

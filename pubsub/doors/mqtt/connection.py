@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from overlay.context import Timer
@@ -45,10 +46,15 @@ _OLD_CODES = {
     Reason.UNSUPPORTED_VERSION: 1,
     Reason.CLIENT_ID_NOT_VALID: 2,
     Reason.SERVER_BUSY: 3,
+    Reason.SERVER_UNAVAILABLE: 3,
     Reason.BAD_CREDENTIALS: 4,
     Reason.NOT_AUTHORIZED: 5,
 }
 """Return codes of a CONNACK packet of MQTT 3.1.1; a client is not told of other reasons."""
+
+
+MOST_EARLY = 1_000
+"""Packets that a client may send before its session is there."""
 
 
 class Link(Protocol):
@@ -71,11 +77,13 @@ class Connection:
 
     def __init__(self, hub: Hub, link: Link) -> None:
         self._link = link
-        self._version = V5
+        self.version = V5
         self._hub = hub
         self._session: Session | None = None
         self._will: Will | None = None
-        self._is_open = True
+        self.is_open = True
+        self._early: list[Packet] | None = None
+        """What the client has sent while its session is being fetched; None when nothing is fetched."""
         self._aliases: dict[int, str] = {}
         """The client's topic aliases."""
         self._own_aliases: dict[str, int] = {}
@@ -95,18 +103,25 @@ class Connection:
     def is_full(self) -> bool:
         return self._link.is_full
 
+    @property
+    def has_aliases(self) -> bool:
+        return self._most_own_aliases > 0
+
     def send(self, packet: Packet) -> bool:
         """Whether the packet went; it does not when it is larger than the client takes."""
         if isinstance(packet, Publish) and self._most_own_aliases:
             return self._send_with_alias(packet)
         return self._write(packet)
 
-    def _write(self, packet: Packet) -> bool:
-        data = write_packet(packet, self._version)
-        if self._largest is not None and len(data) > self._largest:
+    def send_bytes(self, packet: bytes) -> bool:
+        """As `send`, a packet that is encoded already."""
+        if self._largest is not None and len(packet) > self._largest:
             return False
-        self._link.write(data)
+        self._link.write(packet)
         return True
+
+    def _write(self, packet: Packet) -> bool:
+        return self.send_bytes(write_packet(packet, self.version))
 
     def _send_with_alias(self, packet: Publish) -> bool:
         """Send a number in place of a topic that the client was sent before."""
@@ -123,32 +138,40 @@ class Connection:
 
     def feed(self, data: bytes) -> None:
         """React to bytes of the client. Nothing that a client sends makes this raise."""
+        self._heard_at = self._hub.clock.now()
         try:
             for packet in self._decoder.feed(data):
+                if not self.is_open:
+                    break
                 self.receive(packet)
         except MqttError as error:
             self.fail(error)
-        self._hub.partials.note(self, self._decoder.waiting if self._is_open else 0)
+        self._hub.partials.note(self, self._decoder.waiting if self.is_open else 0)
 
     def receive(self, packet: Packet) -> None:
         """React to a packet. Nothing that a client sends makes this raise."""
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._heard_at = self._hub.clock.now()
         try:
             self._react(packet)
         except MqttError as error:
             self.fail(error)
 
     def _react(self, packet: Packet) -> None:
+        if type(packet) is Publish and self._session is not None:
+            self._on_publish(self._session, packet)
+            return
         if isinstance(packet, Connect):
             self._on_connect(packet)
+            return
+        if self._early is not None:
+            if len(self._early) >= MOST_EARLY:
+                raise MqttError(Reason.QUOTA_EXCEEDED, "too much was sent before CONNACK")
+            self._early.append(packet)
             return
         if self._session is None:
             raise violation("the first packet is not CONNECT")
         match packet:
-            case Publish():
-                self._on_publish(self._session, packet)
             case Ack():
                 self._on_ack(self._session, packet)
             case Subscribe():
@@ -167,24 +190,32 @@ class Connection:
     # -- beginning and end --
 
     def _on_connect(self, connect: Connect) -> None:
-        if self._session is not None:
+        if self._session is not None or self._early is not None:
             raise violation("a second CONNECT packet")
-        self._version = connect.version
+        self.version = connect.version
         config = self._hub.config
         if "authentication_method" in connect.properties:
             raise MqttError(
                 Reason.BAD_AUTHENTICATION_METHOD, "there is no extended authentication here"
             )
-        if self._version != V5 and not connect.client_id and not connect.clean_start:
+        if self.version != V5 and not connect.client_id and not connect.clean_start:
             raise MqttError(Reason.CLIENT_ID_NOT_VALID, "a lasting session needs a client id")
         if connect.will is not None:
             topic_of(connect.will.topic)
-        session, present, given = self._hub.enter(self, connect)
-        self._session, self._will = session, connect.will
         asked = connect.properties.get("session_expiry_interval", 0)
-        if self._version != V5:
+        if self.version != V5:
             asked = 0 if connect.clean_start else config.longest_expiry
-        session.expiry = min(asked, config.longest_expiry)
+        expiry = min(asked, config.longest_expiry)
+        self._timer.cancel()
+        self._early = []
+        self._hub.enter(self, connect, expiry, partial(self._entered, connect, asked))
+
+    def _entered(
+        self, connect: Connect, asked: float, session: Session, present: bool, given: str
+    ) -> None:
+        """The client's session is there; `present`: it was there before; `given`: the client's new id."""
+        config = self._hub.config
+        self._session, self._will = session, connect.will
         session.receive_maximum = connect.properties.get("receive_maximum", LAST_PACKET_ID)
         self._largest = connect.properties.get("maximum_packet_size")
         self._most_own_aliases = min(
@@ -192,7 +223,7 @@ class Connection:
         )
         keep_alive = connect.keep_alive
         properties: dict[str, object] = {}
-        if self._version == V5:
+        if self.version == V5:
             properties = {
                 "receive_maximum": config.receive_maximum,
                 "topic_alias_maximum": config.topic_aliases,
@@ -208,7 +239,10 @@ class Connection:
         self._keep_alive = 1.5 * keep_alive
         self._watch_keep_alive()
         self.send(ConnAck(present, Reason.SUCCESS, properties))
+        early, self._early = self._early or (), None
         session.resume(self)
+        for packet in early:
+            self.receive(packet)
 
     def _on_disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry = packet.properties.get("session_expiry_interval")
@@ -222,39 +256,39 @@ class Connection:
 
     def fail(self, error: MqttError) -> None:
         """End the connection because of what the client did."""
-        if not self._is_open:
+        if not self.is_open:
             return
         self._hub.drop(f"client_{error.reason.name.lower()}")
         if self._session is None:
             self._refuse(error)
-        elif self._version == V5:
+        elif self.version == V5:
             reason = {"reason_string": str(error)[:200]}
             self.send(Disconnect(error.reason, reason))
         self.lost()
 
     def _refuse(self, error: MqttError) -> None:
-        if self._version == V5:
+        if self.version == V5:
             self.send(ConnAck(False, error.reason))
         elif error.reason in _OLD_CODES:
             self.send(ConnAck(False, _OLD_CODES[error.reason]))
 
     def taken_over(self) -> None:
         """The same client has connected again."""
-        if self._version == V5:
+        if self.version == V5:
             self.send(Disconnect(Reason.SESSION_TAKEN_OVER))
         self.lost()
 
     def shut_down(self) -> None:
         """The door closes."""
-        if self._is_open and self._session is not None and self._version == V5:
+        if self.is_open and self._session is not None and self.version == V5:
             self.send(Disconnect(Reason.SERVER_SHUTTING_DOWN))
         self.lost()
 
     def lost(self) -> None:
         """The connection is over, from whichever side."""
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         self._timer.cancel()
         self._hub.partials.note(self, 0)
         self._link.close()
@@ -263,7 +297,7 @@ class Connection:
 
     def writable(self) -> None:
         """The client has taken what was written: more may be sent."""
-        if self._is_open and self._session is not None:
+        if self.is_open and self._session is not None:
             self._session.pump()
 
     def _watch_keep_alive(self) -> None:
@@ -302,28 +336,32 @@ class Connection:
             if session.arriving[packet_id]:
                 self.send(Ack(PUBREC, packet_id))
             return
-        if self._under_way >= self._hub.config.receive_maximum and self._version == V5:
+        if self._under_way >= self._hub.config.receive_maximum and self.version == V5:
             raise MqttError(Reason.RECEIVE_MAXIMUM_EXCEEDED, "too many messages are under way")
         self._under_way += 1
+        id = b""
         if packet.qos == 2:
             session.arriving[packet_id] = False
-        self._publish(message, self._published(session, packet_id, packet.qos))
+            id = session.message_id(packet_id)
+        self._publish(message, self._published(session, packet_id, packet.qos), id)
 
     def _refuse_message(self, packet: Publish) -> None:
         """The client may not publish there. MQTT 3.1.1 cannot say so: the message is taken and dropped."""
         self._hub.drop("not_authorized")
         if packet.qos:
             code = PUBACK if packet.qos == 1 else PUBREC
-            reason = Reason.NOT_AUTHORIZED if self._version == V5 else Reason.SUCCESS
+            reason = Reason.NOT_AUTHORIZED if self.version == V5 else Reason.SUCCESS
             self.send(Ack(code, packet.packet_id, reason))
 
-    def _publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
+    def _publish(
+        self, message: MqttMessage, done: Callable[[Reason], None], id: bytes = b""
+    ) -> None:
         def published(reason: Reason) -> None:
             self.pending -= 1
             done(reason)
 
         self.pending += 1
-        self._hub.publish(message, published)
+        self._hub.publish(message, published, id)
 
     def _published(self, session: Session, packet_id: int, qos: int) -> Callable[[Reason], None]:
         """What is to happen when the network has the message, or has refused it."""
@@ -337,9 +375,9 @@ class Connection:
                     session.arriving.pop(packet_id, None)
                 else:
                     session.arriving[packet_id] = True
-            if not self._is_open:
+            if not self.is_open:
                 return
-            if failed and self._version != V5:
+            if failed and self.version != V5:
                 # MQTT 3.1.1 knows no refusal: without an acknowledgement the client sends it again.
                 self.fail(MqttError(reason, "the message could not be published"))
                 return
@@ -366,8 +404,14 @@ class Connection:
         known = session.arriving.pop(ack.packet_id, None)
         if known is not None:
             self._under_way = max(0, self._under_way - 1)
-        reason = Reason.SUCCESS if known is not None else Reason.PACKET_ID_NOT_FOUND
-        self.send(Ack(PUBCOMP, ack.packet_id, reason))
+        is_known = known is not None or session.keeper is not None
+        reason = Reason.SUCCESS if is_known else Reason.PACKET_ID_NOT_FOUND
+        complete = partial(self._send_if_open, Ack(PUBCOMP, ack.packet_id, reason))
+        session.released_by_client(ack.packet_id, complete)
+
+    def _send_if_open(self, packet: Packet) -> None:
+        if self.is_open:
+            self.send(packet)
 
     # -- subscribing --
 
@@ -382,8 +426,8 @@ class Connection:
             def tell(reason: Reason) -> None:
                 reasons[place] = reason
                 codes = [one for one in reasons if one is not None]
-                if len(codes) == len(reasons) and self._is_open:
-                    if self._version != V5:
+                if len(codes) == len(reasons) and self.is_open:
+                    if self.version != V5:
                         codes = [one if one < Reason.UNSPECIFIED else 0x80 for one in codes]
                     self.send(Reasons(SUBACK, packet.packet_id, tuple(codes)))
 
@@ -399,4 +443,8 @@ class Connection:
             else Reason.NO_SUBSCRIPTION_EXISTED
             for text in packet.filters
         ]
-        self.send(Reasons(UNSUBACK, packet.packet_id, tuple(reasons)))
+        answer = Reasons(UNSUBACK, packet.packet_id, tuple(reasons))
+        if session.keeper is None:
+            self.send(answer)
+        else:
+            session.keeper.changed(partial(self._send_if_open, answer))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from overlay.context import Timer
@@ -18,9 +19,10 @@ from overlay.errors import UsageError
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
+from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
-from pubsub.doors.mqtt.session import Following, Granted, Outgoing, Session
+from pubsub.doors.mqtt.session import Following, Forms, Granted, Outgoing, Session
 
 NEVER = 0xFFFFFFFF
 """The session expiry interval of a session that does not expire (section 3.1.2.11.2)."""
@@ -95,8 +97,14 @@ class Follower(Protocol):
 class Network(Protocol):
     """What the hub asks of the network."""
 
-    def publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
-        """Publish; `done` is called once, with success when the network has the message."""
+    keeps_sessions: bool
+    """Whether sessions that outlive a connection are kept at an archive."""
+
+    def publish(
+        self, message: MqttMessage, done: Callable[[Reason], None], id: bytes = b""
+    ) -> None:
+        """Publish; `done` is called once, with success when the network has the message. `id`: what its event
+        is called where an archive has it; one that is published twice is there once."""
         ...
 
     def watch(self, topic: str, ready: Callable[[Reason], None]) -> None:
@@ -107,12 +115,40 @@ class Network(Protocol):
         """Whether an archive is to have the messages of the topic."""
         ...
 
-    def follow(self, name: str, topic: str, follower: Follower, afresh: bool) -> Following:
-        """Bring what the archive keeps for this name, from where it was, or with `afresh` from now on."""
+    def follow(
+        self,
+        name: str,
+        topic: str,
+        follower: Follower,
+        afresh: bool,
+        before: KeptSubscription | None = None,
+    ) -> Following:
+        """Bring what the archive keeps for this name, from where it was, or with `afresh` from now on;
+        nothing that the client has by the position in `before`."""
+        ...
+
+    def open_session(self, client_id: str, opener: Opener) -> None:
+        """Fetch what an archive keeps of a client's session, and become the one that writes it."""
         ...
 
     def unwatch(self, topic: str) -> None:
         """One `watch` of the topic less."""
+        ...
+
+
+class Opener(Protocol):
+    """What takes a session that was kept."""
+
+    def opened(self, keeping: Keeping, record: Record | None) -> None:
+        """Called once; without a record there is no session yet."""
+        ...
+
+    def failed(self) -> None:
+        """Called in place of `opened`: no archive has answered."""
+        ...
+
+    def displaced(self) -> None:
+        """Another door writes the session from here on."""
         ...
 
 
@@ -210,6 +246,38 @@ class _Kept:
         self._hub.moved(self._session)
 
 
+Entered = Callable[[Session, bool, str], None]
+_Matching = tuple[list[tuple[Session, list[Granted]]], list[Granted]]
+
+MOST_MATCHED = 4_096
+"""Topics of which it is remembered who is subscribed."""
+
+
+class _Entry:
+    """A client that has said CONNECT, and whose session is being fetched: the opener of the session."""
+
+    def __init__(
+        self, hub: Hub, client_id: str, connection: Connection, connect: Connect, expiry: float
+    ) -> None:
+        self._hub = hub
+        self.client_id = client_id
+        self.connection = connection
+        self.connect = connect
+        self.expiry = expiry
+        self.entered: Entered
+        self.session: Session | None = None
+
+    def opened(self, keeping: Keeping, record: Record | None) -> None:
+        self._hub.fetched(self, keeping, record)
+
+    def failed(self) -> None:
+        self._hub.not_fetched(self)
+
+    def displaced(self) -> None:
+        if self.session is not None:
+            self._hub.moved(self.session)
+
+
 class Hub:
     """All clients of one door."""
 
@@ -232,10 +300,14 @@ class Hub:
         self._name = name
         self._named = 0
         self._tree: FilterTree[tuple[Session, Granted]] = FilterTree()
+        self._matched: dict[str, _Matching] = {}
+        """By topic: what was found in the tree, since it was last changed."""
         self._shared: dict[tuple[str, tuple[str, ...]], dict[str, Session]] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self._endings: dict[str, Timer] = {}
         self._wills: dict[str, tuple[Will, Timer | None]] = {}
+        self._entering: dict[str, _Entry] = {}
+        """By client id: whose session is being fetched."""
         self.partials = Partials(clock, config)
         """Packets of all connections that have not come whole."""
         self._dropped = metrics.family(
@@ -253,8 +325,11 @@ class Hub:
 
     # -- clients --
 
-    def enter(self, connection: Connection, connect: Connect) -> tuple[Session, bool, str]:
-        """The client's session, whether it was there before, and the id that the door gave it, if any.
+    def enter(
+        self, connection: Connection, connect: Connect, expiry: float, entered: Entered
+    ) -> None:
+        """Find or make the client's session: `entered` is told of it, whether it was there before, and the id
+        that the door gave the client, if any. `expiry`: seconds that it is to last without a connection.
 
         A connection that the client still has is ended (section 3.1.4)."""
         given = ""
@@ -267,7 +342,7 @@ class Hub:
         before = self.connections.pop(client_id, None)
         if before is not None:
             before.taken_over()
-        elif len(self.connections) >= self.config.most_clients:
+        elif len(self.connections) + len(self._entering) >= self.config.most_clients:
             raise MqttError(Reason.SERVER_BUSY, "the door has no room for another client")
         if timer := self._endings.pop(client_id, None):
             timer.cancel()
@@ -276,15 +351,84 @@ class Hub:
             self._end(session)
             session = None
         self._cancel_will(client_id)
+        if session is None and expiry > 0 and self.network.keeps_sessions:
+            entry = _Entry(self, client_id, connection, connect, expiry)
+            entry.entered = lambda session, present, _: entered(session, present, given)
+            earlier = self._entering.get(client_id)
+            self._entering[client_id] = entry
+            if earlier is not None:
+                earlier.connection.taken_over()
+            self.network.open_session(client_id, entry)
+            return
         present = session is not None
         if session is None:
-            self._make_room()
-            session = self.sessions[client_id] = Session(
-                client_id, self.config.most_waiting, self.clock.now, self.drop
-            )
-            session.is_fresh = connect.clean_start
+            session = self._new_session(client_id, connect)
+        session.expiry = expiry
         self.connections[client_id] = connection
-        return session, present, given
+        entered(session, present, given)
+
+    def _new_session(self, client_id: str, connect: Connect) -> Session:
+        self._make_room()
+        session = self.sessions[client_id] = Session(
+            client_id, self.config.most_waiting, self.clock.now, self.drop
+        )
+        session.is_fresh = connect.clean_start
+        return session
+
+    def fetched(self, entry: _Entry, keeping: Keeping, record: Record | None) -> None:
+        """What is kept of the session of a client that wants to enter is there."""
+        if self._entering.get(entry.client_id) is not entry or not entry.connection.is_open:
+            keeping.end(forget=False)  # the client has gone, or has connected once more
+            if self._entering.get(entry.client_id) is entry:
+                del self._entering[entry.client_id]
+            return
+        del self._entering[entry.client_id]
+        try:
+            session = entry.session = self._new_session(entry.client_id, entry.connect)
+        except MqttError as error:
+            keeping.end(forget=False)
+            entry.connection.fail(error)
+            return
+        session.expiry = entry.expiry
+        self.connections[entry.client_id] = entry.connection
+        session.incarnation = keeping.token
+        kept = None if entry.connect.clean_start else record
+        session.keeper = Keeper(keeping, session.record, partial(self._archive_lost, session))
+        if kept is not None:
+            session.recall(kept)
+            self._subscribe_again(session, kept.subscriptions)
+        session.keeper.changed(lambda: self._enter_kept(entry, session, kept is not None))
+
+    def _enter_kept(self, entry: _Entry, session: Session, present: bool) -> None:
+        """The session is this door's, and the archive knows."""
+        if entry.connection.is_open:
+            entry.entered(session, present, "")
+        else:
+            self.leave(entry.connection, session, None)
+
+    def not_fetched(self, entry: _Entry) -> None:
+        if self._entering.get(entry.client_id) is entry:
+            del self._entering[entry.client_id]
+            what = "the archive of the sessions does not answer"
+            entry.connection.fail(MqttError(Reason.SERVER_UNAVAILABLE, what))
+
+    def _subscribe_again(self, session: Session, kept: list[KeptSubscription]) -> None:
+        """Make the subscriptions of a session that another door had."""
+        for one in kept:
+            try:
+                asked = Asked.of(one.filter, one.options)
+                self.subscribe(session, asked, one.identifier or None, lambda reason: None, one)
+            except MqttError:
+                self.drop("not_a_record")
+
+    def _archive_lost(self, session: Session) -> None:
+        """A record of the session cannot be written: the client has to begin from the last one."""
+        self.drop("archive_lost")
+        connection = self.connections.get(session.client_id)
+        self._end(session, forget=False)
+        if connection is not None:
+            what = "the archive of the sessions does not answer"
+            connection.fail(MqttError(Reason.SERVER_UNAVAILABLE, what))
 
     def leave(self, connection: Connection, session: Session, will: Will | None) -> None:
         """The connection has ended; `will` is to be published unless the client comes back in time."""
@@ -297,7 +441,9 @@ class Hub:
             self._schedule_will(client_id, will, session.expiry)
         if session.expiry <= 0:
             self._end(session)
-        else:
+        elif self.sessions.get(client_id) is session:
+            if session.keeper is not None:
+                session.keeper.changed()
             lasts = min(session.expiry, self.config.longest_expiry)
             self._endings[client_id] = self.clock.call_later(lasts, lambda: self._end(session))
 
@@ -308,6 +454,8 @@ class Hub:
         del self.sessions[session.client_id]
         if timer := self._endings.pop(session.client_id, None):
             timer.cancel()
+        if session.keeper is not None:
+            session.keeper.end(forget)
         for text in list(session.subscriptions):
             self.unsubscribe(session, text, forget)
         will = self._wills.get(session.client_id)
@@ -362,8 +510,10 @@ class Hub:
         asked: Asked,
         identifier: int | None,
         done: Callable[[Reason], None],
+        before_move: KeptSubscription | None = None,
     ) -> None:
-        """Add or replace a subscription; `done` is told the QoS that is granted, or why there is none."""
+        """Add or replace a subscription; `done` is told the QoS that is granted, or why there is none.
+        `before_move`: another door has had it."""
         try:
             parsed = TopicFilter.parse(asked.filter)
             topic = topic_of(parsed.base)
@@ -387,15 +537,24 @@ class Hub:
             done(Reason.NOT_AUTHORIZED)
             return
         following = None if is_new or before is None else before.following
-        granted = Granted(parsed, asked, identifier, following)
+        granted = Granted(parsed, asked, identifier, following, before_move)
         session.subscriptions[asked.filter] = granted
         self._put(session, granted)
 
         def ready(reason: Reason) -> None:
+            if reason != Reason.SUCCESS and before_move is not None:
+                self._archive_lost(session)
+                return
             if reason != Reason.SUCCESS:
                 self.unsubscribe(session, asked.filter)
                 done(reason)
                 return
+            if session.keeper is None:
+                granted_now()
+            elif before_move is None:
+                session.keeper.changed(granted_now)
+
+        def granted_now() -> None:
             done(Reason(asked.qos))
             handling = asked.retain_handling
             if parsed.group is None and (handling == 0 or (is_new and handling == 1)):
@@ -407,7 +566,9 @@ class Hub:
                 return
             follower = _Kept(self, session, asked.filter, ready)
             name = name_at_archive(session.client_id, asked.filter)
-            granted.following = self.network.follow(name, topic, follower, session.is_fresh)
+            granted.following = self.network.follow(
+                name, topic, follower, session.is_fresh, before_move
+            )
 
         if is_new:
             self.network.watch(topic, follow if kept else ready)
@@ -415,6 +576,7 @@ class Hub:
             ready(Reason.SUCCESS)
 
     def _put(self, session: Session, granted: Granted) -> None:
+        self._matched.clear()
         levels, group = granted.filter.levels, granted.filter.group
         if group is None:
             self._tree.put(levels, session.client_id, (session, granted))
@@ -428,6 +590,7 @@ class Hub:
         granted = session.subscriptions.pop(text, None)
         if granted is None:
             return False
+        self._matched.clear()
         levels, group = granted.filter.levels, granted.filter.group
         if group is None:
             self._tree.remove(levels, session.client_id)
@@ -447,29 +610,45 @@ class Hub:
 
     # -- messages --
 
-    def publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
+    def publish(
+        self, message: MqttMessage, done: Callable[[Reason], None], id: bytes = b""
+    ) -> None:
         """Publish what a client sent; a retained message is kept here, whether or not any client is
         subscribed."""
         if message.retain:
             self.retain(message)
-        self.network.publish(message, done)
+        self.network.publish(message, done, id)
 
     def deliver(self, message: MqttMessage, key: bytes = b"") -> None:
         """Give a message of the network to the clients that are subscribed to it, to each of them once;
         `key`: the id of its event."""
         if message.retain:
             self.retain(message)
-        found: dict[str, tuple[Session, list[Granted]]] = {}
-        for session, granted in list(self._tree.matching(message.topic)):
-            if granted.filter.group is not None:
-                self._deliver_to_group(message, granted)
-                continue
-            if granted.asked.no_local and message.sender == sender_of(session.client_id):
-                continue
-            found.setdefault(session.client_id, (session, []))[1].append(granted)
-        for session, grants in found.values():
+        targets, groups = self._matching(message.topic)
+        for granted in groups:
+            self._deliver_to_group(message, granted)
+        forms: Forms = {}
+        for session, grants in targets:
             kept = any(one.following is not None for one in grants)
-            self._offer(session, message, grants, key=key if kept else b"")
+            if kept and message.qos and message.sender:
+                continue  # a client's message: the archive brings it, and in order
+            self._offer(session, message, grants, key=key if kept else b"", forms=forms)
+
+    def _matching(self, topic: str) -> _Matching:
+        """Whose subscriptions match a topic, and the groups that share one."""
+        matching = self._matched.get(topic)
+        if matching is None:
+            found: dict[str, tuple[Session, list[Granted]]] = {}
+            groups: list[Granted] = []
+            for session, granted in self._tree.matching(topic):
+                if granted.filter.group is not None:
+                    groups.append(granted)
+                else:
+                    found.setdefault(session.client_id, (session, []))[1].append(granted)
+            if len(self._matched) >= MOST_MATCHED:
+                self._matched.clear()
+            matching = self._matched[topic] = (list(found.values()), groups)
+        return matching
 
     def deliver_kept(
         self,
@@ -517,13 +696,28 @@ class Hub:
         retained: bool = False,
         key: bytes = b"",
         done: Callable[[], None] | None = None,
+        forms: Forms | None = None,
     ) -> None:
-        qos = min(message.qos, max(granted.asked.qos for granted in grants))
-        as_published = message.retain and any(one.asked.retain_as_published for one in grants)
-        identifiers = tuple(one.identifier for one in grants if one.identifier is not None)
-        now = self.clock.now()
-        retain = retained or as_published
-        session.offer(Outgoing(message, qos, retain, identifiers, now, key=key, done=done))
+        """Give a session a message that these subscriptions match; `forms`: how it was encoded before."""
+        if any(one.asked.no_local for one in grants):
+            own = message.sender == sender_of(session.client_id)
+            grants = [one for one in grants if not (own and one.asked.no_local)]
+        if len(grants) == 1:
+            (one,) = grants
+            granted_qos, as_published = one.asked.qos, one.asked.retain_as_published
+            identifiers: tuple[int, ...] = () if one.identifier is None else (one.identifier,)
+        elif grants:
+            granted_qos = max(one.asked.qos for one in grants)
+            as_published = any(one.asked.retain_as_published for one in grants)
+            identifiers = tuple(one.identifier for one in grants if one.identifier is not None)
+        else:
+            return
+        qos = min(message.qos, granted_qos)
+        retain = retained or (message.retain and as_published)
+        now, forms = self.clock.now(), {} if forms is None else forms
+        session.offer(
+            Outgoing(message, qos, retain, identifiers, now, key=key, done=done, forms=forms)
+        )
 
     def retain(self, message: MqttMessage) -> None:
         """Keep the message as its topic's last one; an empty one clears it (section 3.3.1.3)."""

@@ -58,9 +58,8 @@ class MqttMessage:
 
     @classmethod
     def published(cls, packet: Publish, topic: str, sender: bytes) -> MqttMessage:
-        properties = {
-            name: packet.properties[name] for name in _TRAVELLING if name in packet.properties
-        }
+        given = packet.properties
+        properties = {name: given[name] for name in _TRAVELLING if name in given} if given else {}
         return cls(topic, packet.payload, packet.qos, packet.retain, sender, properties)
 
     def aged(self, seconds: float) -> MqttMessage | None:

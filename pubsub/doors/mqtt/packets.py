@@ -7,6 +7,7 @@ numbers are those of MQTT 5.0.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -147,6 +148,21 @@ class Asked:
     retain_as_published: bool = False
     retain_handling: int = 0
 
+    @property
+    def options(self) -> int:
+        """The byte behind the filter."""
+        flags = self.no_local << 2 | self.retain_as_published << 3
+        return self.qos | flags | self.retain_handling << 4
+
+    @classmethod
+    def of(cls, filter: str, options: int) -> Asked:
+        """`MqttError` when the options make no sense."""
+        if options & 0xC0 or options & 3 == 3:
+            raise malformed("the options of a subscription make no sense")
+        if options >> 4 == 3:
+            raise violation("the retain handling of a subscription is 0, 1 or 2")
+        return cls(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4)
+
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
@@ -205,6 +221,7 @@ Packet = (
     Connect | ConnAck | Publish | Ack | Subscribe | Reasons | Unsubscribe | Ping | Disconnect | Auth
 )
 
+_PLAIN_ACK = struct.Struct(">BBH").pack
 _FLAGS = {PUBREL: 2, Subscribe.code: 2, Unsubscribe.code: 2}
 """The low four bits of a packet's first byte; 0 for all others but PUBLISH."""
 
@@ -224,42 +241,57 @@ class Decoder:
 
     def feed(self, data: bytes) -> Iterator[Packet]:
         """The packets that are complete now; `MqttError` at the first that cannot be one."""
-        self._buffer += data
-        while (found := self._next()) is not None:
-            first, body = found
-            packet = read_packet(first, body, self.version)
-            if isinstance(packet, Connect):
-                self.version = packet.version
-            yield packet
+        rest = self._buffer
+        if rest:
+            rest += data
+        packets: bytes | bytearray = rest or data  # what comes whole is not copied
+        at, size = 0, len(packets)
+        try:
+            while at + 1 < size:
+                start, stop = _body(packets, at, self._largest)
+                if not 0 < stop <= size:
+                    break
+                packet = read_packet(packets[at], bytes(packets[start:stop]), self.version)
+                if isinstance(packet, Connect):
+                    self.version = packet.version
+                at = stop
+                yield packet
+        finally:
+            if rest:
+                del rest[:at]
+            else:
+                rest += data[at:]
 
-    def _next(self) -> tuple[int, bytes] | None:
-        buffer, length = self._buffer, 0
-        for place in range(1, 5):
-            if len(buffer) <= place:
-                return None
-            length |= (buffer[place] & 0x7F) << 7 * (place - 1)
-            if not buffer[place] & 0x80:
+
+def _body(packets: bytes | bytearray, at: int, largest: int) -> tuple[int, int]:
+    """Where the body of the packet at this place begins and ends; (0, 0) when its length has not come."""
+    length = packets[at + 1]
+    start = at + 2
+    if length & 0x80:
+        length &= 0x7F
+        for shift in (7, 14, 21):
+            if len(packets) <= start:
+                return 0, 0
+            byte = packets[start]
+            start += 1
+            length |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                if not byte:
+                    raise malformed("a packet's length is written with more bytes than it needs")
                 break
         else:
             raise malformed("a packet's length has more than four bytes")
-        if place > 1 and not buffer[place]:
-            raise malformed("a packet's length is written with more bytes than it needs")
-        end = 1 + place + length
-        if end > self._largest:
-            raise MqttError(
-                Reason.PACKET_TOO_LARGE,
-                f"a packet has {end} bytes, and {self._largest} is the limit",
-            )
-        if len(buffer) < end:
-            return None
-        first, body = buffer[0], bytes(buffer[1 + place : end])
-        del buffer[:end]
-        return first, body
+    if start - at + length > largest:
+        what = f"a packet has {start - at + length} bytes, and {largest} is the limit"
+        raise MqttError(Reason.PACKET_TOO_LARGE, what)
+    return start, start + length
 
 
 def read_packet(first: int, body: bytes, version: int) -> Packet:
     """The packet whose first byte and body these are."""
     code, flags = first >> 4, first & 15
+    if PUBACK <= code <= PUBCOMP and len(body) == 2 and flags == _FLAGS.get(code, 0) and any(body):
+        return Ack(code, body[0] << 8 | body[1])
     if code != Publish.code and flags != _FLAGS.get(code, 0):
         raise malformed(f"a packet of type {code} has the flags {flags}")
     cursor = Cursor(body)
@@ -317,7 +349,7 @@ def _read_publish(flags: int, cursor: Cursor, version: int) -> Publish:
         raise malformed("the flags of PUBLISH make no sense")
     topic = cursor.text()
     packet_id = _packet_id(cursor) if qos else 0
-    properties = read_properties(cursor, Publish.code, version)
+    properties = read_properties(cursor, Publish.code, version) if version == V5 else {}
     if topic or not properties.get("topic_alias"):
         check_topic(topic)
     return Publish(topic, cursor.rest(), qos, bool(flags & 1), dup, packet_id, properties)
@@ -338,13 +370,9 @@ def _read_subscribe(code: int, cursor: Cursor, version: int) -> Subscribe:
     asked = []
     while not cursor.at_end:
         text, options = cursor.text(), cursor.byte()
-        if options & 3 == 3 or options & (0xC0 if version == V5 else 0xFC):
+        if version != V5 and options & 0xFC:
             raise malformed("the options of a subscription make no sense")
-        if options >> 4 & 3 == 3:
-            raise violation("the retain handling of a subscription is 0, 1 or 2")
-        asked.append(
-            Asked(text, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3)
-        )
+        asked.append(Asked.of(text, options))
     if not asked:
         raise violation("a SUBSCRIBE packet without a topic filter")
     return Subscribe(packet_id, tuple(asked), properties)
@@ -412,6 +440,8 @@ def check_topic(topic: str) -> None:
 
 def write_packet(packet: Packet, version: int) -> bytes:
     """The packet as bytes. Properties are left out for MQTT 3.1.1, which has none."""
+    if type(packet) is Ack and not packet.reason and not packet.properties:
+        return _PLAIN_ACK(packet.code << 4 | _FLAGS.get(packet.code, 0), 2, packet.packet_id)
     flags = _FLAGS.get(packet.code, 0)
     match packet:
         case Publish():
@@ -449,6 +479,14 @@ def write_packet(packet: Packet, version: int) -> bytes:
     return bytes((packet.code << 4 | flags,)) + pack_length(len(body)) + body
 
 
+def publish_parts(packet: Publish, version: int) -> tuple[bytes, bytes]:
+    """A PUBLISH packet of QoS 1 or 2 before and behind its packet id, which many clients have in common."""
+    head = pack_text(packet.topic)
+    tail = pack_properties(packet.properties, packet.code, version) + packet.payload
+    first = packet.code << 4 | packet.qos << 1 | packet.retain
+    return bytes((first,)) + pack_length(len(head) + 2 + len(tail)) + head, tail
+
+
 def _write_ack(packet: Ack, version: int) -> bytes:
     body = packet.packet_id.to_bytes(2, "big")
     if version == V5 and (packet.reason or packet.properties):
@@ -459,8 +497,7 @@ def _write_ack(packet: Ack, version: int) -> bytes:
 
 
 def _write_asked(asked: Asked) -> bytes:
-    options = asked.qos | asked.no_local << 2 | asked.retain_as_published << 3
-    return pack_text(asked.filter) + bytes((options | asked.retain_handling << 4,))
+    return pack_text(asked.filter) + bytes((asked.options,))
 
 
 def _write_connect(packet: Connect) -> bytes:

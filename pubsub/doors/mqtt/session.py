@@ -2,17 +2,20 @@
 
 The session outlives connections for as long as the client has asked for (section 4.1). Messages of QoS 1
 and 2 are sent in the order in which they came, at most `receive_maximum` of them at a time, and again, in the
-same order, when the client comes back (section 4.4). They are kept in this process alone.
+same order, when the client comes back (section 4.4). A session with a `Keeper` outlives its door too: see
+`pubsub.doors.mqtt.kept`. The messages of others are kept in this process alone.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from pubsub.doors.mqtt.filters import TopicFilter
+from pubsub.doors.mqtt.kept import Keeper, KeptSubscription, Record, Sent, event_id
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.mqtt.packets import (
     PUBACK,
@@ -24,7 +27,9 @@ from pubsub.doors.mqtt.packets import (
     Packet,
     Publish,
     Reason,
+    publish_parts,
     violation,
+    write_packet,
 )
 
 LAST_PACKET_ID = 0xFFFF
@@ -36,8 +41,19 @@ MOST_KEYS = 8_192
 class Client(Protocol):
     """The connection of a client, as its session sees it."""
 
+    version: int
+
     def send(self, packet: Packet) -> bool:
         """Whether the packet went; it does not when it is larger than the client takes."""
+        ...
+
+    def send_bytes(self, packet: bytes) -> bool:
+        """As `send`, a packet that is encoded already."""
+        ...
+
+    @property
+    def has_aliases(self) -> bool:
+        """Topics are replaced by numbers that are this client's alone."""
         ...
 
     @property
@@ -53,6 +69,23 @@ class Following(Protocol):
         """Take nothing more from the archive, which forgets all of it, or keeps it for another door."""
         ...
 
+    @property
+    def position(self) -> bytes:
+        """What the client has, up to the first message that it has not."""
+        ...
+
+    @property
+    def finished(self) -> tuple[bytes, ...]:
+        """Keys of messages that the client has behind the first that it has not."""
+        ...
+
+
+Form = tuple[int, int, bool, tuple[int, ...]]
+"""What the packets of one message differ by: the version, the QoS, whether it is retained, identifiers."""
+
+Forms = dict[Form, tuple[bytes, bytes]]
+"""The packets of one message, before and behind their packet id, encoded once for all of its clients."""
+
 
 @dataclass(slots=True)
 class Granted:
@@ -64,6 +97,8 @@ class Granted:
     """Told with every message that the subscription brings, if the client gave one."""
     following: Following | None = None
     """The archive keeps for it what the client has not acknowledged."""
+    before: KeptSubscription | None = None
+    """What another door has written down of it, until it is followed here."""
 
 
 @dataclass(slots=True)
@@ -78,10 +113,13 @@ class Outgoing:
     """When it came, for its expiry."""
     received: bool = False
     """QoS 2: the client has it and has said so; what is left is PUBREL."""
+    is_recorded: bool = True
+    """Another door would know of it what this one knows; False while that is being written down."""
     key: bytes = b""
     """The event's id, where it may come twice: on its usual way, and from the archive."""
     done: Callable[[], None] | None = None
     """Tells the archive that the client has it."""
+    forms: Forms = field(default_factory=dict)
 
 
 class Session:
@@ -112,6 +150,12 @@ class Session:
         self._last_id = 0
         self._keyed: dict[bytes, Outgoing | None] = {}
         """What came by its key; None once the client has it."""
+        self._recalled: dict[bytes, int] = {}
+        """By key: packet ids under which another door sent messages that the archive brings again."""
+        self.keeper: Keeper | None = None
+        self.incarnation = b""
+        self.released: dict[int, int] = {}
+        """How often the client has released each packet id of its own; counted where there is a keeper."""
 
     @property
     def waiting(self) -> int:
@@ -129,15 +173,20 @@ class Session:
                 self._send(outgoing, 0)
         elif outgoing.key in self._keyed:
             self._came_again(outgoing)
+        elif outgoing.key in self._recalled:
+            self._send_recalled(outgoing)
         elif len(self._waiting) >= self._most_waiting and outgoing.done is None:
             self._drop("session_full")
         else:
-            if outgoing.key:
-                self._keyed[outgoing.key] = outgoing
-                if len(self._keyed) > MOST_KEYS:
-                    del self._keyed[next(iter(self._keyed))]
+            self._note_key(outgoing.key, outgoing)
             self._waiting.append(outgoing)
             self.pump()
+
+    def _note_key(self, key: bytes, outgoing: Outgoing | None) -> None:
+        if key:
+            self._keyed[key] = outgoing
+            if len(self._keyed) > MOST_KEYS:
+                del self._keyed[next(iter(self._keyed))]
 
     def _came_again(self, outgoing: Outgoing) -> None:
         """It is here, or was, and is not sent twice; the archive is told when the client has it."""
@@ -153,6 +202,7 @@ class Session:
             self._keyed[outgoing.key] = None
         if outgoing.done is not None:
             outgoing.done()
+            outgoing.done = None
 
     def pump(self) -> None:
         """Send what there is room for."""
@@ -162,13 +212,32 @@ class Session:
             outgoing = self._waiting.popleft()
             packet_id = self._next_id()
             self._inflight[packet_id] = outgoing
-            if not self._send(outgoing, packet_id):
+            if self.keeper is not None and outgoing.qos == 2:
+                outgoing.is_recorded = False
+                self.keeper.changed(partial(self._send_recorded, outgoing, packet_id))
+            elif not self._send(outgoing, packet_id):
                 self._finish(self._inflight.pop(packet_id))
+
+    def _send_recorded(self, outgoing: Outgoing, packet_id: int) -> None:
+        """Its packet id is safe."""
+        outgoing.is_recorded = True
+        if self.client is not None and not self._send(outgoing, packet_id):
+            self._finish(self._inflight.pop(packet_id))
+
+    def _send_recalled(self, outgoing: Outgoing) -> None:
+        """The archive has brought again what another door sent."""
+        packet_id = self._recalled.pop(outgoing.key)
+        self._note_key(outgoing.key, outgoing)
+        self._inflight[packet_id] = outgoing
+        if self.client is not None and not self._send(outgoing, packet_id, dup=True):
+            self._finish(self._inflight.pop(packet_id))
 
     def resume(self, client: Client) -> None:
         """The client is back: send again what it has not acknowledged, then what has come since."""
         self.client = client
         for packet_id, outgoing in list(self._inflight.items()):
+            if not outgoing.is_recorded:
+                continue  # sent when it is
             if outgoing.received:
                 client.send(Ack(PUBREL, packet_id))
             elif not self._send(outgoing, packet_id, dup=True):
@@ -179,47 +248,130 @@ class Session:
         """PUBACK, PUBREC or PUBCOMP of the client. `MqttError` when it does not fit the message's QoS."""
         outgoing = self._inflight.get(ack.packet_id)
         if outgoing is None:
+            if ack.packet_id in self._recalled.values():
+                return  # it is sent again, and so is this
             if ack.code == PUBREC and self.client is not None:
                 self.client.send(Ack(PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))
             return
         if (ack.code == PUBACK) != (outgoing.qos == 1):
             raise violation(f"an acknowledgement of QoS {outgoing.qos} has the type {ack.code}")
         if ack.code == PUBREC and ack.reason < Reason.UNSPECIFIED:
-            outgoing.received = True
-            if self.client is not None:
-                self.client.send(Ack(PUBREL, ack.packet_id))
+            self._receive(outgoing, ack.packet_id)
             return
         if ack.code == PUBCOMP and not outgoing.received:
             raise violation("PUBCOMP came before PUBREC")
         self._finish(self._inflight.pop(ack.packet_id))
         self.pump()
 
+    def _receive(self, outgoing: Outgoing, packet_id: int) -> None:
+        """The client has a message of QoS 2: release it, as soon as no other door would send it again."""
+        is_known, outgoing.received = outgoing.received, True
+        if self.keeper is None or (is_known and outgoing.is_recorded):
+            self._release(outgoing, packet_id)
+        elif not is_known:
+            outgoing.is_recorded = False
+            self.keeper.changed(partial(self._release, outgoing, packet_id))
+
+    def _release(self, outgoing: Outgoing, packet_id: int) -> None:
+        outgoing.is_recorded = True
+        if self.keeper is not None:
+            self._finish(outgoing)  # whichever door has the session releases it
+        if self.client is not None:
+            self.client.send(Ack(PUBREL, packet_id))
+
+    # -- at the archive --
+
+    def record(self) -> Record:
+        """What another door needs to go on."""
+        sent = [
+            Sent(packet_id, b"" if one.done is None else one.key, one.received)
+            for packet_id, one in self._inflight.items()
+            if one.qos == 2
+        ]
+        sent += [Sent(packet_id, key, False) for key, packet_id in self._recalled.items()]
+        subscriptions = []
+        for text, one in self.subscriptions.items():
+            far = one.following or one.before
+            position, finished = (far.position, far.finished) if far else (b"", ())
+            subscriptions.append(
+                KeptSubscription(text, one.asked.options, one.identifier or 0, position, finished)
+            )
+        is_connected = self.client is not None
+        return Record(
+            self.incarnation, self.expiry, is_connected, self.released, sent, subscriptions
+        )
+
+    def recall(self, record: Record) -> None:
+        """Go on with what another door has written down; its subscriptions are the hub's to make again."""
+        self.incarnation, self.released = record.incarnation, record.released
+        for packet_id, key, received in record.sent:
+            if key and not received:
+                self._recalled[key] = packet_id
+                continue
+            # The client has the message, or nobody has it any more: in both cases the packet id is released.
+            self._note_key(key, None)
+            message = MqttMessage("", b"")
+            self._inflight[packet_id] = Outgoing(message, 2, False, (), 0.0, received=True)
+        for one in record.subscriptions:
+            for key in one.finished:
+                self._note_key(key, None)
+
+    def message_id(self, packet_id: int) -> bytes:
+        """The event's id of a QoS 2 message from the client; empty where a door may choose one."""
+        if self.keeper is None:
+            return b""
+        return event_id(self.incarnation, packet_id, self.released.get(packet_id, 0))
+
+    def released_by_client(self, packet_id: int, then: Callable[[], None]) -> None:
+        """PUBREL of the client: `then` is called when every door would know that the packet id is free."""
+        if self.keeper is None:
+            then()
+        else:
+            self.released[packet_id] = self.released.get(packet_id, 0) + 1
+            self.keeper.changed(then)
+
     def _send(self, outgoing: Outgoing, packet_id: int, dup: bool = False) -> bool:
         """Whether the message went; it does not when it has expired, or is larger than the client takes."""
-        message = outgoing.message.aged(self._clock() - outgoing.since)
-        if message is None:
-            self._drop("expired")
-            return False
-        properties = dict(message.properties)
-        if outgoing.identifiers:
-            properties["subscription_identifier"] = list(outgoing.identifiers)
-        assert self.client is not None
-        packet = Publish(
-            message.topic,
-            message.payload,
-            outgoing.qos,
-            outgoing.retain,
-            dup,
-            packet_id,
-            properties,
-        )
-        if not self.client.send(packet):
+        client, message = self.client, outgoing.message
+        assert client is not None
+        if client.has_aliases or "message_expiry_interval" in message.properties:
+            aged = message.aged(self._clock() - outgoing.since)
+            if aged is None:
+                self._drop("expired")
+                return False
+            went = client.send(_packet(outgoing, aged, packet_id, dup))
+        else:
+            form = (client.version, outgoing.qos, outgoing.retain, outgoing.identifiers)
+            parts = outgoing.forms.get(form)
+            if parts is None:
+                packet = _packet(outgoing, message, 0, False)
+                if outgoing.qos:
+                    parts = publish_parts(packet, client.version)
+                else:
+                    parts = (write_packet(packet, client.version), b"")
+                outgoing.forms[form] = parts
+            head, tail = parts
+            if outgoing.qos:
+                head = head + packet_id.to_bytes(2, "big") + tail
+                if dup:
+                    head = bytes((head[0] | 8,)) + head[1:]
+            went = client.send_bytes(head)
+        if not went:
             self._drop("too_large_for_client")
-            return False
-        return True
+        return went
 
     def _next_id(self) -> int:
         while True:
             self._last_id = self._last_id % LAST_PACKET_ID + 1
-            if self._last_id not in self._inflight:
+            if self._last_id not in self._inflight and (
+                not self._recalled or self._last_id not in self._recalled.values()
+            ):
                 return self._last_id
+
+
+def _packet(outgoing: Outgoing, message: MqttMessage, packet_id: int, dup: bool) -> Publish:
+    properties = dict(message.properties)
+    if outgoing.identifiers:
+        properties["subscription_identifier"] = list(outgoing.identifiers)
+    qos, retain = outgoing.qos, outgoing.retain
+    return Publish(message.topic, message.payload, qos, retain, dup, packet_id, properties)

@@ -71,6 +71,8 @@ class Clock:
 class Following:
     """What the network's archive keeps for a subscription."""
 
+    position, finished = b"", ()
+
     def __init__(self, network: Network, name: str) -> None:
         self._network, self._name = network, name
 
@@ -82,6 +84,8 @@ class Following:
 class Network:
     """Keeps what is published until it is told that the network has it; then it comes back as an event."""
 
+    keeps_sessions = False
+
     def __init__(self) -> None:
         self.published: list[MqttMessage] = []
         self.watched: list[str] = []
@@ -91,7 +95,9 @@ class Network:
         self.forgotten: dict[str, bool] = {}
         self.hub: Hub
 
-    def publish(self, message: MqttMessage, done: Callable[[Reason], None]) -> None:
+    def publish(
+        self, message: MqttMessage, done: Callable[[Reason], None], id: bytes = b""
+    ) -> None:
         self.published.append(message)
         if self.held is not None:
             self.held.append(done)
@@ -109,7 +115,12 @@ class Network:
     def keeps(self, topic: str) -> bool:
         return topic in self.durable
 
-    def follow(self, name: str, topic: str, follower: Any, afresh: bool) -> Following:
+    def open_session(self, client_id: str, opener: Any) -> None:
+        raise AssertionError("this network keeps no sessions")
+
+    def follow(
+        self, name: str, topic: str, follower: Any, afresh: bool, before: Any = None
+    ) -> Following:
         self.followed[name] = follower
         follower.ready(Reason.SUCCESS)
         return Following(self, name)
@@ -135,7 +146,7 @@ class Client:
         self.is_closed = True
 
     def send(self, packet: Packet) -> None:
-        self.connection.receive(packet)
+        self.connection.feed(write_packet(packet, self.version))
 
     def subscribe(self, *filters: str, qos: int = 2, **options: Any) -> None:
         properties = options.pop("properties", {})

@@ -1,0 +1,166 @@
+"""Sessions at an archive: each record of a session is an event of one topic, for one durable name.
+
+The name is the client's, and one door at a time has it. The door that has it leaves the latest record
+unacknowledged, so that the archive gives that, and whatever came after it, to the next door. A door that
+takes a name over writes a mark and reads up to it, so that it has every record that was safe before; then
+it writes a record of a higher epoch, and what the door before still writes counts no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from overlay.entropy import entropy
+from overlay.errors import CamcastError
+from pubsub.archive.errors import ArchiveError
+from pubsub.doors.mqtt.kept import INCARNATION_BYTES, Record
+from pubsub.node import Node
+
+if TYPE_CHECKING:
+    from pubsub.archive.durable_event import DurableEvent
+
+SESSIONS = "/mqtt-sessions"
+"""The topic whose archive keeps sessions."""
+
+FIND_SECONDS = 10.0
+"""How long an archive that is there may take to register a name, or to store a record."""
+
+MOST_READ = 256
+"""Events that are taken from the archive at a time."""
+
+
+def log_name(client_id: str) -> str:
+    """The durable name of a client's session; it does not tell the client's id."""
+    return "mqtt-session-" + hashlib.blake2s(client_id.encode(), digest_size=16).hexdigest()
+
+
+class SessionLog:
+    """One client's records, and this door as their writer: a `Keeping` of the hub."""
+
+    def __init__(self, node: Node, client_id: str) -> None:
+        self.name = log_name(client_id)
+        self.token = entropy().randbytes(INCARNATION_BYTES)
+        self._node = node
+        where = f"session = '{self.name}'"
+        self._events = node.subscribe(SESSIONS, durable=self.name, where=where, within=FIND_SECONDS)
+        self._epoch = 0
+        self._number = 0
+        self._latest: tuple[tuple[int, int], DurableEvent] | None = None
+        """The latest record that has come from the archive, which is not acknowledged."""
+        self._next: asyncio.Future[tuple[Record, Callable[[bool], None]]] | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._ending: bool | None = None
+        """Whether the archive is to forget the session; None while this door has it."""
+
+    async def open(self) -> Record | None:
+        """Take the name over; the session's last record, if there is a session. `CamcastError` when no
+        archive answers."""
+        await self._events.__aenter__()
+        await self._node.keep(
+            SESSIONS, {"session": self.name, "mark": self.token}, deadline=FIND_SECONDS
+        )
+        is_marked = False
+        while not is_marked:
+            events = await self._events.fetch(MOST_READ, FIND_SECONDS, keep=True)
+            if not events:
+                raise ArchiveError("the archive does not bring what it has stored")
+            for event in events:
+                is_marked |= self._note(event)
+        if self._latest is None:
+            return None
+        (self._epoch, _), event = self._latest
+        return _read(event.data)
+
+    def _note(self, event: DurableEvent) -> bool:
+        """Keep the event if it is the latest record, and acknowledge any other; True at this door's mark."""
+        data: Any = event.data
+        place = _place(data)
+        if place is None:
+            event.ack()
+            return isinstance(data, dict) and data.get("mark") == self.token
+        if self._latest is None or place > self._latest[0]:
+            if self._latest is not None:
+                self._latest[1].ack()
+            self._latest = (place, event)
+        else:
+            event.ack()
+        return False
+
+    async def run(self) -> None:
+        """Write records, and let the archive forget what a later one stands for, until `end`.
+        `Displaced` when another door has taken the session over."""
+        if self._ending is not None:
+            return
+        self._epoch += 1
+        writing = asyncio.create_task(self._write_all())
+        self._running = asyncio.create_task(self._read_all())
+        try:
+            await self._running
+        except asyncio.CancelledError:
+            if self._ending is None:
+                raise  # the door closes
+        finally:
+            writing.cancel()
+
+    async def _read_all(self) -> None:
+        while events := await self._events.fetch(MOST_READ, keep=True):
+            for event in events:
+                self._note(event)
+
+    async def _write_all(self) -> None:
+        while True:
+            self._next = self._next or asyncio.get_running_loop().create_future()
+            record, written = await self._next
+            self._next = None
+            self._number += 1
+            data = {
+                "session": self.name,
+                "epoch": self._epoch,
+                "number": self._number,
+                "at": time.time(),
+                "record": record.to_data(),
+            }
+            try:
+                await self._node.keep(SESSIONS, data, deadline=FIND_SECONDS)
+            except CamcastError:
+                written(False)
+            else:
+                written(True)
+
+    async def close(self) -> None:
+        with suppress(CamcastError):
+            await (self._events.leave() if self._ending else self._events.close())
+
+    # -- for the hub --
+
+    def write(self, record: Record, written: Callable[[bool], None]) -> None:
+        self._next = self._next or asyncio.get_running_loop().create_future()
+        self._next.set_result((record, written))
+
+    def end(self, forget: bool) -> None:
+        self._ending = forget
+        if self._running is not None:
+            self._running.cancel()
+
+
+def _place(data: Any) -> tuple[int, int] | None:
+    """The epoch and number of a record; None for anything else."""
+    if not isinstance(data, dict) or "record" not in data:
+        return None
+    place = data.get("epoch"), data.get("number")
+    return place if type(place[0]) is int and type(place[1]) is int else None  # type: ignore[return-value]
+
+
+def _read(data: Any) -> Record | None:
+    """The record, unless the session has expired since the client left."""
+    try:
+        record = Record.from_data(data["record"])
+        away = time.time() - float(data["at"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return None if not record.is_connected and away > record.expiry else record

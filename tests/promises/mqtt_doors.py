@@ -1,0 +1,298 @@
+"""MQTT clients of several doors: a message of QoS 2 comes once, though doors crash and clients move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack
+from itertools import chain
+
+from pubsub import Archive, Node
+from pubsub.archive.store.append_files import AppendFileStore
+from pubsub.doors.mqtt.bridge import open_hub
+from pubsub.doors.mqtt.connection import Connection
+from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open
+from pubsub.doors.mqtt.packets import (
+    PUBCOMP,
+    PUBREC,
+    PUBREL,
+    SUBACK,
+    V5,
+    Ack,
+    Asked,
+    ConnAck,
+    Connect,
+    Decoder,
+    Packet,
+    Publish,
+    Reasons,
+    Subscribe,
+    write_packet,
+)
+from pubsub.topic import Topic
+from tests.promises.storm import Outcome, Program, Storm, eventually
+
+NAME = "mqtt doors"
+KINDS = ("crash", "partition", "spike", "slow", "disk")
+DOORS, WRITERS, READERS = 3, 2, 2
+TOPICS = ("/orders", "/mqtt-sessions")
+WINDOW = 3
+"""Messages that a client that publishes has under way."""
+POLL = 0.05
+
+
+class Wire:
+    """One connection between a client and a door: bytes in order, until either side has gone."""
+
+    is_full = False
+
+    def __init__(self, door: Door) -> None:
+        self._door, self._life = door, door.program.lives
+        self.to_door: list[bytes] = []
+        self.to_client: list[bytes] = []
+        self.is_closed = False
+
+    @property
+    def is_dead(self) -> bool:
+        """The client finds out that nobody is there."""
+        program = self._door.program
+        return self.is_closed or not program.is_up or program.lives != self._life
+
+    def write(self, data: bytes) -> None:
+        if not self.is_closed:
+            self.to_client.append(data)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Door:
+    """A program with a door, to which clients connect by hand."""
+
+    def __init__(self, storm: Storm) -> None:
+        self._storm = storm
+        self.program: Program
+        self.calls: list[Wire] = []
+
+    async def run(self, program: Program) -> None:
+        self.calls = []
+        async with AsyncExitStack() as stack:
+            node = await stack.enter_async_context(
+                Node(
+                    listen=program.listen,
+                    identity=program.identity,
+                    bootstrap=[self._storm.first_address],
+                )
+            )
+            durable = [Topic.of("/orders")]
+            hub = await open_hub(stack, node, Open(), MqttConfig(), durable=durable, sessions=True)
+            await self._serve(hub)
+
+    async def _serve(self, hub: Hub) -> None:
+        served: list[tuple[Wire, Connection]] = []
+        while True:
+            calls, self.calls = self.calls, []
+            served += [(wire, hub.accept(wire)) for wire in calls]
+            for wire, connection in served:
+                data, wire.to_door = wire.to_door, []
+                for part in data:
+                    connection.feed(part)
+                if wire.is_closed:
+                    connection.lost()
+            served = [one for one in served if not one[0].is_closed]
+            await asyncio.sleep(POLL)
+
+
+class Client:
+    """Keeps its own session, as MQTT clients do, and goes from door to door."""
+
+    def __init__(self, name: str, storm: Storm, doors: list[Door], outcome: Outcome) -> None:
+        self.name = name
+        self._storm, self._doors, self._outcome = storm, doors, outcome
+        self.was_there = False
+        """The session has begun, so every door has to know it."""
+        self.is_connected = False
+
+    async def run(self) -> None:
+        chance = self._storm.chance
+        while True:
+            await asyncio.sleep(chance.uniform(0.1, 1.0))
+            up = [door for door in self._doors if door.program.is_up]
+            if up:
+                await self._use(chance.choice(up), chance.uniform(1, 40))
+                self.is_connected = False
+
+    async def _use(self, door: Door, seconds: float) -> None:
+        """Stay with a door for a while, or until it has gone."""
+        wire, decoder = Wire(door), Decoder()
+        self.wire = wire
+        door.calls.append(wire)
+        properties = {"session_expiry_interval": 36_000}
+        self.send(Connect(self.name, clean_start=False, properties=properties))
+        end = self._storm.net.now + seconds
+        while not wire.is_dead and self._storm.net.now < end:
+            data, wire.to_client = wire.to_client, []
+            for packet in chain.from_iterable(map(decoder.feed, data)):
+                self._take(packet)
+            if self.is_connected:
+                self.work()
+            await asyncio.sleep(POLL)
+        wire.close()
+
+    def send(self, packet: Packet) -> None:
+        self.wire.to_door.append(write_packet(packet, V5))
+
+    def _take(self, packet: Packet) -> None:
+        if isinstance(packet, ConnAck):
+            if packet.reason:
+                return
+            self.is_connected = True
+            if self.was_there and not packet.session_present:
+                self._outcome.violations.append(f"{self.name}: its session is not there any more")
+            self.begin()
+        else:
+            self.take(packet)
+
+    def begin(self) -> None:
+        """The door has the session."""
+
+    def work(self) -> None:
+        """A moment has passed."""
+
+    def take(self, packet: Packet) -> None:
+        """The door has sent a packet."""
+
+
+class Writer(Client):
+    """Publishes numbers with QoS 2, and sends again what was not acknowledged."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.published = self._last_id = 0
+        self.is_over = False
+        self._on_way: dict[int, bytes] = {}
+        """By packet id: the payload, empty once the door has said PUBREC."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_over and not self._on_way
+
+    def begin(self) -> None:
+        self.was_there = True
+        for packet_id, payload in self._on_way.items():
+            if payload:
+                self.send(Publish("orders/new", payload, 2, dup=True, packet_id=packet_id))
+            else:
+                self.send(Ack(PUBREL, packet_id))
+
+    def work(self) -> None:
+        if not self.is_over and len(self._on_way) < WINDOW and self._storm.chance.random() < 0.1:
+            self._last_id = self._last_id % 7 + 1  # so that packet ids are used again
+            if self._last_id in self._on_way:
+                return
+            self.published += 1
+            payload = f"{self.name} {self.published}".encode()
+            self._on_way[self._last_id] = payload
+            self.send(Publish("orders/new", payload, 2, packet_id=self._last_id))
+
+    def take(self, packet: Packet) -> None:
+        if isinstance(packet, Ack) and packet.packet_id in self._on_way:
+            if packet.code == PUBREC and packet.reason:
+                return  # it is sent again at another door
+            if packet.code == PUBREC:
+                self._on_way[packet.packet_id] = b""
+                self.send(Ack(PUBREL, packet.packet_id))
+            elif packet.code == PUBCOMP:
+                del self._on_way[packet.packet_id]
+
+
+class Reader(Client):
+    """Counts what it is given: when it comes, or when it is released (section 4.3.3 allows both)."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.got: Counter[str] = Counter()
+        self._gives_late = self.name.endswith("1")
+        self._held: dict[int, str] = {}
+
+    def begin(self) -> None:
+        if not self.was_there:
+            self.send(Subscribe(1, (Asked("orders/+", 2),)))
+
+    def take(self, packet: Packet) -> None:
+        match packet:
+            case Reasons(code) if code == SUBACK:
+                self.was_there = not packet.reasons[0] & 0x80
+            case Publish():
+                text = packet.payload.decode()
+                if packet.packet_id not in self._held:
+                    self._held[packet.packet_id] = text
+                    if not self._gives_late:
+                        self.got[text] += 1
+                self.send(Ack(PUBREC, packet.packet_id))
+            case Ack(code) if code == PUBREL:
+                text = self._held.pop(packet.packet_id, "")
+                if text and self._gives_late:
+                    self.got[text] += 1
+                self.send(Ack(PUBCOMP, packet.packet_id))
+
+
+def run(seed: int, minutes: float = 4.0) -> Outcome:
+    storm = Storm(seed, minutes, KINDS)
+    outcome = Outcome(NAME, seed)
+    doors = [Door(storm) for _ in range(DOORS)]
+    readers = [Reader(f"reader {n}", storm, doors, outcome) for n in range(READERS)]
+    writers = [Writer(f"writer {n}", storm, doors, outcome) for n in range(WRITERS)]
+
+    async def meeting_point(program: Program) -> None:
+        async with Node(listen=program.listen, identity=program.identity):
+            await asyncio.Event().wait()
+
+    async def archive(program: Program) -> None:
+        store = AppendFileStore(program.disk, "/archive")
+        async with Archive(
+            list(TOPICS),
+            store=store,
+            listen=program.listen,
+            identity=program.identity,
+            bootstrap=[storm.first_address],
+        ):
+            await asyncio.Event().wait()
+
+    def expected() -> Counter[str]:
+        numbers = ((one, n) for one in writers for n in range(1, one.published + 1))
+        return Counter(f"{one.name} {n}" for one, n in numbers)
+
+    async def main() -> None:
+        storm.add("meeting point", meeting_point, mortal=False)
+        storm.add("archive", archive)
+        for number, door in enumerate(doors):
+            door.program = storm.add(f"door {number}", door.run)
+        for program in storm.programs:
+            storm.start(program)
+            await asyncio.sleep(1.0)
+        tasks = [asyncio.create_task(one.run()) for one in readers]
+        if not await eventually(storm.net, 120, lambda: all(one.was_there for one in readers)):
+            outcome.violations.append("a reader could not subscribe")
+        tasks += [asyncio.create_task(one.run()) for one in writers]
+        await asyncio.sleep(10)
+        await storm.rage()
+        for writer in writers:
+            writer.is_over = True
+        if not await eventually(storm.net, 300, lambda: all(one.is_done for one in writers)):
+            outcome.violations.append("a message was never acknowledged")
+        for reader in readers:
+            await eventually(storm.net, 300, lambda one=reader: one.got.keys() >= expected().keys())  # type: ignore[misc]
+        await asyncio.sleep(60)
+        for task in tasks:
+            task.cancel()
+
+    storm.run(main(), outcome)
+    published = expected()
+    for reader in readers:
+        outcome.checked += len(published)
+        if lost := published - reader.got:
+            outcome.violations.append(f"{reader.name} never got {sorted(lost)[:5]} ({len(lost)})")
+        if again := reader.got - published:
+            outcome.violations.append(f"{reader.name} got twice {sorted(again)[:5]} ({len(again)})")
+    return outcome
