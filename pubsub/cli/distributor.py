@@ -10,6 +10,7 @@ from typing import Any
 from overlay.errors import UsageError
 from pubsub.archive.store import Retention
 from pubsub.archive.store.opening import open_store
+from pubsub.cli.doors import add_door_options, check_doors, serve_doors
 from pubsub.cli.options import add_command as add
 from pubsub.cli.options import (
     add_flag,
@@ -69,6 +70,7 @@ def add_command(commands: Any) -> None:
     add_flag(parser, "--json", help="print JSON lines")
     add_metrics_option(parser)
     _add_memory_options(parser)
+    add_door_options(parser)
     parser.set_defaults(action=lambda arguments: run(serve(with_file(arguments))))
 
 
@@ -100,6 +102,7 @@ def _add_memory_options(parser: argparse.ArgumentParser) -> None:
 async def serve(arguments: argparse.Namespace) -> int:
     if arguments.archive is None:
         refuse(arguments, ("archive_size",), "goes with --archive")
+    check_doors(arguments)
     node = node_config(arguments)
     metrics = metrics_address(arguments)
     buffer = arguments.buffer * 1024 * 1024
@@ -123,6 +126,7 @@ async def serve(arguments: argparse.Namespace) -> int:
         text = f"distributor on {distributor.address}, group {arguments.group}"
         say(arguments, text, listening=str(distributor.address), group=arguments.group)
         await serve_status(arguments, distributor, metrics, stack)
+        await serve_doors(arguments, distributor.node, stack)
         await distributor.ready()
         say(arguments, "ready", ready=True)
         while True:

@@ -8,27 +8,25 @@ from pathlib import Path
 
 from overlay.contact import Address
 from overlay.errors import UsageError
-from pubsub.cli.options import add_option, refuse
+from pubsub.cli.options import add_flag, add_option, refuse
 from pubsub.cli.terminal import say
 from pubsub.node import Node
 
-_OF_MQTT = ("mqtt_tls", "mqtt_durable", "mqtt_retain")
-_OF_HTTP = ("http_token_file", "http_origin", "http_tls")
+_OF_MQTT = ("mqtt_durable", "mqtt_retain", "mqtt_sessions")
+_OF_HTTP = ("http_token_file", "http_origin")
 
 
 def add_door_options(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "--mqtt", metavar="HOST:PORT", help="serve MQTT clients over TCP")
-    add_option(
-        parser, "--mqtt-websocket", metavar="HOST:PORT", help="serve MQTT clients over WebSocket"
-    )
+    add_option(parser, "--websocket", metavar="HOST:PORT", help="serve MQTT clients over WebSocket")
     add_option(
         parser,
-        "--mqtt-tls",
+        "--tls",
         metavar="FILE",
         nargs=2,
         many=True,
         default=[],
-        help="a certificate and its key, in PEM: MQTT over TLS",
+        help="a certificate and its key, in PEM: MQTT, WebSocket and HTTP over TLS",
     )
     add_option(
         parser,
@@ -47,6 +45,11 @@ def add_door_options(parser: argparse.ArgumentParser) -> None:
         many=True,
         default=[],
         help="topics whose retained messages are kept though no client is subscribed",
+    )
+    add_flag(
+        parser,
+        "--mqtt-sessions",
+        help="keep sessions at the archive of /mqtt-sessions, so that clients go on at another door",
     )
     _add_http_options(parser)
 
@@ -70,37 +73,33 @@ def _add_http_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="web pages that may use the door, such as https://example.org, or '*'",
     )
-    add_option(
-        parser,
-        "--http-tls",
-        metavar="FILE",
-        nargs=2,
-        many=True,
-        default=[],
-        help="a certificate and its key, in PEM: HTTPS",
-    )
 
 
 def check_doors(arguments: argparse.Namespace) -> None:
     """Refuse options of a door where there is no door."""
-    if arguments.mqtt is None and arguments.mqtt_websocket is None:
-        refuse(arguments, _OF_MQTT, "goes with --mqtt or --mqtt-websocket")
+    is_mqtt = arguments.mqtt is not None or arguments.websocket is not None
+    if not is_mqtt:
+        refuse(arguments, _OF_MQTT, "goes with --mqtt or --websocket")
     if arguments.http is None:
         refuse(arguments, _OF_HTTP, "goes with --http")
+        if not is_mqtt:
+            refuse(arguments, ("tls",), "goes with --mqtt, --websocket or --http")
 
 
 async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExitStack) -> None:
     """Open the doors that are asked for until the stack ends, and say where they are."""
-    if arguments.mqtt is not None or arguments.mqtt_websocket is not None:
+    tls = tuple(arguments.tls) or None
+    if arguments.mqtt is not None or arguments.websocket is not None:
         from pubsub.doors.mqtt import MqttDoor
 
         mqtt = MqttDoor(
             node,
             arguments.mqtt,
-            websocket=arguments.mqtt_websocket,
-            tls=tuple(arguments.mqtt_tls) or None,
+            websocket=arguments.websocket,
+            tls=tls,
             durable=arguments.mqtt_durable,
             retain=arguments.mqtt_retain,
+            sessions=arguments.mqtt_sessions,
         )
         await stack.enter_async_context(mqtt)
         _say(arguments, "mqtt", mqtt.address)
@@ -111,7 +110,7 @@ async def serve_doors(arguments: argparse.Namespace, node: Node, stack: AsyncExi
         tokens: list[str] = []
         if arguments.http_token_file is not None:
             tokens = read_tokens(arguments.http_token_file)
-        origins, tls = arguments.http_origin, tuple(arguments.http_tls) or None
+        origins = arguments.http_origin
         http = HttpDoor(node, arguments.http, tls=tls, tokens=tokens, origins=origins)
         await stack.enter_async_context(http)
         _say(arguments, "http", http.address)

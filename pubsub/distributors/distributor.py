@@ -288,6 +288,11 @@ class Distributor:
     # What can be seen of it.
 
     @property
+    def node(self) -> Node:
+        """The node that it runs on, for doors."""
+        return self._node
+
+    @property
     def address(self) -> Address:
         """Where clients and others reach this distributor."""
         return self._opened().contact.address

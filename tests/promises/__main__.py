@@ -22,11 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from tests.memory import keep_files_in_memory
-from tests.promises import durable, groups, mutants, no_gap, one_of_n, sorted_sets, strong
+from tests.promises import (
+    durable,
+    groups,
+    mqtt_doors,
+    mutants,
+    no_gap,
+    one_of_n,
+    sorted_sets,
+    strong,
+)
 from tests.promises.storm import Outcome
 
 SERVICES = {
-    module.NAME: module for module in (durable, strong, sorted_sets, one_of_n, no_gap, groups)
+    module.NAME: module
+    for module in (durable, strong, sorted_sets, one_of_n, no_gap, groups, mqtt_doors)
 }
 
 

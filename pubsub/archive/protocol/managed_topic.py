@@ -376,11 +376,14 @@ class ManagedTopic:
         self, new: list[NewEvent], also: Sequence[Change], known: Collection[bytes], origin: bool
     ) -> None:
         changes = list(also)
-        skipped = [one for one in new if one.event.id in known or one.event.id in self._staged]
-        if skipped:
-            new = [one for one in new if one not in skipped]
-            changes += [Catenate(self.topic, one.stream, one.catenation) for one in skipped]
-        self._staged.update((one.event.id, None) for one in new)
+        came, new, skipped = new, [], []
+        for one in came:  # one by one: an event may come twice in one message
+            if one.event.id in known or one.event.id in self._staged:
+                skipped.append(one)
+            else:
+                new.append(one)
+                self._staged[one.event.id] = None
+        changes += [Catenate(self.topic, one.stream, one.catenation) for one in skipped]
 
         def stored(events: list[StoredEvent]) -> None:
             for one in skipped:

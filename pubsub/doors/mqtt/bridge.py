@@ -16,7 +16,7 @@ from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
 from pubsub.doors.mqtt.packets import Reason
 from pubsub.doors.mqtt.session_log import FIND_SECONDS, SessionLog, log_name
-from pubsub.event import Event
+from pubsub.event import RUN_BYTES, Event
 from pubsub.node import Node
 from pubsub.publishing import Receipt
 from pubsub.subscription import Subscription
@@ -124,10 +124,11 @@ class Bridge:
             await self._node.publish(topic, data)
             done(Reason.SUCCESS)
             return
+        if self.keeps(topic) and id:
+            self._start(self._publish_as(id, topic, data, done))
+            return
         if self.keeps(topic):
-            receipt = await self._node.publish(
-                topic, data, durable=True, wait="sent", id=id or None
-            )
+            receipt = await self._node.publish(topic, data, durable=True, wait="sent")
             self._start(self._when_safe(receipt, done))
             return
         receipt = await self._node.publish(topic, data)
@@ -135,6 +136,19 @@ class Bridge:
             done(Reason.SUCCESS)
         else:
             self._start(self._when_acked(receipt, done))
+
+    async def _publish_as(
+        self, id: bytes, topic: str, data: Any, done: Callable[[Reason], None]
+    ) -> None:
+        """Publish under an id, and tell when the message is safe."""
+        run, number = id[:RUN_BYTES], int.from_bytes(id[RUN_BYTES:], "big")
+        try:
+            await self._node.publish_in_run(topic, run, number, [data])
+        except CamcastError:
+            self.hub.drop("not_safe")
+            done(Reason.UNSPECIFIED)
+        else:
+            done(Reason.SUCCESS)
 
     async def _when_acked(self, receipt: Receipt, done: Callable[[Reason], None]) -> None:
         await receipt.wait_settled()
@@ -369,8 +383,6 @@ class _Followed:
         """The keys of messages from the first one on that the client has not, in order: True for those that
         it has."""
         self._position = b"" if before is None else before.position
-        self._finished = dict.fromkeys(() if before is None else before.finished)
-        """What the client got from another door, and has not come again."""
 
     @property
     def position(self) -> bytes:
@@ -380,7 +392,7 @@ class _Followed:
 
     @property
     def finished(self) -> tuple[bytes, ...]:
-        return (*self._finished, *(key for key, is_done in self._given.items() if is_done))
+        return tuple(key for key, is_done in self._given.items() if is_done)
 
     def give(self, event: DurableEvent) -> None:
         key = event.id
@@ -393,7 +405,6 @@ class _Followed:
             self.left += 1
             self.room.set()
 
-        self._finished.pop(key, None)
         self._given[key] = False
         self.left -= 1
         if not self.left:

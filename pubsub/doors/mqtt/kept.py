@@ -63,6 +63,8 @@ class Record:
     released: dict[int, int] = field(default_factory=dict)
     """How often each packet id of the client's own QoS 2 messages was released."""
     sent: list[Sent] = field(default_factory=list)
+    finished: list[bytes] = field(default_factory=list)
+    """Keys of messages that the client has, and that an archive may bring again."""
     subscriptions: list[KeptSubscription] = field(default_factory=list)
 
     def to_data(self) -> list[Any]:
@@ -72,6 +74,7 @@ class Record:
             self.is_connected,
             [list(one) for one in _ranges(self.released)],
             [list(one) for one in self.sent],
+            self.finished,
             [[*one[:4], list(one.finished)] for one in self.subscriptions],
         ]
 
@@ -79,7 +82,7 @@ class Record:
     def from_data(cls, data: Any) -> Record:
         """`ValueError` for anything that is not a record: whoever may publish may write one."""
         try:
-            incarnation, expiry, is_connected, ranges, sent, subscriptions = data
+            incarnation, expiry, is_connected, ranges, sent, finished, subscriptions = data
             released: dict[int, int] = {}
             for first, last, times in ranges:
                 if not 0 < _int(first) <= _int(last) <= _LAST_PACKET_ID:
@@ -91,6 +94,7 @@ class Record:
                 bool(is_connected),
                 released,
                 [Sent(_int(id), _bytes(key), bool(received)) for id, key, received in sent],
+                [_bytes(key) for key in finished],
                 [
                     KeptSubscription(
                         _text(filter),
@@ -139,10 +143,10 @@ def _text(value: Any) -> str:
 
 
 def event_id(incarnation: bytes, packet_id: int, released: int) -> bytes:
-    """The id under which a client's QoS 2 message is published, by whichever door."""
-    packed = incarnation + packet_id.to_bytes(2, "big") + released.to_bytes(8, "big")
-    run = hashlib.blake2s(packed, digest_size=_RUN_BYTES, person=b"mqtt-2").digest()
-    return run + (1).to_bytes(KEY_BYTES - _RUN_BYTES, "big")
+    """The id under which a client's QoS 2 message is published, by whichever door: a run for each session,
+    in which clients that count their packet ids upwards leave few gaps."""
+    run = hashlib.blake2s(incarnation, digest_size=_RUN_BYTES, person=b"mqtt-2").digest()
+    return run + (released << 16 | packet_id).to_bytes(KEY_BYTES - _RUN_BYTES, "big")
 
 
 class Keeping(Protocol):

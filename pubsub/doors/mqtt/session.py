@@ -152,6 +152,8 @@ class Session:
         """What came by its key; None once the client has it."""
         self._recalled: dict[bytes, int] = {}
         """By key: packet ids under which another door sent messages that the archive brings again."""
+        self._finished: dict[bytes, None] = {}
+        """Keys of messages that the client got from another door, until the archive brings them again."""
         self.keeper: Keeper | None = None
         self.incarnation = b""
         self.released: dict[int, int] = {}
@@ -191,10 +193,14 @@ class Session:
     def _came_again(self, outgoing: Outgoing) -> None:
         """It is here, or was, and is not sent twice; the archive is told when the client has it."""
         first = self._keyed[outgoing.key]
-        if first is not None:
-            first.done = first.done or outgoing.done
-        elif outgoing.done is not None:
-            outgoing.done()
+        self._finished.pop(outgoing.key, None)
+        if first is None:
+            if outgoing.done is not None:
+                outgoing.done()
+        elif first.done is None:
+            first.done = outgoing.done
+        elif outgoing.done is not None:  # two archives, or two subscriptions, have brought it
+            first.done = partial(_both, first.done, outgoing.done)
 
     def _finish(self, outgoing: Outgoing) -> None:
         """The client has it, or will never get it."""
@@ -296,9 +302,14 @@ class Session:
             subscriptions.append(
                 KeptSubscription(text, one.asked.options, one.identifier or 0, position, finished)
             )
-        is_connected = self.client is not None
         return Record(
-            self.incarnation, self.expiry, is_connected, self.released, sent, subscriptions
+            self.incarnation,
+            self.expiry,
+            self.client is not None,
+            self.released,
+            sent,
+            list(self._finished),
+            subscriptions,
         )
 
     def recall(self, record: Record) -> None:
@@ -309,12 +320,19 @@ class Session:
                 self._recalled[key] = packet_id
                 continue
             # The client has the message, or nobody has it any more: in both cases the packet id is released.
-            self._note_key(key, None)
+            if key:
+                self._finished[key] = None
             message = MqttMessage("", b"")
             self._inflight[packet_id] = Outgoing(message, 2, False, (), 0.0, received=True)
-        for one in record.subscriptions:
-            for key in one.finished:
-                self._note_key(key, None)
+        for key in (
+            *record.finished,
+            *(key for one in record.subscriptions for key in one.finished),
+        ):
+            self._finished[key] = None
+        while len(self._finished) > MOST_KEYS:
+            del self._finished[next(iter(self._finished))]
+        for key in self._finished:
+            self._note_key(key, None)
 
     def message_id(self, packet_id: int) -> bytes:
         """The event's id of a QoS 2 message from the client; empty where a door may choose one."""
@@ -375,3 +393,8 @@ def _packet(outgoing: Outgoing, message: MqttMessage, packet_id: int, dup: bool)
         properties["subscription_identifier"] = list(outgoing.identifiers)
     qos, retain = outgoing.qos, outgoing.retain
     return Publish(message.topic, message.payload, qos, retain, dup, packet_id, properties)
+
+
+def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
+    first()
+    second()

@@ -238,8 +238,9 @@ def test_mosquitto_clients(version: str) -> None:
     loops.run(asyncio.wait_for(main(), 60))
 
 
-def test_the_command_opens_a_door_and_says_where() -> None:
-    with camcast("node", "--mqtt", "127.0.0.1:0", "--json") as process:
+@pytest.mark.parametrize("command", ["node", "distributor"])
+def test_the_command_opens_a_door_and_says_where(command: str) -> None:
+    with camcast(command, "--mqtt", "127.0.0.1:0", "--json") as process:
         assert "listening" in json.loads(line(process))
         host, port = json.loads(line(process))["mqtt"].rsplit(":", 1)
 
@@ -257,7 +258,7 @@ def test_the_command_opens_a_door_and_says_where() -> None:
     [
         (["--mqtt-retain", "/a"], "--mqtt-retain goes with --mqtt"),
         (["--mqtt", "nowhere"], "nowhere"),
-        (["--mqtt", "127.0.0.1:0", "--mqtt-tls", "no.crt", "no.key"], "not a certificate"),
+        (["--mqtt", "127.0.0.1:0", "--tls", "no.crt", "no.key"], "not a certificate"),
         (["--mqtt", "127.0.0.1:0", "--mqtt-durable", "soccer"], "slash"),
     ],
 )
