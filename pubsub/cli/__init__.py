@@ -31,6 +31,7 @@ COMMANDS = {
     "demo": "run a small hierarchy in this process and draw who received what",
     "key": "network keys",
     "right": "rights on topics, granted by a network's authority",
+    "completion": "print what bash, zsh or fish needs to complete this command",
 }
 """What each sub-command does; `hand-over` is in the module `hand_over`, and so on."""
 

@@ -146,12 +146,8 @@ async def keep(arguments: argparse.Namespace) -> int:
 async def _serve_wsrm(
     arguments: argparse.Namespace, archive: Archive, stack: AsyncExitStack
 ) -> None:
-    try:
-        from pubsub.doors.wsrm import WsrmDoor
-    except ImportError:
-        raise UsageError(
-            "--wsrm needs aiohttp and lxml: pip install 'camcast[doors,xpath]'"
-        ) from None
+    from pubsub.doors.wsrm import WsrmDoor
+
     door = await stack.enter_async_context(WsrmDoor(archive, arguments.wsrm))
     say(arguments, f"wsrm on {door.address}", wsrm=str(door.address))
 

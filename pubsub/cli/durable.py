@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from overlay.errors import UsageError
-from pubsub.archive.durable_event import DurableEvent
-from pubsub.archive.durable_subscription import Begin, DurableSubscription
 from pubsub.archive.protocol.config import DEADLINE
 from pubsub.cli.options import add_option, positive
 from pubsub.event import Event
 from pubsub.node import Node
+
+if TYPE_CHECKING:  # a command that is not durable is ready sooner without them
+    from pubsub.archive.durable_subscription import Begin, DurableSubscription
 
 LONGEST_NUMBER = 18
 """Digits of a sequence number, which has 64 bits."""
@@ -81,8 +82,11 @@ def durable_subscription(node: Node, arguments: argparse.Namespace) -> DurableSu
 
 def durable_fields(event: Event) -> dict[str, Any]:
     """What a durable subscription says of an event besides the event itself."""
-    if not isinstance(event, DurableEvent):
+    if type(event) is Event:
         return {}
+    from pubsub.archive.durable_event import DurableEvent
+
+    assert isinstance(event, DurableEvent)
     return {
         "archived": event.archived,
         "catenation": event.catenation,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pubsub.cli.options import add_option, node_config
 from pubsub.cli.terminal import input_lines
-from pubsub.distributors import Gap, GapError, Publisher, ServiceMessage, Subscriber
 from pubsub.text import json_line, plain_line
+
+if TYPE_CHECKING:  # a command on the overlay is ready sooner without them
+    from pubsub.distributors import ServiceMessage
 
 
 def add_distributor_options(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +36,8 @@ def add_distributor_options(parser: argparse.ArgumentParser) -> None:
 
 async def print_messages(arguments: argparse.Namespace) -> int:
     """Print a service's messages; gaps go to the standard error output."""
+    from pubsub.distributors import Gap, GapError, Subscriber
+
     left = arguments.count
     async with (
         Subscriber(**_client_settings(arguments)) as subscriber,
@@ -57,6 +61,8 @@ async def print_messages(arguments: argparse.Namespace) -> int:
 
 async def publish_messages(arguments: argparse.Namespace, read: Callable[[str], Any]) -> int:
     """Publish to a service one message, or one for each line of the standard input."""
+    from pubsub.distributors import Publisher
+
     service = arguments.topic
     async with Publisher(**_client_settings(arguments)) as publisher:
         await publisher.create(service)

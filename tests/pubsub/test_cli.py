@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -133,3 +134,26 @@ def test_a_missing_module_that_no_extra_installs_is_a_bug_and_not_hidden(
     monkeypatch.setitem(sys.modules, "pubsub.cli.key", None)
     with pytest.raises(ModuleNotFoundError):
         main(["key", "new"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("pub", "publish"), ("archive --acc", "--accept"), ("key n", "new")],
+)
+def test_bash_completes_commands_and_options(
+    typed: str, completed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = tmp_path / "completion"
+    script.write_text(capsys.readouterr().out)
+    words = f"COMP_WORDS=(camcast {typed}); COMP_CWORD={len(typed.split())}"
+    ask = f'source {script}; {words}; _camcast; echo "${{COMPREPLY[@]}}"'
+    found = subprocess.run(["bash", "-c", ask], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == [completed]
+
+
+def test_fish_and_zsh_are_told_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == main(["completion", "fish"]) == 0
+    printed = capsys.readouterr().out
+    assert "bashcompinit" in printed
+    assert "complete -c camcast -n '__fish_seen_subcommand_from archive' -l accept" in printed
