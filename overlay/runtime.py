@@ -64,7 +64,8 @@ class Runtime:
         self.channels = Channels(endpoint, config.channel)
         self.failure = FailureDetector(endpoint, self.channels, config.failure)
         self._loop = asyncio.get_running_loop()
-        self._handlers: dict[type, MessageHandler] = {}
+        self._handlers: dict[tuple[type, str | None], MessageHandler] = {}
+        """What takes messages of each type; of a type that is handled by topic, also of each topic."""
         self._services: dict[range, Callable[[], object]] = {}
         self.gate: Callable[[Contact, object, MessageHandler], None] | None = None
         """Decides whether, and when, a message is handed to its handler; None: at once."""
@@ -114,21 +115,23 @@ class Runtime:
 
     # Receiving.
 
-    def on(self, message_type: type, handler: MessageHandler) -> None:
-        """Hand every message of this type to `handler(sender, message)`, however it came."""
+    def on(self, message_type: type, handler: MessageHandler, topic: str | None = None) -> None:
+        """Hand every message of this type to `handler(sender, message)`, however it came.
+
+        With a topic: those whose field `topic` is it. A type is handled as a whole or by topic, not both."""
         if not is_message_type(message_type):
             raise UsageError(f"{message_type.__name__} is not a registered message")
-        if message_type in self._handlers:
+        if self.handles(message_type) or (message_type, topic) in self._handlers:
             raise UsageError(f"messages of type {message_type.__name__} have a handler already")
-        self._handlers[message_type] = handler
+        self._handlers[message_type, topic] = handler
 
     def handles(self, message_type: type) -> bool:
-        """Whether messages of this type have a handler."""
-        return message_type in self._handlers
+        """Whether messages of this type have a handler, whatever their topic."""
+        return (message_type, None) in self._handlers
 
-    def off(self, message_type: type) -> None:
-        """Hand messages of this type to nobody."""
-        self._handlers.pop(message_type, None)
+    def off(self, message_type: type, topic: str | None = None) -> None:
+        """Hand messages of this type, or of this type and topic, to nobody."""
+        self._handlers.pop((message_type, topic), None)
 
     def _receive(self, sender: Contact, data: Buffer) -> None:
         try:
@@ -142,9 +145,12 @@ class Runtime:
         self._dispatch(sender, message)
 
     def _dispatch(self, sender: Contact, message: object) -> None:
-        handler = self._handlers.get(type(message))
-        if handler is None and self._start_service(code_of(type(message))):
-            handler = self._handlers.get(type(message))
+        kind = type(message)
+        handler = self._handlers.get((kind, None))
+        if handler is None:
+            handler = self._handlers.get((kind, getattr(message, "topic", None)))
+            if handler is None and self._start_service(code_of(kind)):
+                handler = self._handlers.get((kind, None))
         if handler is None:
             # Those who knew a node before it restarted speak to it while it joins; they ask again.
             self._dropped_in.add("no_handler" if self._handlers else "starting")

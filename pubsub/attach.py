@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from overlay.contact import Address, Contact
 from overlay.context import Context
@@ -198,12 +200,16 @@ class Attachment:
             membership_config(parameters, self._membership),
             self._runtime.metrics,
         )
-        for kind in membership.message_types:
-            if not self._runtime.handles(kind):
-                self._runtime.on(kind, self._receive_membership)
-                if self.gate is not None:
-                    self.gate.require({kind: members_only})
+        for kind, handler in membership.handlers.items():
+            self._runtime.on(kind, partial(self._receive_membership, handler), topic)
+            if self.gate is not None:
+                self.gate.require({kind: members_only})
         return membership
+
+    def end_membership(self, membership: Membership) -> None:
+        """A topic was left: its membership service is handed nothing more."""
+        for kind in membership.handlers:
+            self._runtime.off(kind, membership.topic)
 
     def serve(self, process: Process) -> None:
         """Hand the process its messages, and the failure detector's suspicions."""
@@ -219,10 +225,11 @@ class Attachment:
         _log.info("%s does not answer any more", peer)
         self._process.suspect(peer.id)
 
-    def _receive_membership(self, sender: Contact, message: object) -> None:
-        assert self._process is not None
+    def _receive_membership(
+        self, handler: Callable[[Contact, Any], None], sender: Contact, message: object
+    ) -> None:
         self._runtime.failure.heard(sender.id)
-        self._process.receive_membership(sender, message)
+        handler(sender, message)
 
     def watch(self, contact: Contact) -> None:
         self._runtime.failure.watch(contact, in_turn=True)

@@ -153,6 +153,7 @@ class Node:
             questions=attachment.questions,
             carrier=self._link,
             make_membership=attachment.make_membership,
+            end_membership=attachment.end_membership,
             find_contacts=attachment.find_contacts,
             draws_tables=attachment.draws_tables,
             metrics=self.metrics,

@@ -282,7 +282,7 @@ class EventLink:
         self._rights = rights
         self._right_of: dict[str, bytes] = {}
         """The right with which this node publishes on each topic."""
-        self._acknowledged = acknowledged = ways.over_channels
+        self.is_sure = self._acknowledged = acknowledged = ways.over_channels
         self._block_bytes = ways.room
         if block_size is not None:
             self._block_bytes = block_size if acknowledged else min(block_size, self._block_bytes)

@@ -30,6 +30,7 @@ from overlay.channel.packet import (
     ACCEPTANCE,
     BUNDLE,
     FRAGMENT,
+    LOW,
     OPEN,
     PACKET_HEAD,
     PART_HEAD_BYTES,
@@ -39,6 +40,7 @@ from overlay.channel.packet import (
     ChannelRefused,
     PacketType,
     Parts,
+    whole,
 )
 from overlay.channel.receiving import NOTHING, ReceiveBudget, Receiver
 from overlay.channel.recovery import ChannelPatience
@@ -142,8 +144,11 @@ class ChannelCore:
 
     def challenge(self) -> bytes:
         """A packet that only the session's other end can answer; anyone else says that it is over."""
-        inbox = self.receiver.inbox
-        return PROGRESS.pack(PacketType.PING, self.session, self._peer, inbox.next, inbox.limit)
+        return self._progress(PacketType.PING)
+
+    def _progress(self, kind: PacketType) -> bytes:
+        upto, limit = self.receiver.inbox.next, self.receiver.tell_limit()
+        return PROGRESS.pack(kind, self.session, self._peer, upto & LOW, limit & LOW)
 
     def place(self, kind: PacketType, number: int) -> bytes:
         """A packet that asks whether the peer is where it is sent, or the answer to one."""
@@ -182,7 +187,7 @@ class ChannelCore:
             return NOTHING
         if len(packet) < PROGRESS.size:
             raise ChannelRefused("malformed")
-        _, theirs, mine, upto, limit = PROGRESS.unpack_from(packet)
+        _, theirs, mine, upto, low = PROGRESS.unpack_from(packet)
         if theirs != self._peer or mine != self.session:
             self._meet(theirs, mine)
         patience, transmitter = self.patience, self.transmitter
@@ -191,44 +196,50 @@ class ChannelCore:
             patience.heard_at = now
         elif patience.heard(now):
             self._try_again()  # only when a silence ends: two ends could drive each other
-        if limit > transmitter.limit:
-            transmitter.limit = limit
-        is_ack = kind == PacketType.ACK
-        has_bits = kind <= PacketType.PING and len(packet) > PROGRESS.size
-        if has_bits or upto > transmitter.flight.oldest:
+        has_segment = kind > PacketType.PING
+        if not has_segment:
+            transmitter.limit = max(whole(low, transmitter.limit), transmitter.limit)
+        has_bits = not has_segment and len(packet) > PROGRESS.size
+        oldest = transmitter.flight.oldest
+        if upto != oldest & LOW or has_bits:
             selective = int.from_bytes(packet[PROGRESS.size :], "little") if has_bits else 0
-            if transmitter.acknowledge(upto, selective, now):
+            upto = whole(upto, oldest)
+            if (has_bits or upto > oldest) and transmitter.acknowledge(upto, selective, now):
                 patience.retry_at = None
                 self._answered()
                 if self.phase is Phase.DRAINING and self._finish_draining():
                     return NOTHING
-        if is_ack:
+        if kind == PacketType.ACK:
             self._answered()
             return NOTHING
         patience.active_at = now
-        if kind == PacketType.PING:
+        if not has_segment:
             self.receiver.ack_due = True
             return NOTHING
-        return self._take(kind, packet, now)
+        return self._take(kind, low, packet, now)
 
-    def _take(self, kind: int, packet: Buffer, now: float) -> list[Buffer]:
+    def _take(self, kind: int, low: int, packet: Buffer, now: float) -> list[Buffer]:
+        """Take the segment whose number ends in these bits."""
         receiver = self.receiver
+        inbox = receiver.inbox
         size = len(packet) - BUNDLE.size
+        number = inbox.next
+        if low != number & LOW:
+            number = whole(low, number)
         try:
             if kind == PacketType.FRAGMENT and size > PART_HEAD_BYTES:
-                _, _, _, _, _, number, message, length, offset = FRAGMENT.unpack_from(packet)
+                *_, message, length, offset = FRAGMENT.unpack_from(packet)
                 part = packet[FRAGMENT.size :]
-                messages = receiver.inbox.take_part(number, message, length, offset, part)
+                messages = inbox.take_part(number, message, length, offset, part)
             elif kind == PacketType.BUNDLE and size > 0:
-                number = BUNDLE.unpack_from(packet)[5]
-                messages = receiver.inbox.take_bundle(number, packet[BUNDLE.size :])
+                messages = inbox.take_bundle(number, packet[BUNDLE.size :])
             elif kind == PacketType.REST and len(packet) > REST.size:
-                *_, number, whole, message = REST.unpack_from(packet)
-                messages = receiver.inbox.take_rest(number, whole, message, packet[REST.size :])
+                *_, had, message = REST.unpack_from(packet)
+                messages = inbox.take_rest(number, had, message, packet[REST.size :])
             else:
                 raise ChannelRefused("malformed")
         except ChannelRefused:
-            receiver.ack_due = True  # the sender learns what has arrived, and how much may come
+            receiver.soon(now)  # the sender learns what has arrived, and how much may come
             raise
         receiver.taken(size, now)
         return messages
@@ -254,7 +265,8 @@ class ChannelCore:
                 self._on(ChannelInput.PEER_CLOSES)
             else:
                 self.receiver.ack_due = True
-                self.transmitter.limit = max(limit[0], self.transmitter.limit)
+                known = self.transmitter.limit
+                self.transmitter.limit = max(whole(limit[0], known), known)
                 if is_first and self._asked_at is not None:
                     self.transmitter.rtt.sample(now - self._asked_at)
 
@@ -422,7 +434,7 @@ class ChannelCore:
         if self._accept_due:
             self._accept_due = False
             head = (PacketType.ACCEPT, self.session, self._suitor)
-            out.append((ACCEPTANCE.pack(*head, self.receiver.inbox.limit),))
+            out.append((ACCEPTANCE.pack(*head, self.receiver.tell_limit() & LOW),))
             return self.transmitter.buffer.has_unsent
         has_begun = self.patience.retry_at is not None
         if not self._ask_due and (has_begun or not self.transmitter.buffer.has_unsent):
@@ -437,30 +449,27 @@ class ChannelCore:
         is_idle = transmitter.is_idle
         if is_idle and not self._ask_due and not receiver.ack_due:
             return False
-        ends = (self.session, self._peer)
-        heard = (receiver.inbox.next, receiver.inbox.limit)
+        mine, theirs, upto = self.session, self._peer, receiver.inbox.next
         asks = False
         if not is_idle and self._silent_retries <= MOST_SILENT_RETRIES:
             only_finish = self.phase is not Phase.ESTABLISHED
             buffer, flight = transmitter.buffer, transmitter.flight
             while (run := transmitter.next_run(now, only_finish)) is not None:
                 asks = True
-                out += run.packets(ends, heard)
+                out += run.packets(mine, theirs, upto)
                 if not (buffer.waiting or flight.lost or buffer.cutting):
                     break
         if asks:
             self.patience.active_at = now
-            # While a segment is missing, it takes an ACK to say which.
-            if (receiver.ack_due or receiver.ack_at is not None) and not receiver.inbox.above:
-                receiver.acknowledged()
+            receiver.rode(now)
         closes = self._ask_due and self.phase is Phase.CLOSING
         pings = self._ask_due and not closes
         if closes:
-            out.append((PACKET_HEAD.pack(PacketType.CLOSE, *ends),))
+            out.append((PACKET_HEAD.pack(PacketType.CLOSE, mine, theirs),))
         if pings or receiver.ack_due:
             kind = PacketType.PING if pings else PacketType.ACK
-            out.append((PROGRESS.pack(kind, *ends, *heard), receiver.selective_bits()))
-            receiver.acknowledged()
+            out.append((self._progress(kind), receiver.selective_bits()))
+            receiver.acknowledged(now)
         self._ask_due = False
         return asks or closes or pings
 

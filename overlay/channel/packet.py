@@ -4,7 +4,7 @@
     OPEN                 type, my session, 0, and zeros, so that no answer is larger
     ACCEPT               type, my session, your session, my limit
     ACK, PING            type, my session, your session, acknowledgement, limit, selective bits to the end
-    BUNDLE               type, my session, your session, acknowledgement, limit, segment's number, bundle
+    BUNDLE               type, my session, your session, acknowledgement, segment's number, bundle
     FRAGMENT             the same up to the number; message's number and length, offset in it, part to the end
     REST                 the same up to the number; bytes that the segment had, message's number, bundle
     WHERE, HERE          type, my session, your session, a number drawn by chance, repeated in the answer
@@ -16,6 +16,8 @@ bytes that the segment had. If the segment was a part of a message, the message 
 *Acknowledgement* is the number of the first segment that has not arrived; bit i of the *selective bits*
 (little endian) says that segment acknowledgement + i has. The *limit* is how many bytes of segments the
 receiver takes over the whole session.
+
+Of every number the lowest 32 bits travel, as in TCP: who receives it knows about where it is (`whole`).
 
 A *segment* is what is numbered, acknowledged and sent again: a bundle of messages, or a part of a large one.
 A bundle is a count (2 bytes), as many lengths (2 each), and the messages. A full fragment fills its datagram
@@ -31,32 +33,40 @@ from functools import lru_cache
 
 from overlay.transport.frame import Buffer
 
-PACKET_HEAD = struct.Struct("!BQQ")
+PACKET_HEAD = struct.Struct("!BII")
 """Type, sender's session, receiver's session: the beginning of every packet."""
 
-OPEN = struct.Struct("!BQQ16x")
+OPEN = struct.Struct("!BII8x")
 """A packet head and as many zeros as a PING has more."""
 
-ACCEPTANCE = struct.Struct("!BQQQ")
+ACCEPTANCE = struct.Struct("!BIII")
 """A packet head and the sender's limit."""
 
-PLACE = struct.Struct("!BQQQ")
+PLACE = struct.Struct("!BIIQ")
 """A packet head and the number of a WHERE or HERE."""
 
-PROGRESS = struct.Struct("!BQQQQ")
+PROGRESS = struct.Struct("!BIIII")
 """A packet head, acknowledgement and limit: ACK and PING, before the selective bits."""
 
-BUNDLE = struct.Struct("!BQQQQQ")
-"""The same and the segment's number."""
+BUNDLE = struct.Struct("!BIIII")
+"""A packet head, acknowledgement and the segment's number."""
 
-FRAGMENT = struct.Struct("!BQQQQQQII")
+FRAGMENT = struct.Struct("!BIIIIIII")
 """The same, the number and the length of the message, and the part's offset in it."""
 
-REST = struct.Struct("!BQQQQQIQ")
+REST = struct.Struct("!BIIIIII")
 """A BUNDLE's head, the bytes that the segment had, and the number of the message that it was a part of."""
 
-NO_MESSAGE = 2**64 - 1
+LOW = 2**32 - 1
+"""`number & LOW` is what travels of a number."""
+
+HALF = 2**31
+
+NO_MESSAGE = LOW
 """The number in a REST whose segment was a bundle."""
+
+MESSAGES = LOW >> 1
+"""`number & MESSAGES` names a message while it is under way, and is never `NO_MESSAGE`."""
 
 PART_HEAD_BYTES = FRAGMENT.size - BUNDLE.size
 """Bytes of a fragment before its part, which count as bytes of the segment."""
@@ -98,6 +108,11 @@ class ChannelRefused(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def whole(low: int, near: int) -> int:
+    """The number that ends in these 32 bits and is closest to one that it should be near to."""
+    return near + ((low - near + HALF) & LOW) - HALF
 
 
 def segment_room(max_body: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 
 from overlay.channel.config import MAX_FLIGHT, ChannelConfig
 from overlay.channel.packet import (
@@ -16,6 +17,9 @@ from overlay.transport.frame import MAX_DATAGRAM, Buffer
 
 SEGMENTS_AN_ACK = 8
 """Segments that are acknowledged together at most; fewer than the window that a sender begins with."""
+
+FULL_SEGMENTS_AN_ACK = 4
+"""Full segments that are acknowledged together at most: a sender's smallest window."""
 
 NOTHING: list[Buffer] = []
 
@@ -267,8 +271,12 @@ class ReceiveWindow:
 
 
 class Receiver:
-    """Says when and what to acknowledge: every second full segment, every eighth small one and every
-    irregular one at once, and whatever is left after `ack_delay`."""
+    """Says when and what to acknowledge: after four full segments, or eight of any size, at once, and
+    whatever is left after `ack_delay`.
+
+    While a segment is missing, or came again, the sender is to know soon: at once, unless it was told
+    something within the last `ack_delay`. Where datagrams are lost by chance one is missing nearly always,
+    and an acknowledgement for each segment would cost nearly as much as the losses do."""
 
     def __init__(self, config: ChannelConfig, budget: ReceiveBudget, full_segment: int) -> None:
         """`full_segment`: bytes of a full one, if the peer's datagrams are as large as ours."""
@@ -278,29 +286,55 @@ class Receiver:
         self.ack_at: float | None = None
         """When one is to leave at the latest."""
         self._delay = config.ack_delay
-        self._full = full_segment
-        self._segments = self._bytes = 0
-        """Not acknowledged yet."""
+        self._much = (FULL_SEGMENTS_AN_ACK - 1) * full_segment
+        self._limit_step = config.receive_buffer // 4
+        self.restart()
 
     def restart(self) -> None:
         """Begin a new session."""
         self.inbox.restart()
-        self.acknowledged()
+        self._told_limit = 0
+        self.acknowledged(-inf)
 
-    def acknowledged(self) -> None:
+    def tell_limit(self) -> int:
+        """The limit, which is told to the sender now."""
+        self._told_limit = self.inbox.limit
+        return self._told_limit
+
+    def rode(self, now: float) -> None:
+        """A segment left, and an acknowledgement with it. It takes an ACK to say which segments are missing,
+        and that the limit has grown."""
+        if self.ack_due or self.ack_at is not None:
+            inbox = self.inbox
+            if not inbox.above and inbox.limit - self._told_limit < self._limit_step:
+                self.acknowledged(now)
+
+    def acknowledged(self, now: float) -> None:
         """A packet left with the acknowledgement of everything that has arrived."""
         self.ack_due = False
         self.ack_at = None
+        self._acked_at = now
         self._segments = self._bytes = 0
+        """Not acknowledged yet."""
 
     def taken(self, size: int, now: float) -> None:
         """A segment of `size` bytes was taken: decide when to acknowledge it."""
         self._segments += 1
         self._bytes += size
-        if self._bytes > self._full or self._segments >= SEGMENTS_AN_ACK or self.inbox.above:
+        if self._bytes > self._much or self._segments >= SEGMENTS_AN_ACK:
             self.ack_due = True
+        elif self.inbox.above:
+            self.soon(now)
         elif self.ack_at is None:
             self.ack_at = now + self._delay
+
+    def soon(self, now: float) -> None:
+        """The sender is to know what has arrived."""
+        at = self._acked_at + self._delay
+        if at <= now:
+            self.ack_due = True
+        elif self.ack_at is None or at < self.ack_at:
+            self.ack_at = at
 
     def handle_timer(self, now: float) -> None:
         if self.ack_at is not None and now >= self.ack_at:

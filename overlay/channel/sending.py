@@ -22,6 +22,8 @@ from overlay.channel.packet import (
     BUNDLE_HEAD_BYTES,
     FRAGMENT,
     LENGTH_BYTES,
+    LOW,
+    MESSAGES,
     NO_MESSAGE,
     PART_HEAD_BYTES,
     REST,
@@ -119,32 +121,32 @@ class SegmentRun:
         run.resent = True
         return run
 
-    def packets(self, ends: tuple[int, int], heard: tuple[int, int]) -> list[Parts]:
-        """The packets between two sessions, with the acknowledgement and the limit of this end."""
+    def packets(self, mine: int, theirs: int, upto: int) -> list[Parts]:
+        """The packets between two sessions, with the acknowledgement of this end."""
+        upto &= LOW
         if self.withdrawn:
-            return self._rest_packets(ends, heard)
+            return self._rest_packets(mine, theirs, upto)
         if self.messages:
-            return [(BUNDLE.pack(PacketType.BUNDLE, *ends, *heard, self.first), *self.parts)]
+            head = BUNDLE.pack(PacketType.BUNDLE, mine, theirs, upto, self.first & LOW)
+            return [(head, *self.parts)]
         kind, pack = int(PacketType.FRAGMENT), FRAGMENT.pack
-        mine, theirs = ends
-        upto, limit = heard
         payload = memoryview(self.parts[0])
-        message, length = self.message, len(payload)
+        message, length = self.message & MESSAGES, len(payload)
         part, offset = self.full - PART_HEAD_BYTES, self.offset
         out: list[Parts] = []
         for number in range(self.first, self.first + self.segments):
-            head = pack(kind, mine, theirs, upto, limit, number, message, length, offset)
+            head = pack(kind, mine, theirs, upto, number & LOW, message, length, offset)
             out.append((head, payload[offset : offset + part]))
             offset += part
         return out
 
-    def _rest_packets(self, ends: tuple[int, int], heard: tuple[int, int]) -> list[Parts]:
-        message = NO_MESSAGE if self.messages else self.message
+    def _rest_packets(self, mine: int, theirs: int, upto: int) -> list[Parts]:
+        message = NO_MESSAGE if self.messages else self.message & MESSAGES
         out: list[Parts] = []
         for number in range(self.first, self.first + self.segments):
             is_last = number == self.first + self.segments - 1
             size = self.last_size if is_last else self.full
-            head = REST.pack(PacketType.REST, *ends, *heard, number, size, message)
+            head = REST.pack(PacketType.REST, mine, theirs, upto, number & LOW, size, message)
             out.append((head, *self.parts))
         return out
 

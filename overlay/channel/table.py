@@ -228,6 +228,6 @@ class ChannelTable:
     def _new_session(self, core: ChannelCore) -> int:
         """A number for the next session of a channel, in place of the one that it had."""
         self._by_session.pop(core.session, None)
-        session = self._random.getrandbits(64) or 1
+        session = self._random.getrandbits(32) or 1
         self._by_session[session] = core
         return session

@@ -7,8 +7,8 @@ not know which one runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from overlay.contact import Contact, PeerId
 
@@ -62,8 +62,8 @@ class Membership(Protocol):
         ...
 
     @property
-    def message_types(self) -> tuple[type, ...]:
-        """What `receive` reacts to: this service's own messages."""
+    def handlers(self) -> Mapping[type, Callable[[Contact, Any], None]]:
+        """What takes each of this service's own messages that are of its topic."""
         ...
 
     def start(self) -> None:
@@ -82,7 +82,7 @@ class Membership(Protocol):
         ...
 
     def receive(self, sender: Contact, message: object) -> None:
-        """React to one of this service's own messages; anything else is counted and ignored."""
+        """As the handler of the message's type does; any other message is counted and ignored."""
         ...
 
     def suspect(self, peer: PeerId) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from overlay.contact import Contact
@@ -50,13 +51,19 @@ class Member:
         return self._topic
 
     @property
-    def message_types(self) -> tuple[type, ...]:
-        return tuple(self._reactions)
+    def handlers(self) -> Mapping[type, Reaction]:
+        return {kind: partial(self._react, reaction) for kind, reaction in self._reactions.items()}
 
     def receive(self, sender: Contact, message: object) -> None:
         reaction = self._reactions.get(type(message))
-        if reaction is None or not self._is_running:
-            self._dropped.add("unknown_message" if self._is_running else "not_a_member")
+        if reaction is None:
+            self._dropped.add("unknown_message")
+        else:
+            self._react(reaction, sender, message)
+
+    def _react(self, reaction: Reaction, sender: Contact, message: object) -> None:
+        if not self._is_running:
+            self._dropped.add("not_a_member")
         elif sender.id == self._context.contact.id:
             self._dropped.add("from_itself")
         else:

@@ -89,6 +89,8 @@ class Services:
     dissemination: DisseminationFactory = EagerGossip
     may_receive: Callable[[PeerId, str], bool] = lambda peer, topic: True
     """Whether a process has the right to be sent a topic's events."""
+    end_membership: Callable[[Membership], None] = lambda membership: None
+    """Give back what `make_membership` gave, once it is stopped."""
 
 
 class Spread(NamedTuple):
@@ -255,6 +257,7 @@ class Community:
         self.links.stop()
         self.search.stop()
         self.membership.stop()
+        self._services.end_membership(self.membership)
         self.record("leave")
 
     def learn(self, topic: Topic) -> None:
@@ -335,11 +338,11 @@ class Community:
 
     # Events.
 
-    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
         if self._observer is not None:
             for member in to:
                 self.record_block("send", gossip.block, gossip.hops, member.id)
-        self._leases.send(to, gossip)
+        return self._leases.send(to, gossip)
 
     def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:
         if self._observer is not None:

@@ -51,8 +51,10 @@ class Neighbourhood(Protocol):
         """floor(ln N + c) at present."""
         ...
 
-    def forward(self, to: Sequence[Contact], gossip: Gossip) -> None:
-        """Send a copy of the block to each of these members of the community."""
+    def forward(self, to: Sequence[Contact], gossip: Gossip) -> bool:
+        """Send a copy of the block to each of these members of the community.
+
+        Whether each has left, and arrives unless the member is gone."""
         ...
 
     def announce(self, to: Sequence[Contact], announcement: AnnounceBlocks) -> None:

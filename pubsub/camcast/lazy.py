@@ -1,23 +1,25 @@
 """Dissemination that sends a block of events once and only names it elsewhere.
 
 A process that gets a block for the first time passes it on to every member that eager gossip would. But a
-member that has a run's events from elsewhere is not sent them. All members of the table are told the events'
-numbers, as ranges, and fetch what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007).
+member that has a run's events from elsewhere is not sent them: it is told the events' numbers, as ranges,
+and fetches what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007). So is a member that was
+sent them by a way that may lose them, or was too far behind to be sent them.
 
-At first every link carries the events of a publisher's run. A process that is sent one a second time asks
-for that link to be *pruned*: from then on it only announces. One link is never pruned, that from the
-*parent*: the publisher if it sends directly, else the process from which the run's first event came. So the
-links that carry events become a tree of first arrivals with the publisher at its root. An event that was
-announced and has not come is fetched from the member that announced it. If no other event of the run has come
-of late, the parent is taken for gone: the member that is asked goes on sending the run's events, and becomes
-the parent.
+At first every link carries the events of a publisher's run. A process that is sent one a second time, or by
+another than its parent while that one sends too, asks for the link to be *pruned*: from then on it only
+announces. One link is never pruned, that from the *parent*: the publisher if it sends directly, else the
+process from which the run's first event came. So the links that carry events become a tree of first arrivals
+with the publisher at its root. An event that was announced and has not come is fetched from the member that
+announced it. If no other event of the run has come of late, the parent is taken for gone: the member that is
+asked goes on sending the run's events, and becomes the parent.
 
 What is promised is what eager gossip promises, and by the same argument: each process tells everyone it
-would have sent to, so everyone hears of an event who would have received it, and of one that was lost on the
-way besides. It then gets it as long as one of those who announced it is alive, a member, and has kept it.
-Each keeps the latest blocks for `keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind
-it in the tree `announce_delay` + `fetch_delay` and a round trip, once. Announcements, like events, go only
-to those who promise to be members.
+would have sent to, or sends over an acknowledged channel, which is as sure as to tell. So everyone hears of
+an event who would have received it, and of one that was lost on the way besides. It then gets it as long as
+one of those who announced it is alive, a member, and has kept it. Each keeps the latest blocks for
+`keep_seconds`, or as many as fit `keep_bytes`. A crash costs those behind it in the tree `announce_delay`,
+or five times that while events keep coming, `fetch_delay` and a round trip, once. Announcements, like events,
+go only to those who promise to be members.
 
 Into a super-community events come at several places at once, so no tree suits them all: there, and if its
 publisher asked for it, an event is gossiped eagerly. All processes of a community must know this strategy.
@@ -41,21 +43,26 @@ from pubsub.reliable.numbers import Numbers
 RUNS = 1024
 """Publishers' runs that are followed at a time in a community; the one silent for longest is forgotten."""
 
-PRUNE_AGAIN_SECONDS = 1.0
+PRUNE_AGAIN_SECONDS = 0.25
 """A link that goes on sending events that are known is asked again to stop after this many seconds."""
 
-FLOW_DELAYS = 2.0
+FLOW_DELAYS = 5.0
 """While events keep coming, their numbers are gathered for this many times `announce_delay`: who misses one
-does not ask for it before the others have stopped coming, or a gap has shown."""
+does not ask for it before the others have stopped coming, or a gap has shown. And announcements wake all
+members at a time at which events are under way."""
+
+PARENT_SECONDS = 0.2
+"""While the parent has sent something within this many seconds, whoever else sends a run's events is asked to
+stop, even if its copy came first."""
 
 MOST_PRUNES = 1024
 """Members of whom it is remembered that they were asked; then it begins anew."""
 
 
 class _Route:
-    """Where a run's events go from here: some members are sent them, and all are told of them."""
+    """Where a run's events go from here: some members are sent them, and the others are told of them."""
 
-    __slots__ = ("fanout", "has_news", "known_to", "news", "sent", "table", "told")
+    __slots__ = ("doubtful", "fanout", "has_news", "known_to", "news", "sent", "table", "told")
 
     def __init__(self, table: tuple[Contact, ...], fanout: int, known_to: PeerId | None) -> None:
         self.table = table
@@ -63,8 +70,14 @@ class _Route:
         self.known_to = known_to
         self.sent: list[Contact] = []
         self.told: list[Contact] = []
-        self.news = Ranges()
         self.has_news = False
+        self.forget_news()
+
+    def forget_news(self) -> None:
+        self.news: list[range] = []
+        """What the members that are told are told next, in the order in which it came."""
+        self.doubtful: list[range] = []
+        """The part of it that may not have reached those that were sent it: they are told, too."""
 
 
 class _Run:
@@ -76,6 +89,7 @@ class _Run:
         "newest",
         "oldest",
         "parent",
+        "parent_at",
         "prunes",
         "route",
         "seen",
@@ -85,6 +99,8 @@ class _Run:
     def __init__(self) -> None:
         self.parent: PeerId | None = None
         """The member whose link is never pruned; None for one's own run."""
+        self.parent_at = -inf
+        """When it last sent something."""
         self.wants: dict[PeerId, bool] = {}
         """Members that asked to be sent this run's events, or not to be; of others it is not known yet."""
         self.children: dict[PeerId, Contact] = {}
@@ -135,45 +151,60 @@ class LazyGossip:
             return self._eager.spread(gossip, sender)
         run = self._runs.pop(block.source, None) or self._new_run()
         self._runs[block.source] = run  # last again: the order is that of the latest news
+        now = self._context.now()
         if sender is not None:
             if run.parent != sender.id or self._missing.asked:
-                self._came_from(run, gossip, sender)
+                self._came_from(run, gossip, sender, now)
+            if run.parent == sender.id:
+                run.parent_at = now
             if 0 < run.newest < block.first - 1:
                 # Likely the sender has what is missing before, whether or not it was announced.
                 gap = range(run.newest + 1, block.first)
                 self._missing.skipped(block.source, gap, sender)
         route = self._route(run, block.publisher, sender)
-        self._note(run, route, gossip)
-        if self._timer is None:
-            delay = self._neighbourhood.parameters.announce_delay
-            if self._context.now() < self._announced_at + delay:
-                delay *= FLOW_DELAYS
-            self._timer = self._context.call_later(delay, self._announce)
-        if route.sent:
-            self._neighbourhood.forward(route.sent, gossip)
-        return route.sent
-
-    def _note(self, run: _Run, route: _Route, gossip: Gossip) -> None:
-        """Remember and keep a block, and have it announced."""
-        now = self._context.now()
-        block = gossip.block
+        sent = route.sent
+        is_sure = not sent or self._neighbourhood.forward(sent, gossip)
         numbers = block.numbers
         run.heard(numbers, now)
         self._kept.add(gossip, now)
-        if route.told:
-            if not route.has_news:
-                route.has_news = True
-                self._news.append((block.source, route))
-            route.news.add(numbers)
+        if route.told or not is_sure:
+            self._have_announced(block.source, route, numbers, is_sure, now)
+        return sent
+
+    def _have_announced(
+        self, source: bytes, route: _Route, numbers: range, is_sure: bool, now: float
+    ) -> None:
+        """Have events announced before long."""
+        if not route.has_news:
+            route.has_news = True
+            self._news.append((source, route))
+        news = route.news
+        if news and news[-1].stop == numbers.start:
+            news[-1] = range(news[-1].start, numbers.stop)
+        else:
+            news.append(numbers)
+        if not is_sure:
+            route.doubtful.append(numbers)
+        if self._timer is None:
+            delay = self._neighbourhood.parameters.announce_delay
+            if now < self._announced_at + delay:
+                delay *= FLOW_DELAYS
+            self._timer = self._context.call_later(delay, self._announce)
 
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
         run = self._runs.get(source)
-        if run is None or run.parent == sender.id:
-            return
-        if hops <= 1:
-            run.parent = sender.id  # the publisher itself
+        if run is None:
             return
         now = self._context.now()
+        if hops <= 1:
+            run.parent = sender.id  # the publisher itself
+        if run.parent == sender.id:
+            run.parent_at = now
+        else:
+            self._prune(run, source, sender, now)
+
+    def _prune(self, run: _Run, source: bytes, sender: Contact, now: float) -> None:
+        """Ask a member not to send a run's events, unless it was asked a moment ago."""
         asked = run.prunes.get(sender.id)
         if asked is None or now >= asked + PRUNE_AGAIN_SECONDS:
             if len(run.prunes) >= MOST_PRUNES:
@@ -218,9 +249,9 @@ class LazyGossip:
             del self._runs[next(iter(self._runs))]
         return _Run()
 
-    def _came_from(self, run: _Run, gossip: Gossip, sender: Contact) -> None:
+    def _came_from(self, run: _Run, gossip: Gossip, sender: Contact, now: float) -> None:
         """Settle who is the parent: the publisher itself, else the first to send, or the member that was
-        asked."""
+        asked. Others are not needed while the parent sends."""
         was_asked = False
         if self._missing.asked:
             block = gossip.block
@@ -228,6 +259,8 @@ class LazyGossip:
         if run.parent is None or was_asked or gossip.hops == 2:
             run.parent = sender.id
             run.prunes.pop(sender.id, None)
+        elif run.parent != sender.id and now < run.parent_at + PARENT_SECONDS:
+            self._prune(run, gossip.block.source, sender, now)
 
     def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
         """The run's route, made anew when the table, the fanout or the side it comes from has changed.
@@ -268,7 +301,8 @@ class LazyGossip:
         run.children = children | {member.id: member for member in drawn}
         asked = [m for m in candidates if m.id not in known or wants.get(m.id)]
         route.sent = sent + drawn + asked
-        route.told = candidates
+        is_sent = {member.id for member in route.sent}
+        route.told = [member for member in candidates if member.id not in is_sent]
         return route
 
     def _draw(self, members: list[Contact], most: int) -> list[Contact]:
@@ -293,11 +327,14 @@ class LazyGossip:
         self._announced_at = self._context.now()
         news, self._news = self._news, []
         for source, route in news:
-            parts = route.news.parts()
-            route.news, route.has_news = Ranges(), False
-            for part in parts:
-                self._neighbourhood.announce(route.told, AnnounceBlocks(self._topic, source, part))
-                self._announced.value += sum(part[1::2]) * len(route.told)
+            told = ((route.told, route.news), (route.sent, route.doubtful))
+            route.has_news = False
+            route.forget_news()
+            for members, ranges in told:
+                ranges.sort(key=_start)
+                for part in Ranges(ranges).parts() if members else ():
+                    self._neighbourhood.announce(members, AnnounceBlocks(self._topic, source, part))
+                    self._announced.value += sum(part[1::2]) * len(members)
 
     def _receive_announcement(self, sender: Contact, source: bytes, numbers: range) -> None:
         run = self._runs.get(source)
@@ -329,3 +366,7 @@ class LazyGossip:
                     self._neighbourhood.forward((sender,), gossip)
             for gap in found.missing(numbers.start, numbers.stop):
                 self._not_kept.value += len(gap)
+
+
+def _start(numbers: range) -> int:
+    return numbers.start

@@ -52,6 +52,11 @@ class Carrier(Protocol):
 
     It is told of every copy: that it is to be sent (`accepted`), and then either sent or `refused`."""
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether what is sent arrives unless the process is gone."""
+        ...
+
     def accepted(self, gossip: Gossip, copies: int) -> None:
         """This many copies of the block are to be sent."""
         ...
@@ -132,16 +137,16 @@ class Leases:
         self._drops = drops
         self._sent = metrics.counter("events_sent", "Copies of events sent.")
 
-    def send(self, to: Sequence[Contact], gossip: Gossip) -> None:
+    def send(self, to: Sequence[Contact], gossip: Gossip) -> bool:
         """Send a block to each, now or when it has answered; for those that are not members it is dropped
-        and counted."""
+        and counted. Whether each copy has left, and arrives unless its process is gone."""
         self._carrier.accepted(gossip, len(to))
         now = self._control.now()
         topic, until, renew_before = gossip.community, self._until, self._renew_before
         if to is self._sure and topic == self._sure_topic and now < self._sure_until:
             copies = self._carrier.send(to, gossip, self._promises[topic])
             self._sent.value += copies * gossip.block.count
-            return
+            return copies == len(to) and self._carrier.is_sure
         ready: list[Contact] = []
         for contact in to:
             key = (contact.id, topic)
@@ -151,12 +156,14 @@ class Leases:
                     self._ask(contact, topic)
             else:
                 self._hold(self._ask(contact, topic), gossip)
+        copies = 0
         if ready:
             copies = self._carrier.send(ready, gossip, self._promises[topic])
             self._sent.value += copies * gossip.block.count
         if len(ready) == len(to):
             self._sure, self._sure_topic = to, topic
             self._sure_until = min([renew_before[contact.id, topic] for contact in to])
+        return copies == len(to) and self._carrier.is_sure
 
     def send_surely(self, to: Contact, gossip: Gossip, confirmed: Confirmed) -> None:
         """Send the block to one, and tell whether it is in the community."""

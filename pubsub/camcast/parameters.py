@@ -77,7 +77,7 @@ class Parameters:
 
     announce_delay: float = 0.1
     """Lazy dissemination: ids of events are gathered for this many seconds before they are announced, and for
-    twice as long while events keep coming."""
+    five times as long while events keep coming."""
 
     fetch_delay: float = 0.1
     """Lazy dissemination: an event that was announced is waited for this many seconds before it is asked

@@ -75,9 +75,6 @@ class Process:
         self._context = services.control
         self._questions: dict[tuple[PeerId, int], None] = {}
         self._drops = EventDrops(services.metrics, services.observer)
-        self._strays = services.metrics.counter(
-            "membership_strays", "Messages for a membership service of a topic that was left."
-        )
         self.leases = Leases(
             services.questions,
             services.carrier,
@@ -108,8 +105,7 @@ class Process:
             AskLatest: self.last_values.receive_question,
             Latest: self.last_values.receive_answer,
         }
-        """What takes each of CAMCAST's own messages; those of membership services go to
-        `receive_membership`."""
+        """What takes each of CAMCAST's own messages; those of membership services have handlers by topic."""
 
     def is_in(self, topic: str) -> bool:
         """Whether this process counts as a member of the topic's community, the time of leaving included."""
@@ -170,16 +166,12 @@ class Process:
         self.leases.close()
 
     def receive(self, sender: Contact, message: object) -> None:
-        """Take any message, as if it were handed to the handler of its type."""
-        self.handlers.get(type(message), self.receive_membership)(sender, message)
-
-    def receive_membership(self, sender: Contact, message: object) -> None:
-        """Hand a message to the membership service of its topic."""
-        community = self.communities.get(getattr(message, "topic", ""))
-        if community is not None:
+        """Take any message, as if it were handed to the handler of its type and topic."""
+        handler = self.handlers.get(type(message))
+        if handler is not None:
+            handler(sender, message)
+        elif (community := self.communities.get(getattr(message, "topic", ""))) is not None:
             community.membership.receive(sender, message)
-        else:
-            self._strays.add()
 
     def suspect(self, peer: PeerId) -> None:
         """The failure detector believes that `peer` has crashed."""

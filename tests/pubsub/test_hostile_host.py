@@ -45,7 +45,7 @@ class Sybils(asyncio.DatagramProtocol):
 
     async def attack(self, rate: float) -> None:
         while True:
-            session = self.random.getrandbits(63) | 1
+            session = self.random.getrandbits(31) | 1
             self.ids[session] = PeerId(self.random.randbytes(20))
             opening = PACKET_HEAD.pack(PacketType.OPEN, session, 0)
             self.transport.sendto(datagram(self.ids[session], opening), VICTIM)

@@ -374,7 +374,7 @@ def test_a_peer_that_begins_many_messages_and_finishes_none_takes_bounded_memory
     wire.run(1)
     core = a.table.to(b.contact, wire.now)
     for number in range(1, 200):
-        head = (PacketType.FRAGMENT, core._peer, core.session, 1, 1_000_000, number)
+        head = (PacketType.FRAGMENT, core._peer, core.session, 1, number)
         a.receive(b.contact, FRAGMENT.pack(*head, number, SMALL.max_message, 0) + b"x")
     assert a.table.budget.used <= SMALL.receive_buffer + SMALL.max_message
     assert a.refused["receive_memory_full"] > 150

@@ -46,14 +46,14 @@ def test_arbitrary_bytes_of_a_peer_or_a_stranger_do_no_harm(
 def forged_packets(rng: random.Random, count: int) -> Iterator[bytes]:
     """Well-formed packets of sessions that nobody has."""
     for _ in range(count):
-        sessions = rng.getrandbits(64), rng.choice([0, rng.getrandbits(64)])
+        sessions = rng.getrandbits(32), rng.choice([0, rng.getrandbits(32)])
         kind = rng.choice(list(PacketType))
         if kind == PacketType.ACCEPT:
-            yield ACCEPTANCE.pack(kind, *sessions, rng.getrandbits(64))
+            yield ACCEPTANCE.pack(kind, *sessions, rng.getrandbits(32))
         elif kind < PacketType.ACK:
             yield PACKET_HEAD.pack(kind, *sessions)
         else:
-            numbers = [rng.getrandbits(rng.choice([4, 64])) for _ in range(2)]
+            numbers = [rng.getrandbits(rng.choice([4, 32])) for _ in range(2)]
             yield PROGRESS.pack(kind, *sessions, *numbers) + rng.randbytes(rng.randrange(200))
 
 

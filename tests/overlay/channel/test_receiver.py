@@ -6,9 +6,15 @@ import pytest
 
 from overlay.channel.config import ChannelConfig
 from overlay.channel.packet import ChannelRefused, encode_bundle
-from overlay.channel.receiving import SEGMENTS_AN_ACK, ReceiveBudget, Receiver
+from overlay.channel.receiving import (
+    FULL_SEGMENTS_AN_ACK,
+    SEGMENTS_AN_ACK,
+    ReceiveBudget,
+    Receiver,
+)
 
 FULL = 1000
+DELAY = ChannelConfig().ack_delay
 
 
 def receiver() -> Receiver:
@@ -21,16 +27,17 @@ def take(taker: Receiver, number: int, size: int, now: float = 0.0) -> None:
     try:
         taker.inbox.take_bundle(number, segment)
     except ChannelRefused:
-        taker.ack_due = True
+        taker.soon(now)
         raise
     taker.taken(len(segment), now)
 
 
-def test_every_second_full_segment_is_acknowledged_at_once() -> None:
+def test_four_full_segments_are_acknowledged_at_once() -> None:
     taker = receiver()
-    take(taker, 0, FULL - 4)
-    assert not taker.ack_due
-    take(taker, 1, FULL - 4)
+    for number in range(FULL_SEGMENTS_AN_ACK - 1):
+        take(taker, number, FULL - 4)
+        assert not taker.ack_due
+    take(taker, FULL_SEGMENTS_AN_ACK - 1, FULL - 4)
     assert taker.ack_due
 
 
@@ -41,9 +48,9 @@ def test_small_segments_are_acknowledged_together_or_after_a_while() -> None:
         assert not taker.ack_due
     take(taker, SEGMENTS_AN_ACK - 1, 10)
     assert taker.ack_due
-    taker.acknowledged()
+    taker.acknowledged(0.5)
     take(taker, SEGMENTS_AN_ACK, 10, now=1.0)
-    assert taker.ack_at == 1.0 + ChannelConfig().ack_delay
+    assert taker.ack_at == 1.0 + DELAY
     taker.handle_timer(taker.ack_at)
     assert taker.ack_due
 
@@ -52,9 +59,32 @@ def test_a_gap_and_a_repetition_are_acknowledged_at_once() -> None:
     taker = receiver()
     take(taker, 1, 10)
     assert taker.ack_due
-    taker.acknowledged()
-    take(taker, 0, 10)
-    taker.acknowledged()
+    taker.acknowledged(0.0)
+    take(taker, 0, 10, now=1.0)
+    taker.acknowledged(1.0)
     with pytest.raises(ChannelRefused, match="duplicate"):
-        take(taker, 0, 10)
+        take(taker, 0, 10, now=2.0)
+    assert taker.ack_due
+
+
+def test_while_a_segment_is_missing_the_sender_is_told_once_in_a_while() -> None:
+    taker = receiver()
+    take(taker, 1, 10, now=1.0)
+    taker.acknowledged(1.0)
+    take(taker, 2, 10, now=1.001)
+    take(taker, 3, 10, now=1.002)
+    assert not taker.ack_due
+    assert taker.ack_at == 1.0 + DELAY
+
+
+def test_an_acknowledgement_that_rides_says_neither_what_is_missing_nor_the_limit() -> None:
+    taker = receiver()
+    take(taker, 0, 10, now=1.0)
+    taker.rode(1.0)
+    assert taker.ack_at is not None  # the sender was never told the limit
+    taker.tell_limit()
+    taker.rode(1.0)
+    assert taker.ack_at is None
+    take(taker, 2, 10, now=2.0)
+    taker.rode(2.0)
     assert taker.ack_due

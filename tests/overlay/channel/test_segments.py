@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from overlay.channel.packet import (
     BUNDLE,
     FRAGMENT,
+    LOW,
     PART_HEAD_BYTES,
     ChannelRefused,
     PacketType,
@@ -19,6 +20,7 @@ from overlay.channel.packet import (
     decode_bundle,
     encode_bundle,
     segment_room,
+    whole,
 )
 from overlay.channel.receiving import Reassembly, ReceiveBudget
 from overlay.channel.sending import Flight, SegmentRun, SendBuffer
@@ -46,7 +48,7 @@ def all_runs(buffer: SendBuffer, rng: random.Random) -> list[SegmentRun]:
 
 
 def packets_of(runs: list[SegmentRun]) -> list[bytes]:
-    return [b"".join(packet) for run in runs for packet in run.packets((1, 2), (3, 4))]
+    return [b"".join(packet) for run in runs for packet in run.packets(1, 2, 3)]
 
 
 @given(st.lists(st.binary(max_size=900), max_size=20), st.integers(0, 1_000))
@@ -184,3 +186,10 @@ def test_fragments_that_disagree_on_the_length_are_refused() -> None:
     reassembly.add(0, 1_000, 0, bytes(500))
     with pytest.raises(ChannelRefused, match="malformed"):
         reassembly.add(0, 999, 500, bytes(499))
+
+
+@given(st.integers(0, 2**40), st.integers(-(2**31), 2**31 - 1))
+def test_a_number_is_known_by_its_lowest_bits_to_those_who_know_where_it_is(
+    near: int, away: int
+) -> None:
+    assert whole((near + away) & LOW, near) == near + away

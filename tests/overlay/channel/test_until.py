@@ -149,6 +149,6 @@ def test_a_rest_that_lies_about_its_size_is_refused(size: int) -> None:
     wire.run(1)
     core, other = a.table.to(b.contact, wire.now), b.table.to(a.contact, wire.now)
     number = core.transmitter.flight.next_number
-    packet = REST.pack(PacketType.REST, core.session, other.session, 0, 0, number, size, 7)
+    packet = REST.pack(PacketType.REST, core.session, other.session, 0, number, size, 7)
     b.receive(a.contact, packet + b"\0\0")
     assert b.refused == {"malformed": 1}

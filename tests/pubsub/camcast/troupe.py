@@ -46,6 +46,7 @@ class StageCarrier:
     def __init__(self, context: StageContext, loss: float) -> None:
         self._context = context
         self._loss = loss
+        self.is_sure = not loss
 
     def accepted(self, gossip: Gossip, copies: int) -> None: ...
 
