@@ -5,13 +5,13 @@ member that has a run's events from elsewhere is not sent them: it is told the e
 and fetches what does not come (after Plumtree: Leitao, Pereira, Rodrigues, 2007). So is a member that was
 sent them by a way that may lose them, or was too far behind to be sent them.
 
-At first every link carries the events of a publisher's run. A process that is sent one a second time, or by
-another than its parent while that one sends too, asks for the link to be *pruned*: from then on it only
-announces. One link is never pruned, that from the *parent*: the publisher if it sends directly, else the
-process from which the run's first event came. So the links that carry events become a tree of first arrivals
-with the publisher at its root. An event that was announced and has not come is fetched from the member that
-announced it. If no other event of the run has come of late, the parent is taken for gone: the member that is
-asked goes on sending the run's events, and becomes the parent.
+At first every link carries the events of a publisher's run. A process that is sent one a second time asks
+for that link to be *pruned*: from then on it only announces. One link is never pruned, that from the
+*parent*: the publisher if it sends directly, else the process from which the run's first event came. So the
+links that carry events become a tree of first arrivals with the publisher at its root. An event that was
+announced and has not come is fetched from the member that announced it. If no other event of the run has come
+of late, the parent is taken for gone: the member that is asked goes on sending the run's events, and becomes
+the parent.
 
 What is promised is what eager gossip promises, and by the same argument: each process tells everyone it
 would have sent to, or sends over an acknowledged channel, which is as sure as to tell. So everyone hears of
@@ -43,17 +43,13 @@ from pubsub.reliable.numbers import Numbers
 RUNS = 1024
 """Publishers' runs that are followed at a time in a community; the one silent for longest is forgotten."""
 
-PRUNE_AGAIN_SECONDS = 0.25
+PRUNE_AGAIN_SECONDS = 1.0
 """A link that goes on sending events that are known is asked again to stop after this many seconds."""
 
 FLOW_DELAYS = 5.0
 """While events keep coming, their numbers are gathered for this many times `announce_delay`: who misses one
 does not ask for it before the others have stopped coming, or a gap has shown. And announcements wake all
 members at a time at which events are under way."""
-
-PARENT_SECONDS = 0.2
-"""While the parent has sent something within this many seconds, whoever else sends a run's events is asked to
-stop, even if its copy came first."""
 
 MOST_PRUNES = 1024
 """Members of whom it is remembered that they were asked; then it begins anew."""
@@ -89,7 +85,6 @@ class _Run:
         "newest",
         "oldest",
         "parent",
-        "parent_at",
         "prunes",
         "route",
         "seen",
@@ -99,8 +94,6 @@ class _Run:
     def __init__(self) -> None:
         self.parent: PeerId | None = None
         """The member whose link is never pruned; None for one's own run."""
-        self.parent_at = -inf
-        """When it last sent something."""
         self.wants: dict[PeerId, bool] = {}
         """Members that asked to be sent this run's events, or not to be; of others it is not known yet."""
         self.children: dict[PeerId, Contact] = {}
@@ -151,12 +144,9 @@ class LazyGossip:
             return self._eager.spread(gossip, sender)
         run = self._runs.pop(block.source, None) or self._new_run()
         self._runs[block.source] = run  # last again: the order is that of the latest news
-        now = self._context.now()
         if sender is not None:
             if run.parent != sender.id or self._missing.asked:
-                self._came_from(run, gossip, sender, now)
-            if run.parent == sender.id:
-                run.parent_at = now
+                self._came_from(run, gossip, sender)
             if 0 < run.newest < block.first - 1:
                 # Likely the sender has what is missing before, whether or not it was announced.
                 gap = range(run.newest + 1, block.first)
@@ -164,6 +154,7 @@ class LazyGossip:
         route = self._route(run, block.publisher, sender)
         sent = route.sent
         is_sure = not sent or self._neighbourhood.forward(sent, gossip)
+        now = self._context.now()
         numbers = block.numbers
         run.heard(numbers, now)
         self._kept.add(gossip, now)
@@ -193,18 +184,12 @@ class LazyGossip:
 
     def heard_again(self, source: bytes, hops: int, sender: Contact) -> None:
         run = self._runs.get(source)
-        if run is None:
+        if run is None or run.parent == sender.id:
             return
-        now = self._context.now()
         if hops <= 1:
             run.parent = sender.id  # the publisher itself
-        if run.parent == sender.id:
-            run.parent_at = now
-        else:
-            self._prune(run, source, sender, now)
-
-    def _prune(self, run: _Run, source: bytes, sender: Contact, now: float) -> None:
-        """Ask a member not to send a run's events, unless it was asked a moment ago."""
+            return
+        now = self._context.now()
         asked = run.prunes.get(sender.id)
         if asked is None or now >= asked + PRUNE_AGAIN_SECONDS:
             if len(run.prunes) >= MOST_PRUNES:
@@ -249,9 +234,9 @@ class LazyGossip:
             del self._runs[next(iter(self._runs))]
         return _Run()
 
-    def _came_from(self, run: _Run, gossip: Gossip, sender: Contact, now: float) -> None:
+    def _came_from(self, run: _Run, gossip: Gossip, sender: Contact) -> None:
         """Settle who is the parent: the publisher itself, else the first to send, or the member that was
-        asked. Others are not needed while the parent sends."""
+        asked."""
         was_asked = False
         if self._missing.asked:
             block = gossip.block
@@ -259,8 +244,6 @@ class LazyGossip:
         if run.parent is None or was_asked or gossip.hops == 2:
             run.parent = sender.id
             run.prunes.pop(sender.id, None)
-        elif run.parent != sender.id and now < run.parent_at + PARENT_SECONDS:
-            self._prune(run, gossip.block.source, sender, now)
 
     def _route(self, run: _Run, publisher: PeerId, sender: Contact | None) -> _Route:
         """The run's route, made anew when the table, the fanout or the side it comes from has changed.

@@ -14,6 +14,7 @@ from overlay.context import Context
 from overlay.errors import UsageError
 from overlay.limited_msgpack import pack
 from overlay.loops import run as run_on_real_loop
+from overlay.membership.structured.drawing import Farewell
 from overlay.runtime import Links, Runtime, RuntimeConfig
 from overlay.transport.endpoint import EndpointConfig
 from overlay.transport.frame import FrameKind
@@ -401,6 +402,29 @@ def test_wrong_arguments_are_named() -> None:
             a.on(Ping, lambda sender, message: None)
         a.off(Ping)
         a.on(Ping, lambda sender, message: None)
+
+    net.run(main())
+
+
+def test_messages_of_one_type_go_to_the_handler_of_their_topic() -> None:
+    net = Network(15)
+
+    async def main() -> None:
+        a, b = await open_runtime(net, 1), await open_runtime(net, 2)
+        received: list[tuple[str, str]] = []
+        for topic in ("/chess", "/soccer"):
+            b.on(Farewell, lambda _, said, here=topic: received.append((here, said.topic)), topic)
+        with pytest.raises(UsageError, match="have a handler already"):
+            b.on(Farewell, lambda sender, said: None, "/soccer")
+        for topic in ("/soccer", "/chess", "/tennis"):
+            a.send_datagram(b.contact, Farewell(topic))
+        await asyncio.sleep(1)
+        assert sorted(received) == [("/chess", "/chess"), ("/soccer", "/soccer")]
+        b.off(Farewell, "/soccer")
+        a.send_datagram(b.contact, Farewell("/soccer"))
+        await asyncio.sleep(1)
+        assert len(received) == 2
+        assert dropped(b, "in") == {"no_handler": 2}
 
     net.run(main())
 

@@ -251,6 +251,22 @@ def check(troupe: Troupe, sizes: tuple[int, ...], parameters: Parameters, events
         )
 
 
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_who_is_sent_events_by_a_sure_way_is_not_told_of_them_too(loss: float) -> None:
+    troupe = Troupe(6, mode="structured", event_loss=loss, dissemination=LazyGossip)
+    troupe.add_many(5, TOPIC)
+    troupe.stage.run_for(40)
+    publisher = troupe.members(TOPIC)[0]
+    assert len(publisher.process.communities[TOPIC].table) == 4
+    events = publish_many(troupe, publisher, 20)
+    troupe.stage.run_for(3)
+    assert everyone_has(troupe, events)
+    told = publisher.metrics.counter("events_announced", "").value
+    assert (
+        told >= 4 * len(events) if loss else told < len(events)
+    )  # a lease may have to be asked for
+
+
 # Broken versions, each of which one of the properties above must catch.
 
 
