@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,11 +89,12 @@ def test_blocks_with_any_bounds_give_each_event_once_with_its_own_data(
     assert all(number == data for _, number, data in taken)
 
 
-def test_a_hundred_thousand_runs_cost_bounded_memory() -> None:
+@pytest.mark.parametrize("runs", [20_000, pytest.param(1_000_000, marks=pytest.mark.sweep)])
+def test_any_number_of_runs_costs_bounded_memory(runs: int) -> None:
     actor = alone(2, LazyGossip, duplicate_capacity=2000, keep_bytes=100_000)
     community = actor.process.communities[TOPIC]
     community.deliver = lambda arrival: None
-    for number in range(100_000):
+    for number in range(runs):
         source = bytes(20) + number.to_bytes(8, "big")
         actor.process.receive(SENDERS[number % 3], copy(source, 1 + number % 7, 1))
     assert len(community.heard) <= 2000
