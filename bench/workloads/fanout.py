@@ -35,7 +35,7 @@ from overlay.membership.modes import ModeName
 
 START_SECONDS = 90.0
 WORK_SECONDS = 600.0
-STEADY_SECONDS = 4.0
+STEADY_SECONDS = 3.0
 """How long events are published at the steady rate."""
 MOST_BYTES = 64 << 20
 """Application data of all events of a work: of large events fewer are published, since a server between
@@ -218,7 +218,8 @@ def profile(outcome: Outcome) -> Iterator[tuple[str, str, float]]:
 
 def ways(options: argparse.Namespace) -> list[Way]:
     """What is to be measured: plain UDP, the peers, and nodes in every setting that is asked for."""
-    found = [Way(PLAIN)] + [Way(peers.PEERS[name].name) for name in options.peers]
+    found = [Way(PLAIN)] if options.plain == "yes" else []
+    found += [Way(peers.PEERS[name].name) for name in options.peers]
     for dissemination, sealed, signed, datagram in itertools.product(
         options.dissemination, options.sealed, options.signed, options.datagram_size or [None]
     ):
@@ -343,6 +344,7 @@ WORKLOAD = Workload(
     "--peers, other systems do the same work in one run.",
     (
         Option("peers", [], "other systems that do the same work", choices=tuple(peers.PEERS)),
+        Option("plain", "yes", "plain UDP, too: the reference of the delay", choices=("yes", "no")),
         Option("subscribers", [4, 16], "numbers of subscribers", quick=[4]),
         Option("bytes", [256], "bytes of an event's data"),
         Option("events", 100_000, "events published at full speed; 64 MiB at most", quick=10_000),
