@@ -65,7 +65,9 @@ class Runtime:
         self.failure = FailureDetector(endpoint, self.channels, config.failure)
         self._loop = asyncio.get_running_loop()
         self._handlers: dict[tuple[type, str | None], MessageHandler] = {}
-        """What takes messages of each type; of a type that is handled by topic, also of each topic."""
+        """What takes messages of each type; of a type that is handled by topic, those of each topic."""
+        self._by_topic: set[type] = set()
+        """Types that are handled by topic, or were."""
         self._services: dict[range, Callable[[], object]] = {}
         self.gate: Callable[[Contact, object, MessageHandler], None] | None = None
         """Decides whether, and when, a message is handed to its handler; None: at once."""
@@ -124,6 +126,8 @@ class Runtime:
         if self.handles(message_type) or (message_type, topic) in self._handlers:
             raise UsageError(f"messages of type {message_type.__name__} have a handler already")
         self._handlers[message_type, topic] = handler
+        if topic is not None:
+            self._by_topic.add(message_type)
 
     def handles(self, message_type: type) -> bool:
         """Whether messages of this type have a handler, whatever their topic."""
@@ -153,7 +157,8 @@ class Runtime:
                 handler = self._handlers.get((kind, None))
         if handler is None:
             # Those who knew a node before it restarted speak to it while it joins; they ask again.
-            self._dropped_in.add("no_handler" if self._handlers else "starting")
+            other = "no_handler" if self._handlers else "starting"
+            self._dropped_in.add("other_topic" if kind in self._by_topic else other)
         elif self.gate is not None:
             self.gate(sender, message, handler)
         else:

@@ -50,7 +50,7 @@ def count_what_comes(node: Node) -> None:
         return receive
 
     for kind in (Copy, AnnounceBlocks):
-        handlers[kind] = counting(handlers[kind])
+        handlers[kind, None] = counting(handlers[kind, None])
 
 
 class Party:

@@ -120,7 +120,7 @@ def test_what_waits_for_a_lease_that_never_comes_is_in_the_trace(tmp_path: Path)
 def test_announcements_are_in_the_trace_one_row_an_event_and_peer(tmp_path: Path) -> None:
     async def main(p: Playground) -> None:
         await p.subscribers("/a", 3)
-        node = await p.node(trace=tmp_path / "t.jsonl")
+        node = await p.node(trace=tmp_path / "t.jsonl", links="datagram")
         receipts = [await node.publish("/a", dissemination="lazy") for _ in range(4)]
         await asyncio.sleep(1)
         node.flush_trace()
