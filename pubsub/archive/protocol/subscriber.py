@@ -5,8 +5,7 @@ in ACK invoices, asks for what it lacks in NAK invoices, and advances its sync p
 ACK-response says so. Nothing of this needs any memory from an earlier life: the archive knows. An archive
 that stays silent is reported, and the next one is told what the application is done with.
 
-`pubsub.archive.protocol.delivery` and `pubsub.archive.protocol.delivery` say when the application is given
-an event.
+`pubsub.archive.protocol.delivery` says when the application is given an event.
 """
 
 from __future__ import annotations

@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 from overlay.errors import UsageError
 from pubsub.archive.store.interface import StoreError
 from pubsub.archive.store.sql_store import SqlStore
-from pubsub.archive.store.sql_tables import ADD_CHECKSUM, CHECKED, EVENT_COLUMNS, SCHEMA
+from pubsub.archive.store.sql_tables import EVENT_COLUMNS, SCHEMA
 
 _LOCK = "SELECT pg_try_advisory_lock(hashtext('camcast archive ' || current_schema()))"
 _COPY = f"COPY events ({', '.join(EVENT_COLUMNS)}) FROM STDIN (FORMAT BINARY)"
-_ADD_CHECKSUM = ADD_CHECKSUM.replace("COLUMN", "COLUMN IF NOT EXISTS")
 _TYPES = ("int8", "float8", "int8", "int8", "int8", "int8", "int8", "bytea", "bytea")
 """The types of the event's columns."""
 
@@ -43,8 +42,6 @@ class PostgresqlStore(SqlStore):
                 writer.execute(
                     statement.format(int="BIGINT", real="DOUBLE PRECISION", blob="BYTEA")
                 )
-            for table in CHECKED:
-                writer.execute(_ADD_CHECKSUM.format(table=table, int="BIGINT"))
             reader = _PostgresqlConnection(psycopg.connect(address, autocommit=True))
             super().__init__(name, writer, reader, (psycopg.Error,))
         except psycopg.Error as error:

@@ -75,31 +75,25 @@ INDEX_EVENTS = (
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS topics (
         number {int} PRIMARY KEY, name TEXT NOT NULL UNIQUE,
-        last {int} NOT NULL, events {int} NOT NULL, bytes {int} NOT NULL, checksum {int})""",
+        last {int} NOT NULL, events {int} NOT NULL, bytes {int} NOT NULL, checksum {int} NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS audiences (number {int} PRIMARY KEY, names {blob} NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS streams (
         number {int} PRIMARY KEY, topic {int} NOT NULL, publisher {blob} NOT NULL,
-        catenation {int} NOT NULL, checksum {int}, UNIQUE (topic, publisher))""",
+        catenation {int} NOT NULL, checksum {int} NOT NULL, UNIQUE (topic, publisher))""",
     CREATE_EVENTS,
     *INDEX_EVENTS,
     """CREATE TABLE IF NOT EXISTS entities (
         topic {int} NOT NULL, name TEXT NOT NULL, position {int} NOT NULL, epoch {int} NOT NULL,
         sync {int} NOT NULL, profiles {blob} NOT NULL, gaps {blob} NOT NULL,
-        checksum {int}, PRIMARY KEY (topic, name))""",
+        checksum {int} NOT NULL, PRIMARY KEY (topic, name))""",
     """CREATE TABLE IF NOT EXISTS notes (
-        topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, checksum {int},
+        topic {int} NOT NULL, key TEXT NOT NULL, value {blob} NOT NULL, checksum {int} NOT NULL,
         PRIMARY KEY (topic, key))""",
     """CREATE TABLE IF NOT EXISTS replica_events (
         topic {int} NOT NULL, replica {blob} NOT NULL, sequence {int} NOT NULL, id {blob} NOT NULL,
         PRIMARY KEY (topic, replica, sequence))""",
     """CREATE INDEX IF NOT EXISTS replica_events_by_id ON replica_events (topic, id)""",
 )
-
-
-CHECKED = ("topics", "streams", "entities", "notes")
-"""Tables whose rows have a checksum; those of an earlier release get the column, and no values in it."""
-
-ADD_CHECKSUM = "ALTER TABLE {table} ADD COLUMN checksum {int}"
 
 
 def checked(*row: Any) -> tuple[Any, ...]:
@@ -110,7 +104,7 @@ def checked(*row: Any) -> tuple[Any, ...]:
 def _verified(table: str, row: Sequence[Any]) -> Sequence[Any]:
     """A row without its checksum; `StoreError` when that is wrong."""
     *values, checksum = (bytes(one) if isinstance(one, memoryview) else one for one in row)
-    if checksum is not None and checked(*values)[-1] != checksum:
+    if checked(*values)[-1] != checksum:
         raise StoreError(f"a row of the table {table} is damaged")
     return values
 

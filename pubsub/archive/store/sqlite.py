@@ -25,8 +25,6 @@ from pubsub.archive.store.filesystem import lock_file
 from pubsub.archive.store.interface import Damage, StoreError
 from pubsub.archive.store.sql_store import SqlStore
 from pubsub.archive.store.sql_tables import (
-    ADD_CHECKSUM,
-    CHECKED,
     CREATE_EVENTS,
     EVENT_COLUMNS,
     INDEX_EVENTS,
@@ -117,11 +115,6 @@ class SqliteStore(SqlStore):
             writer = _SqliteConnection(path)
             for statement in SCHEMA:
                 writer.execute(statement.format(int="INTEGER", real="REAL", blob="BLOB"))
-            for table in CHECKED:
-                if "checksum" not in (
-                    row[1] for row in writer.query(f"PRAGMA table_info({table})")
-                ):
-                    writer.execute(ADD_CHECKSUM.format(table=table, int="INTEGER"))
             check_file(writer)
             # A process that was killed may have left its last batch unsynced: sync it before it is read.
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -345,6 +345,25 @@ def test_a_gap_comes_in_the_iteration_before_what_follows_it(gaps: Gaps) -> None
     play(main)
 
 
+def test_several_names_that_come_back_together_ask_the_archive_in_one_datagram() -> None:
+    names = [f"name {number}" for number in range(6)]
+
+    async def main(world: World) -> None:
+        await world.archive("/soccer")
+        node = await world.node()
+        for is_back in (False, True):
+            with world.network.capture() as packets:
+                async with AsyncExitStack() as stack:
+                    entering = (node.subscribe("/soccer", durable=name) for name in names)
+                    await asyncio.gather(*map(stack.enter_async_context, entering))
+            if is_back:
+                asking = [one for one in packets if any(name.encode() in one.data for name in names)]
+                first = next(one for one in asking if one.source.host == nth_host(1))
+                assert all(name.encode() in first.data for name in names)
+
+    play(main)
+
+
 def test_a_name_that_leaves_is_forgotten() -> None:
     async def main(world: World) -> None:
         archive = await world.archive("/soccer")

@@ -147,28 +147,6 @@ def test_a_changed_row_of_the_state_keeps_the_store_from_being_opened(
         open_store(f"sqlite:///{path}")
 
 
-def test_a_file_of_an_earlier_release_gets_its_checksums_as_it_is_written(
-    image: bytes, tmp_path: Path
-) -> None:
-    path = tmp_path / "events.db"
-    path.write_bytes(image)
-    with sqlite3.connect(path) as file:
-        for table in ("topics", "streams", "entities", "notes"):
-            file.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-    file.close()
-    store = open_store(f"sqlite:///{path}")
-    assert not check(store, state(store))
-    store.write([Note("/soccer", "key", b"other"), event(91)])
-    store.sync()
-    store.close()
-    with sqlite3.connect(path) as file:
-        assert file.execute("SELECT checksum FROM notes").fetchone()[0] is not None
-    file.close()
-    store = open_store(f"sqlite:///{path}")
-    assert store.notes("/soccer") == {"key": b"other"}
-    store.close()
-
-
 def test_an_event_is_found_though_the_damaged_id_of_another_is_its_own(
     image: bytes, tmp_path: Path
 ) -> None:
