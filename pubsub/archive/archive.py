@@ -64,7 +64,7 @@ from pubsub.archive.store import (
     Store,
     StoreError,
 )
-from pubsub.archive.store.group_commit import Commits, Reads
+from pubsub.archive.store.group_commit import Reads
 from pubsub.archive.store.opening import open_store
 from pubsub.config import NodeSettings
 from pubsub.node import Node
@@ -141,7 +141,6 @@ class Archive:
             self._runtime, self._directory = attachment.runtime, attachment.directory
             given = self._store_given
             self._store = open_store(given) if isinstance(given, str) else given
-            self._writer = GroupCommit(self._store)
             self._failure = asyncio.get_running_loop().create_future()
             self._tasks = Tasks("archive", self._runtime.metrics, self._stop)
             self._runtime.metrics.gauge(
@@ -149,7 +148,9 @@ class Archive:
                 "1 when the archive has stopped, as its store failed or a task of it died.",
                 lambda: float(self._has_failed),
             )
-            self._commits = Commits(self._writer, self._config.patience, self._fail)
+            self._writer = GroupCommit(
+                self._store, patience=self._config.patience, on_failure=self._fail
+            )
             self._reads = Reads(self._store, self._guard, self._store.blocking)
             self._departures = Departures(self._runtime, self._directory)
             self._desk = HandOverDesk(self._runtime, self._operators, self.hand_over)
@@ -184,9 +185,8 @@ class Archive:
                 ending.callback(self._unplug)
                 if isinstance(self._store_given, str):
                     ending.callback(self._store.close)
-                ending.push_async_callback(self._writer.close)
                 ending.push_async_callback(self._reads.close)
-                ending.callback(self._commits.close)
+                ending.push_async_callback(self._writer.close)
                 ending.callback(self._say_goodbye)
                 ending.push_async_callback(self._desk.close)
                 ending.push_async_callback(self._tasks.close)
@@ -244,7 +244,7 @@ class Archive:
             name,
             replica,
             self._store,
-            self._commits,
+            self._writer,
             self._reads,
             _wall_clock(),
             self._config,
@@ -426,7 +426,7 @@ class Archive:
     @property
     def _serves(self) -> bool:
         """Whether it answers at all: one whose disk hangs is silent, so that others are sought instead."""
-        return not self._closed and not self._has_failed and not self._commits.is_stalled
+        return not self._closed and not self._has_failed and not self._writer.is_stalled
 
     @property
     def _has_failed(self) -> bool:

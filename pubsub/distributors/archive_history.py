@@ -47,7 +47,7 @@ class ArchiveHistory:
         """The store is this object's to close; one distributor has one."""
         self._store = store
         self._retention = retention or Retention()
-        self._commit = GroupCommit(store)
+        self._commit = GroupCommit(store, on_failure=self._fail)
         self._sequences: dict[str, int] = {}
         self._upkeep: asyncio.Task[None] | None = None
         self._asking: dict[asyncio.Task[None], None] = {}
@@ -100,17 +100,8 @@ class ArchiveHistory:
         found(_consecutive(span.first, events))
 
     def _submit(self, changes: Sequence[Change]) -> None:
-        if self._failed:
-            return
-        try:
-            self._commit.submit(changes).add_done_callback(self._done)
-        except StoreError as error:
-            self._fail(error)
-
-    def _done(self, written: asyncio.Future[None]) -> None:
-        error = None if written.cancelled() else written.exception()
-        if error is not None:
-            self._fail(error)
+        if not self._failed:
+            self._commit(changes)
 
     def _fail(self, error: BaseException) -> None:
         if not self._failed:

@@ -262,9 +262,7 @@ class Order(Generic[K, T]):
 class PatientOrder(Order[K, T]):
     """An order that gives up what does not come in time.
 
-    A source whose first item that comes is not number 1 waits for earlier ones too. Where `begins_anywhere`,
-    nobody knows with which number a source begins for this receiver, and what came before the first item is
-    not told as a gap."""
+    A source whose first item that comes is not number 1 waits for earlier ones too."""
 
     def __init__(
         self,
@@ -273,40 +271,22 @@ class PatientOrder(Order[K, T]):
         call_later: Callable[[float, Callable[[], None]], Timer],
         patience: float | None,
         most_early: int,
-        most_sources: int | None = None,
-        begins_anywhere: bool = False,
         gap: Callable[[K, int, int], None] = lambda source, first, last: None,
     ) -> None:
         """`patience`: seconds that an item waits for those before it; None for as long as it takes.
         `most_early`: items of one source that wait, if there is a patience; one more gives up what they
-        wait for. `most_sources` are followed at a time: the one that was silent for longest is forgotten."""
+        wait for."""
         super().__init__(emit, gap=gap, bounds=UNBOUNDED)
         self._call_later = call_later
         self._patience = patience
         self._most_early = most_early
-        self._most_sources = most_sources
-        self._begins_anywhere = begins_anywhere
         self._timers: dict[K, Timer] = {}
-        self._heard: dict[K, None] = {}
-        """The sources, if their number is bounded; the one that was heard last at the end."""
 
     def take(self, source: K, number: int, item: T) -> Verdict:
-        if self._most_sources is not None:
-            self._heard.pop(source, None)
-            self._heard[source] = None
-            if len(self._heard) > self._most_sources:
-                self._let_go(next(iter(self._heard)))
         verdict = super().take(source, number, item)
         if self._timers or verdict is Verdict.EARLY:
             self._wait_or_give_up(source)
         return verdict
-
-    def close(self) -> None:
-        """Emit what waits, gaps or not, and keep nothing."""
-        for source in list(self._early):
-            self._let_go(source)
-        self._next.clear()
-        self._heard.clear()
 
     def _wait_or_give_up(self, source: K) -> None:
         early = self._early.get(source)
@@ -334,14 +314,5 @@ class PatientOrder(Order[K, T]):
         hole = self.hole(source)
         if hole is None:
             return
-        if self._begins_anywhere and source not in self._next:
-            self.begin(source, hole.last)
-        else:
-            self.skip_to(source, hole.last)
+        self.skip_to(source, hole.last)
         self._wait_or_give_up(source)
-
-    def _let_go(self, source: K) -> None:
-        while source in self._early:
-            self._give_up(source)
-        self._heard.pop(source, None)
-        self.forget(source)

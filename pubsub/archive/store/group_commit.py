@@ -3,8 +3,7 @@
 While one batch is being synced the next one gathers. Each caller is answered when the sync that covers its
 changes has returned, and not before; callers are answered in the order in which they came.
 
-`Commits` and `Reads` are an archive's use of its store: each commit is answered once it is safe, and reads
-run in another thread.
+`Reads` asks the store in another thread.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from overlay.errors import ClosedError
@@ -27,15 +27,29 @@ while the next is written."""
 
 
 class GroupCommit:
-    """Writes to one store; used from one event loop. Use it as `async with`, or call `close`.
+    """Writes to one store; used from one event loop. Use it as `async with`, or call `close`. To call it is
+    `pubsub.archive.protocol.world.Commit`.
 
     After a failure of the store every waiting and every later call raises a `StoreError`: nothing of theirs
     may be acknowledged.
     """
 
-    def __init__(self, store: Store, *, max_batch: int = MAX_BATCH) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        max_batch: int = MAX_BATCH,
+        patience: float = inf,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """`patience`: a commit that takes longer means that the disk hangs. `on_failure` hears why changes
+        that were handed over by a call are not written."""
         self._store = store
         self._max_batch = max_batch
+        self._patience = patience
+        self._on_failure = on_failure
+        self._begun: deque[float] = deque()
+        """When those that are under way were handed over; they end in the same order."""
         self._waiting: list[tuple[Sequence[Change], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
         self._failure: StoreError | None = None
@@ -57,18 +71,44 @@ class GroupCommit:
             raise ClosedError("the store's group commit is closed: nothing can be written any more")
         if self._failure is not None:
             raise self._failure
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((changes, done))
+        self._begun.append(loop.time())
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task = loop.create_task(self._work())
         return done
+
+    def __call__(self, changes: Sequence[Change], then: Callable[[], None] = lambda: None) -> None:
+        """Hand changes over; `then` is called once they are safe, unless this is closed by then."""
+        try:
+            self.submit(changes).add_done_callback(partial(self._settled, then))
+        except (StoreError, ClosedError) as error:
+            self._on_failure(error)
+
+    def _settled(self, then: Callable[[], None], done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if error is not None:
+            self._on_failure(error)
+        elif not done.cancelled() and not self._closed:
+            try:
+                then()
+            except StoreError as failure:
+                self._on_failure(failure)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the disk seems to hang: nothing can be promised to anybody meanwhile."""
+        begun = self._begun
+        return bool(begun) and asyncio.get_running_loop().time() - begun[0] > self._patience
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Return when these changes are safe. A caller that is cancelled leaves them to be written."""
         await asyncio.shield(self.submit(changes))
 
     async def close(self) -> None:
-        """Write what was handed over, and take nothing more. The store stays open."""
+        """Write what was handed over, and take nothing more; no `then` is called any more. The store stays
+        open."""
         self._closed = True
         if self._task is not None:
             await asyncio.shield(self._task)
@@ -95,6 +135,7 @@ class GroupCommit:
         self.syncs += 1
         self.changes += len(changes)
         for _, done in taken:
+            self._begun.popleft()
             if not done.done():
                 done.set_result(None)
 
@@ -129,55 +170,10 @@ class GroupCommit:
                 done.set_exception(failure)
                 done.exception()  # a caller that went away need not hear of it
         self._waiting = []
+        self._begun.clear()
 
 
 T = TypeVar("T")
-
-
-class Commits:
-    """`pubsub.archive.protocol.world.Commit` for a running archive."""
-
-    def __init__(
-        self, writer: GroupCommit, patience: float, on_failure: Callable[[BaseException], None]
-    ) -> None:
-        """`patience`: a commit that takes longer means that the disk hangs."""
-        self._writer = writer
-        self._patience = patience
-        self._on_failure = on_failure
-        self._begun: deque[float] = deque()
-        """When those that are under way were handed over; they end in the same order."""
-        self._now = asyncio.get_running_loop().time
-        self._closed = False
-
-    @property
-    def is_stalled(self) -> bool:
-        """Whether the disk seems to hang: nothing can be promised to anybody meanwhile."""
-        return bool(self._begun) and self._now() - self._begun[0] > self._patience
-
-    def __call__(self, changes: Sequence[Change], then: Callable[[], None]) -> None:
-        try:
-            committed = self._writer.submit(changes)
-        except (StoreError, ClosedError) as error:
-            self._on_failure(error)
-            return
-        self._begun.append(self._now())
-
-        def settled(future: asyncio.Future[None]) -> None:
-            self._begun.popleft()
-            error = None if future.cancelled() else future.exception()
-            if error is not None:
-                self._on_failure(error)
-            elif not future.cancelled() and not self._closed:
-                try:
-                    then()
-                except StoreError as failure:
-                    self._on_failure(failure)
-
-        committed.add_done_callback(settled)
-
-    def close(self) -> None:
-        """Nobody hears of what becomes safe from here on."""
-        self._closed = True
 
 
 class Reads:

@@ -357,7 +357,9 @@ def test_several_names_that_come_back_together_ask_the_archive_in_one_datagram()
                     entering = (node.subscribe("/soccer", durable=name) for name in names)
                     await asyncio.gather(*map(stack.enter_async_context, entering))
             if is_back:
-                asking = [one for one in packets if any(name.encode() in one.data for name in names)]
+                asking = [
+                    one for one in packets if any(name.encode() in one.data for name in names)
+                ]
                 first = next(one for one in asking if one.source.host == nth_host(1))
                 assert all(name.encode() in first.data for name in names)
 

@@ -239,19 +239,6 @@ def patient(**options: Any) -> tuple[Receiver, Clock]:
     return Receiver(PatientOrder, call_later=clock.call_later, **options), clock
 
 
-def test_a_source_that_begins_anywhere_has_no_gap_before_its_beginning() -> None:
-    receiver, clock = patient(begins_anywhere=True)
-    assert receiver.take("a", 7) is Verdict.EARLY
-    assert receiver.take("b", 1) is Verdict.TAKEN
-    receiver.reached["a"] = 6
-    clock.stage.run_for(2)
-    assert receiver.emitted == {"b": [1], "a": [7]}
-    receiver.take("a", 9)
-    clock.stage.run_for(2)
-    assert receiver.gaps == [("a", 8, 8)]
-    assert receiver.take("a", 8) is Verdict.OLD
-
-
 def test_without_patience_it_waits_as_long_as_it_takes() -> None:
     receiver, clock = patient(patience=None)
     for number in range(20, 1, -1):
@@ -260,30 +247,6 @@ def test_without_patience_it_waits_as_long_as_it_takes() -> None:
     assert receiver.order.waiting == 19
     receiver.take("a", 1)
     assert receiver.emitted["a"] == list(range(1, 21))
-
-
-def test_the_source_that_was_silent_for_longest_is_forgotten() -> None:
-    receiver, _ = patient(most_sources=2)
-    receiver.take("a", 1)
-    receiver.take("b", 2)
-    receiver.take("a", 2)
-    receiver.take("c", 1)
-    assert receiver.gaps == [("b", 1, 1)]
-    assert receiver.emitted["b"] == [2]
-    assert "b" not in receiver.order
-    assert "a" in receiver.order
-
-
-def test_closing_emits_what_waits() -> None:
-    receiver, clock = patient()
-    receiver.take("a", 2)
-    receiver.take("a", 4)
-    assert isinstance(receiver.order, PatientOrder)
-    receiver.order.close()
-    assert receiver.emitted["a"] == [2, 4]
-    assert receiver.gaps == [("a", 1, 1), ("a", 3, 3)]
-    clock.stage.run_for(10)
-    assert receiver.emitted["a"] == [2, 4]
 
 
 # Broken orders, each of which must be noticed.
