@@ -16,7 +16,7 @@ delivers.
 
 or a `Stack` of layers that the caller composed:
 
-    Group(members, rank=0, qos=Stack([FifoOrder(), BestEffort(), PerfectLinks()]))
+    Group(members, rank=0, qos=Stack([FifoLayer(), BestEffort(), PerfectLinks()]))
 
 `order` is "none", "fifo" or "causal". Further channels of the same members, with stacks of their own, are
 opened by `group.channel(...)`, and may share sessions with others.
