@@ -501,6 +501,14 @@ class Node:
                 topic, data, wait, durable, copies, deadline, upward, dissemination, trace
             )
 
+    def publish_now(self, topic: str, data: Any) -> Receipt | None:
+        """As `publish` without options, where nothing has to be waited for; None where something has, and
+        then nothing was published. For callers that have no task for each event."""
+        outlet = self._outlets.get(topic)
+        if outlet is None or not outlet.is_open or self._link.is_pace_due:
+            return None
+        return outlet.add(pack_data(data))
+
     async def keep(
         self, topic: str | type | Topic, data: Any, *, deadline: float = DEADLINE
     ) -> DurableOutcome:

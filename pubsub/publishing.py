@@ -38,6 +38,7 @@ class OwnBlock:
     """A block of this node's own events: what fills it, and later what is known of its copies."""
 
     __slots__ = (
+        "_then",
         "_waiter",
         "acknowledged",
         "complete",
@@ -68,6 +69,8 @@ class OwnBlock:
         self.refused = 0
         self.complete = False
         self._waiter: asyncio.Future[None] | None = None
+        self._then: list[Callable[[], None]] = []
+        """To be called when the block is settled."""
 
     @property
     def all_sent(self) -> bool:
@@ -82,11 +85,21 @@ class OwnBlock:
             self.acknowledged += 1
         else:
             self.failed += 1
-        if self._waiter is not None:
+        if self._waiter is not None or self._then:
             self.wake()
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        if self.is_settled:
+            then()
+        else:
+            self._then.append(then)
 
     def wake(self) -> None:
         """Tell those who wait that something has changed."""
+        if self._then and self.is_settled:
+            settled, self._then = self._then, []
+            for then in settled:
+                then()
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -189,6 +202,10 @@ class Receipt:
     async def wait_sent(self) -> None:
         while not self._block.all_sent:
             await self._block.change()
+
+    def when_settled(self, then: Callable[[], None]) -> None:
+        """Call `then` as soon as every copy has been acknowledged or has failed."""
+        self._block.when_settled(then)
 
     async def wait_settled(self) -> None:
         while not self._block.is_settled:

@@ -73,6 +73,7 @@ CORES = [
     "pubsub/doors/mqtt/connection.py",
     "pubsub/doors/mqtt/filters.py",
     "pubsub/doors/mqtt/hub.py",
+    "pubsub/doors/mqtt/kept.py",
     "pubsub/doors/mqtt/message.py",
     "pubsub/doors/mqtt/packets.py",
     "pubsub/doors/mqtt/properties.py",

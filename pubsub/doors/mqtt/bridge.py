@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from overlay.entropy import entropy
@@ -100,14 +101,30 @@ class Bridge:
         topic = topic_of(message.topic)
         waiting = self._waiting.get(topic)
         if waiting is None:
+            if self._publish_now(topic, message, done):
+                return
             waiting = self._waiting[topic] = deque()
             self._start(self._publish_all(topic, waiting))
         waiting.append((message, done, id))
+
+    def _publish_now(
+        self, topic: str, message: MqttMessage, done: Callable[[Reason], None]
+    ) -> bool:
+        """Whether the message could be published without waiting for anything."""
+        if message.qos and self.keeps(topic):
+            return False
+        receipt = self._node.publish_now(topic, message.to_data())
+        if receipt is None:
+            return False
+        self._when_acked(message, receipt, done)
+        return True
 
     async def _publish_all(self, topic: str, waiting: _Waiting) -> None:
         try:
             while waiting:
                 message, done, id = waiting.popleft()
+                if self._publish_now(topic, message, done):
+                    continue
                 try:
                     await self._publish(topic, message, done, id)
                 except CamcastError:
@@ -120,22 +137,15 @@ class Bridge:
         self, topic: str, message: MqttMessage, done: Callable[[Reason], None], id: bytes
     ) -> None:
         data = message.to_data()
-        if not message.qos:
-            await self._node.publish(topic, data)
-            done(Reason.SUCCESS)
-            return
-        if self.keeps(topic) and id:
-            self._start(self._publish_as(id, topic, data, done))
-            return
-        if self.keeps(topic):
-            receipt = await self._node.publish(topic, data, durable=True, wait="sent")
-            self._start(self._when_safe(receipt, done))
+        if message.qos and self.keeps(topic):
+            if id:
+                self._start(self._publish_as(id, topic, data, done))
+            else:
+                receipt = await self._node.publish(topic, data, durable=True, wait="sent")
+                self._start(self._when_safe(receipt, done))
             return
         receipt = await self._node.publish(topic, data)
-        if self._node.config.links == "datagram":
-            done(Reason.SUCCESS)
-        else:
-            self._start(self._when_acked(receipt, done))
+        self._when_acked(message, receipt, done)
 
     async def _publish_as(
         self, id: bytes, topic: str, data: Any, done: Callable[[Reason], None]
@@ -150,9 +160,14 @@ class Bridge:
         else:
             done(Reason.SUCCESS)
 
-    async def _when_acked(self, receipt: Receipt, done: Callable[[Reason], None]) -> None:
-        await receipt.wait_settled()
-        done(Reason.SUCCESS)
+    def _when_acked(
+        self, message: MqttMessage, receipt: Receipt, done: Callable[[Reason], None]
+    ) -> None:
+        """Tell when the members that the event was sent to have it, where anybody waits for that."""
+        if not message.qos or self._node.config.links == "datagram":
+            done(Reason.SUCCESS)
+        else:
+            receipt.when_settled(partial(done, Reason.SUCCESS))
 
     async def _when_safe(self, receipt: Receipt, done: Callable[[Reason], None]) -> None:
         from pubsub.archive.protocol.config import DEADLINE
@@ -204,8 +219,9 @@ class Bridge:
                     self._learn(event)
                 watch.is_ready = True
                 watch.tell(Reason.SUCCESS)
-                async for event in events:
-                    self._deliver(event)
+                async for some in events.batches():
+                    for event in some:
+                        self._deliver(event)
         except CamcastError:
             if self._watched.get(topic) is watch:
                 del self._watched[topic]
@@ -235,7 +251,7 @@ class Bridge:
     # -- what archives keep --
 
     def keeps(self, topic: str) -> bool:
-        return any(one.includes(Topic.of(topic)) for one in self._durable)
+        return bool(self._durable) and any(one.includes(Topic.of(topic)) for one in self._durable)
 
     async def meet(self) -> None:
         """Listen to other doors, where an archive keeps anything for clients: who moves is let go here."""

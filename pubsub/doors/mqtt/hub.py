@@ -629,7 +629,9 @@ class Hub:
             self._deliver_to_group(message, granted)
         forms: Forms = {}
         for session, grants in targets:
-            kept = any(one.following is not None for one in grants)
+            kept = grants[0].following is not None or (
+                len(grants) > 1 and any(one.following is not None for one in grants)
+            )
             if kept and message.qos and message.sender:
                 continue  # a client's message: the archive brings it, and in order
             self._offer(session, message, grants, key=key if kept else b"", forms=forms)
@@ -699,11 +701,10 @@ class Hub:
         forms: Forms | None = None,
     ) -> None:
         """Give a session a message that these subscriptions match; `forms`: how it was encoded before."""
-        if any(one.asked.no_local for one in grants):
-            own = message.sender == sender_of(session.client_id)
-            grants = [one for one in grants if not (own and one.asked.no_local)]
+        if message.sender and message.sender == sender_of(session.client_id):
+            grants = [one for one in grants if not one.asked.no_local]
         if len(grants) == 1:
-            (one,) = grants
+            one = grants[0]
             granted_qos, as_published = one.asked.qos, one.asked.retain_as_published
             identifiers: tuple[int, ...] = () if one.identifier is None else (one.identifier,)
         elif grants:

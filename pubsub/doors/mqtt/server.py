@@ -28,6 +28,9 @@ from pubsub.topic import Topic
 FULL_BYTES = 256 * 1024
 """Bytes that may wait to be written to a client before messages of QoS 0 are dropped for it."""
 
+GATHERED_BYTES = 64 * 1024
+"""Bytes for a client that are gathered within a turn of the loop, before they are handed to the kernel."""
+
 MOST_PENDING = 512
 """Messages of one client that wait to be published before no more is read from it."""
 
@@ -98,10 +101,10 @@ class MqttDoor:
         await self._stack.aclose()
 
     async def _serve(self, stack: AsyncExitStack, hub: Hub, at: Address) -> Address:
-        loop = asyncio.get_running_loop()
+        loop, turn = asyncio.get_running_loop(), _Turn()
         try:
             server = await loop.create_server(
-                lambda: _Stream(hub), at.host, at.port, ssl=self._tls, backlog=1024
+                lambda: _Stream(hub, turn), at.host, at.port, ssl=self._tls, backlog=1024
             )
         except OSError as error:
             raise in_use(at, "MQTT", error) from None
@@ -130,11 +133,31 @@ class MqttDoor:
         await asyncio.sleep(0)
 
 
+class _Turn:
+    """The streams that something was written to in this turn of the loop."""
+
+    def __init__(self) -> None:
+        self._streams: list[_Stream] = []
+
+    def add(self, stream: _Stream) -> None:
+        if not self._streams:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._streams.append(stream)
+
+    def _flush(self) -> None:
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.flush()
+
+
 class _Stream(asyncio.Protocol):
     """One TCP or TLS connection: a `Link` of the hub."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, turn: _Turn) -> None:
         self._hub = hub
+        self._turn = turn
+        self._gathered: list[bytes] = []
+        self._size = 0
         self._is_full = False
         self._is_ending = False
 
@@ -176,14 +199,27 @@ class _Stream(asyncio.Protocol):
         return self._is_full
 
     def write(self, data: bytes) -> None:
-        if not self._is_ending:
-            self._transport.write(data)
+        """What is written within one turn of the loop leaves together."""
+        if self._is_ending:
+            return
+        if not self._gathered:
+            self._turn.add(self)
+        self._gathered.append(data)
+        self._size += len(data)
+        if self._size > GATHERED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._gathered:
+            gathered, self._gathered, self._size = self._gathered, [], 0
+            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
 
     def close(self) -> None:
         """End behind what was written. The client is read for a moment longer: what it has sent meanwhile
         would otherwise reset the connection, and the client would not see why it ended."""
         if self._is_ending or self._transport.is_closing():
             return
+        self.flush()
         self._is_ending = True
         if self._transport.can_write_eof():
             self._transport.write_eof()

@@ -352,7 +352,9 @@ class Session:
         """Whether the message went; it does not when it has expired, or is larger than the client takes."""
         client, message = self.client, outgoing.message
         assert client is not None
-        if client.has_aliases or "message_expiry_interval" in message.properties:
+        if client.has_aliases or (
+            message.properties and "message_expiry_interval" in message.properties
+        ):
             aged = message.aged(self._clock() - outgoing.since)
             if aged is None:
                 self._drop("expired")
