@@ -1,0 +1,83 @@
+"""mqtt.js, unmodified, in a browser: over WebSocket, with every QoS, in both versions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from overlay import loops
+from pubsub import Node
+from pubsub.doors.mqtt import MqttDoor
+from tests.browser import BROWSER, browse
+
+INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "mqtt@5")
+
+SCRIPT = """
+const client = mqtt.connect("ws://%s/mqtt", {protocolVersion: %d, clientId: "page"});
+window.got = [];
+client.on("message", (topic, payload) => window.got.push(topic + " " + payload));
+client.subscribe("page/#", {qos: 2}, async (error) => {
+  window.granted = !error;
+  for (const qos of [0, 1, 2]) await client.publishAsync("page/" + qos, "from the page", {qos});
+});
+true
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The text of the library, as npm has it."""
+    if shutil.which("npm") is None:
+        pytest.skip("mqtt.js is installed by npm, which is not on this machine")
+    directory: Path = tmp_path_factory.mktemp("npm")
+    installed = subprocess.run(INSTALL, cwd=directory, capture_output=True, timeout=120)
+    found = directory / "node_modules" / "mqtt" / "dist" / "mqtt.min.js"
+    if installed.returncode or not found.exists():
+        pytest.skip(f"npm could not install mqtt.js: {installed.stderr.decode()[-200:]}")
+    return found.read_text()
+
+
+def site(library: str) -> web.Application:
+    """A page that has the library; a browser lets no page of elsewhere talk to this machine."""
+
+    async def page(request: web.Request) -> web.Response:
+        return web.Response(text='<script src="/mqtt.js"></script>', content_type="text/html")
+
+    async def script(request: web.Request) -> web.Response:
+        return web.Response(text=library, content_type="text/javascript")
+
+    app = web.Application()
+    app.add_routes([web.get("/", page), web.get("/mqtt.js", script)])
+    return app
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_web_page_publishes_and_is_subscribed(tmp_path: Path, library: str, version: int) -> None:
+    async def main() -> None:
+        async with (
+            Node() as node,
+            MqttDoor(node, websocket="127.0.0.1:0") as door,
+            TestServer(site(library)) as server,
+            browse(str(server.make_url("/")), tmp_path / "profile") as page,
+        ):
+            await page.until("window.mqtt")
+            await page.value(SCRIPT % (door.websocket_address, version))
+            await page.until("window.granted && window.got.length === 3")
+            await node.publish("/page/python", "from a node")
+            await page.until("window.got.length === 4")
+            got = json.loads(await page.value("JSON.stringify(window.got)"))
+            assert sorted(got) == [
+                *(f"page/{qos} from the page" for qos in (0, 1, 2)),
+                "page/python from a node",
+            ]
+
+    loops.run(asyncio.wait_for(main(), 120))
