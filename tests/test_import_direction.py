@@ -72,6 +72,7 @@ CORES = [
     "pubsub/collections/wanted.py",
     "pubsub/doors/mqtt/connection.py",
     "pubsub/doors/mqtt/filters.py",
+    "pubsub/doors/mqtt/groups.py",
     "pubsub/doors/mqtt/hub.py",
     "pubsub/doors/mqtt/kept.py",
     "pubsub/doors/mqtt/message.py",

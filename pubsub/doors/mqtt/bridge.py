@@ -34,7 +34,8 @@ MOST_HELD = 64
 """Messages that a door takes from an archive for one subscription before the client has them."""
 
 DOORS = "/mqtt-doors"
-"""The topic on which doors tell each other which subscriptions of clients they have taken over."""
+"""The topic on which doors tell each other which clients they have taken over, and who has members of which
+shared subscriptions."""
 
 _Waiting = deque[tuple[MqttMessage, Callable[[Reason], None], bytes]]
 
@@ -55,7 +56,9 @@ async def open_hub(
     clock = node.attachment.runtime.context("datagram")
     name = f"camcast-{node.id.hex()[:12]}"
     bridge.hub = Hub(clock, bridge, config, access, node.metrics, name)
-    await bridge.meet()
+    if durable or sessions:
+        node.may_repeat()
+        await bridge.meet()
     for topic in retain:
         await bridge.watched(topic)
     return bridge.hub
@@ -76,8 +79,10 @@ class Bridge:
         self._watched: dict[str, _Watch] = {}
         self._named: dict[str, _Named] = {}
         """What this door has at archives, by durable name."""
-        self._id = entropy().randbytes(8)
+        self.door = entropy().randbytes(8)
         """Tells this door from others, of this node too."""
+        self._meeting: asyncio.Task[None] | None = None
+        """Listens to other doors, once there is anything to hear."""
         self._seen: dict[bytes, None] = {}
 
     async def close(self) -> None:
@@ -254,16 +259,30 @@ class Bridge:
         return bool(self._durable) and any(one.includes(Topic.of(topic)) for one in self._durable)
 
     async def meet(self) -> None:
-        """Listen to other doors, where an archive keeps anything for clients: who moves is let go here."""
-        if self._durable or self.keeps_sessions:
-            self._node.may_repeat()
-            events = await self._node.subscribe(DOORS).__aenter__()
-            self._start(self._hear(events))
+        """Listen to other doors: which clients have moved, and who has members of shared subscriptions."""
+        if self._meeting is None:
+            self._meeting = self._start(self._begin_to_hear())
+        await asyncio.shield(self._meeting)
+
+    async def _begin_to_hear(self) -> None:
+        self._start(self._hear(await self._node.subscribe(DOORS).__aenter__()))
+
+    def tell_groups(self, groups: list[bytes]) -> None:
+        self._start(self._tell_groups(groups))
+
+    async def _tell_groups(self, groups: list[bytes]) -> None:
+        try:
+            await self.meet()
+            await self._node.publish(DOORS, {"door": self.door, "groups": groups})
+        except CamcastError:
+            self.hub.drop("doors_not_told")
 
     async def _hear(self, events: Subscription) -> None:
         async for event in events:
             said = event.data
-            if isinstance(said, dict) and said.get("door") != self._id:
+            if isinstance(said, dict) and said.get("door") != self.door:
+                if "groups" in said:
+                    self.hub.groups.heard(said.get("door"), said["groups"])
                 name = said.get("name")
                 named = self._named.get(name) if isinstance(name, str) else None
                 if named is not None:
@@ -279,7 +298,7 @@ class Bridge:
         """Wait until nobody of this door has the name, and tell the other doors to let it go."""
         if named.before is not None:
             await named.before.wait()
-        await self._node.publish(DOORS, {"door": self._id, "name": name})
+        await self._node.publish(DOORS, {"door": self.door, "name": name})
 
     def _let_go(self, name: str, named: _Named) -> None:
         named.over.set()

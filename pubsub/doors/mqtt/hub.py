@@ -19,6 +19,7 @@ from overlay.errors import UsageError
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
+from pubsub.doors.mqtt.groups import Clock, Groups, group_key
 from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
@@ -135,6 +136,13 @@ class Network(Protocol):
         """One `watch` of the topic less."""
         ...
 
+    door: bytes
+    """Tells this door from others."""
+
+    def tell_groups(self, groups: list[bytes]) -> None:
+        """Tell other doors which groups have members at this one; what they say comes to `Hub.groups`."""
+        ...
+
 
 class Opener(Protocol):
     """What takes a session that was kept."""
@@ -173,14 +181,6 @@ class Open:
 
     def subscribe(self, client_id: str, filter: str) -> bool:
         return True
-
-
-class Clock(Protocol):
-    """The part of `overlay.context.Context` that the hub uses."""
-
-    def now(self) -> float: ...
-
-    def call_later(self, delay: float, action: Callable[[], None]) -> Timer: ...
 
 
 def name_at_archive(client_id: str, filter: str) -> str:
@@ -302,6 +302,7 @@ class Hub:
         self._tree: FilterTree[tuple[Session, Granted]] = FilterTree()
         self._matched: dict[str, _Matching] = {}
         """By topic: what was found in the tree, since it was last changed."""
+        self.groups = Groups(clock, network.door, network.tell_groups)
         self._shared: dict[tuple[str, tuple[str, ...]], dict[str, Session]] = {}
         self._retained: dict[str, tuple[MqttMessage, float]] = {}
         self._endings: dict[str, Timer] = {}
@@ -582,6 +583,8 @@ class Hub:
             self._tree.put(levels, session.client_id, (session, granted))
             return
         members = self._shared.setdefault((group, levels), {})
+        if session.client_id not in members:
+            self.groups.joined(group_key(group, levels))
         members[session.client_id] = session
         self._tree.put(levels, (group, levels), (session, granted))
 
@@ -597,6 +600,7 @@ class Hub:
         else:
             members = self._shared[group, levels]
             del members[session.client_id]
+            self.groups.left(group_key(group, levels))
             if members:
                 other = next(iter(members.values()))
                 self._tree.put(levels, (group, levels), (other, other.subscriptions[text]))
@@ -626,7 +630,7 @@ class Hub:
             self.retain(message)
         targets, groups = self._matching(message.topic)
         for granted in groups:
-            self._deliver_to_group(message, granted)
+            self._deliver_to_group(message, granted, key)
         forms: Forms = {}
         for session, grants in targets:
             kept = grants[0].following is not None or (
@@ -679,10 +683,13 @@ class Hub:
         if connection is not None:
             connection.taken_over()
 
-    def _deliver_to_group(self, message: MqttMessage, granted: Granted) -> None:
-        """To the member whose turn it is, one that is connected if there is any."""
-        assert granted.filter.group is not None
-        members = self._shared[granted.filter.group, granted.filter.levels]
+    def _deliver_to_group(self, message: MqttMessage, granted: Granted, key: bytes) -> None:
+        """To the member whose turn it is, one that is connected if there is any; unless another door does."""
+        group, levels = granted.filter.group, granted.filter.levels
+        assert group is not None
+        if not self.groups.is_ours(group_key(group, levels), key):
+            return
+        members = self._shared[group, levels]
         connected = [
             one for one in members.values() if one.client is not None and not one.client.is_full
         ]

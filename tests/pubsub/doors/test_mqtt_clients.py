@@ -80,6 +80,43 @@ def test_clients_of_two_doors_and_a_python_program_hear_one_another(
     loops.run(asyncio.wait_for(main(), 60))
 
 
+def test_a_message_goes_to_one_of_a_group_over_two_doors() -> None:
+    async def main() -> None:
+        async with two_doors() as (here, there, node), AsyncExitStack() as stack:
+            got: list[list[int]] = [[], []]
+            news = asyncio.Event()
+
+            async def read(one: aiomqtt.Client, into: list[int]) -> None:
+                async for message in one.messages:
+                    into.append(int(message.payload))
+                    news.set()
+
+            async def publish(number: int) -> None:
+                await node.publish("/jobs/x", str(number))
+                await news.wait()
+                news.clear()
+
+            def has_left_one_to_the_other(door: int) -> bool:
+                return any(n < max(got[door], default=0) for n in {*got[1 - door]} - {*got[door]})
+
+            for place, door in enumerate((here, there)):
+                one = await stack.enter_async_context(client(door, f"member{place}"))
+                await one.subscribe("$share/g/jobs/+", qos=1)
+                reading = asyncio.create_task(read(one, got[place]))
+                stack.callback(reading.cancel)
+            begin = 0
+            while not (has_left_one_to_the_other(0) and has_left_one_to_the_other(1)):
+                begin += 1
+                await publish(begin)
+            for number in range(begin + 1, begin + 101):
+                await publish(number)
+            late = [[n for n in one_got if n > begin] for one_got in got]
+            assert sorted(late[0] + late[1]) == list(range(begin + 1, begin + 101))
+            assert min(len(late[0]), len(late[1])) > 15
+
+    loops.run(asyncio.wait_for(main(), 60))
+
+
 def test_retained_messages_are_known_at_a_door_that_listens_for_them() -> None:
     async def main() -> None:
         async with two_doors(retain=["/sensors"]) as (here, there, _):

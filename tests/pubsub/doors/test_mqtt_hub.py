@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from overlay.metrics import Metrics
+from pubsub.doors.mqtt.groups import SILENT_SECONDS, Groups, group_key
 from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open, name_at_archive
 from pubsub.doors.mqtt.message import MqttMessage
 from pubsub.doors.mqtt.packets import (
@@ -85,6 +87,10 @@ class Network:
     """Keeps what is published until it is told that the network has it; then it comes back as an event."""
 
     keeps_sessions = False
+    door = b"a door"
+
+    def tell_groups(self, groups: list[bytes]) -> None:
+        self.told_groups = groups
 
     def __init__(self) -> None:
         self.published: list[MqttMessage] = []
@@ -413,6 +419,44 @@ def test_a_shared_subscription_gives_each_message_to_one_of_the_group() -> None:
     members[1].connection.lost()
     writer.send(Publish("a/b", b"last"))
     assert members[2].payloads()[-1] == b"last"
+
+
+def test_doors_agree_which_of_them_gives_a_message_to_a_member_of_a_group() -> None:
+    clock = Clock()
+    doors: dict[bytes, Groups] = {}
+    down: set[bytes] = set()
+
+    def teller(here: bytes) -> Callable[[list[bytes]], None]:
+        def tell(groups: list[bytes]) -> None:
+            for there, other in doors.items():
+                if here not in down and there not in down:
+                    other.heard(here, groups)
+
+        return tell
+
+    for name in (b"one", b"two", b"three"):
+        doors[name] = Groups(clock, name, teller(name))
+    key = group_key("g", ("a", "+"))
+    doors[b"one"].joined(key)
+    assert all(doors[b"one"].is_ours(key, b"%d" % event) for event in range(20)), "it is alone"
+    doors[b"two"].joined(key)
+    doors[b"three"].joined(group_key("g", ("other",)))
+    clock.run(1)
+
+    def givers(event: int) -> list[bytes]:
+        with_members = [name for name in (b"one", b"two") if name not in down]
+        return [name for name in with_members if doors[name].is_ours(key, b"%d" % event)]
+
+    chosen = Counter(name for event in range(200) for name in givers(event))
+    assert sum(chosen.values()) == 200, "each by one door"
+    assert min(chosen[b"one"], chosen[b"two"]) > 60, "and about as many by each"
+    down.add(b"two")
+    clock.run(SILENT_SECONDS + 1)
+    assert all(givers(event) == [b"one"] for event in range(50))
+    nonsense: list[Any] = [None, "x", [1], {}]
+    for said in nonsense:
+        doors[b"one"].heard(said, said)
+        doors[b"one"].heard(b"hostile", said)
 
 
 def test_topic_aliases_both_ways() -> None:
