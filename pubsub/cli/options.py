@@ -9,6 +9,7 @@ means nothing; but not that events are signed.
 from __future__ import annotations
 
 import argparse
+import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, get_args
@@ -242,7 +243,27 @@ def node_config(arguments: argparse.Namespace) -> NodeConfig:
             settings[name] = value
             if name == "gateway":
                 settings.pop("gateways", None)
+    if "listen" not in settings and (listen := _towards(settings.get("bootstrap"))) is not None:
+        settings["listen"] = listen
     return config_from(settings)
+
+
+def _towards(bootstrap: object) -> str | None:
+    """This host's address on the way to the bootstrap nodes, if they are all on other hosts: a command that
+    was not told where to listen would reach none of them from loopback."""
+    listen = None
+    for text in bootstrap if isinstance(bootstrap, list | tuple) else ():
+        try:
+            address = Address.parse(text)
+            if address.is_loopback:
+                return None
+            kind = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            with socket.socket(kind, socket.SOCK_DGRAM) as one:
+                one.connect(address)  # sends nothing
+                listen = listen or str(Address(one.getsockname()[0], 0))
+        except (UsageError, OSError, TypeError, AttributeError):  # is told where it is used
+            continue
+    return listen
 
 
 def make_node(arguments: argparse.Namespace) -> Node:
