@@ -96,10 +96,14 @@ _BY_CLASS: dict[type, _Codec] = {}
 _FORMS: dict[int, Form] = {}
 
 
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def message(code: int, form: Form | None = None) -> Callable[[type[T]], type[T]]:
-    """Class decorator that registers a frozen dataclass under `code` (0 to 65535; with a `form` to 127)."""
+    """Class decorator: makes a frozen dataclass with slots of a class that is not a dataclass yet, and
+    registers it under `code` (0 to 65535; with a `form` to 127)."""
 
     def register(cls: type[T]) -> type[T]:
+        if not dataclasses.is_dataclass(cls):
+            cls = dataclasses.dataclass(frozen=True, slots=True)(cls)
         if not 0 <= code < 65536 or code in _BY_CODE:
             raise UsageError(f"code {code:#x} of {cls.__name__} is taken or not in 0..65535")
         names = _field_names(cls)
@@ -149,7 +153,7 @@ def decode(data: bytes | memoryview) -> Any:
 
 
 def _field_names(cls: type) -> list[str]:
-    if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise UsageError(f"{cls.__name__} must be a frozen dataclass to be a message")
     fields = dataclasses.fields(cls)
     if any(field.kw_only or not field.init for field in fields):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count, repeat
 from typing import Any, NamedTuple
@@ -349,7 +348,6 @@ _BYTES_32_SIZE = 5
 
 
 @message(COPY_CODE, Form(_write_copy, _read_copy))
-@dataclass(frozen=True, slots=True)
 class Copy:
     """A copy of a block as it travels to a member of `community`."""
 

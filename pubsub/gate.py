@@ -63,7 +63,6 @@ PAGE_BYTES = 32 * 1024
 
 
 @message(0xD0)
-@dataclass(frozen=True, slots=True)
 class ShowRights:
     """These rights I hold; and if I say so (`wanted`), show me yours."""
 
@@ -74,7 +73,6 @@ class ShowRights:
 
 
 @message(0xD1)
-@dataclass(frozen=True, slots=True)
 class TakenBack:
     """Revocations that I know of."""
 

@@ -7,7 +7,6 @@ by anybody who can send from that address; what is then said to the peer goes ov
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from overlay.contact import ANYONE, Address, Contact
 from overlay.context import Context, Timer
@@ -18,13 +17,11 @@ RETRY_SECONDS = 0.5
 
 
 @message(0x4A)
-@dataclass(frozen=True, slots=True)
 class WhoIsThere:
     nonce: int
 
 
 @message(0x4B)
-@dataclass(frozen=True, slots=True)
 class ItIsMe:
     """The answer; who it is from is said by the frame that carries it."""
 

@@ -34,13 +34,11 @@ COUNTED = ("events_delivered", "events_received", "events_sent", "events_duplica
 
 
 @message(0xC4)
-@dataclass(frozen=True, slots=True)
 class AskReport:
     nonce: int
 
 
 @message(0xC5)
-@dataclass(frozen=True, slots=True)
 class Report:
     """What a node says of itself."""
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Any, Self
 
 from overlay.contact import Contact, PeerId
@@ -48,7 +47,6 @@ class RequestFailed(NetworkError):
 
 
 @message(0xC0)
-@dataclass(frozen=True, slots=True)
 class Question:
     """Asks a node that serves a name."""
 
@@ -58,7 +56,6 @@ class Question:
 
 
 @message(0xC1)
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The reply to a question; `problem` says why there is none, and is empty otherwise."""
 

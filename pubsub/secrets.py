@@ -48,7 +48,6 @@ _NAME, _SEALED = "camcast.key", "camcast.sealed"
 
 
 @message(0xD2)
-@dataclass(frozen=True, slots=True)
 class AskKey:
     """The sender may subscribe to the topic, and lacks this key of it."""
 
@@ -57,7 +56,6 @@ class AskKey:
 
 
 @message(0xD3)
-@dataclass(frozen=True, slots=True)
 class GiveKey:
     """The key that was asked for; its hash is its name."""
 

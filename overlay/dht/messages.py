@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from overlay.contact import Contact, PeerId
@@ -70,13 +69,11 @@ def _check_count(count: int) -> None:
 
 
 @message(0x00)
-@dataclass(frozen=True, slots=True)
 class Ping:
     """Are you there?"""
 
 
 @message(0x01)
-@dataclass(frozen=True, slots=True)
 class Pong:
     """I am.
 
@@ -91,7 +88,6 @@ class Pong:
 
 
 @message(0x02)
-@dataclass(frozen=True, slots=True)
 class FindNode:
     """Which `count` nodes that you know are closest to `target`?"""
 
@@ -103,7 +99,6 @@ class FindNode:
 
 
 @message(0x03)
-@dataclass(frozen=True, slots=True)
 class FoundNodes:
     """The closest that the sender knows and a datagram holds, nearest first, without the one who asked."""
 
@@ -117,7 +112,6 @@ class FoundNodes:
 
 
 @message(0x04)
-@dataclass(frozen=True, slots=True)
 class FindValue:
     """Your record under `key`, or else the `count` nodes closest to it?"""
 
@@ -129,7 +123,6 @@ class FindValue:
 
 
 @message(0x05)
-@dataclass(frozen=True, slots=True)
 class StoredValue:
     """A value, its version, and the seconds that it has left to live when it is sent."""
 
@@ -155,7 +148,6 @@ class StoredValue:
 
 
 @message(0x06)
-@dataclass(frozen=True, slots=True)
 class FoundValue:
     """The record that the sender holds, and as many of the closest nodes as the datagram has room for."""
 
@@ -170,7 +162,6 @@ class FoundValue:
 
 
 @message(0x07)
-@dataclass(frozen=True, slots=True)
 class StoreValue:
     """Hold this record under `key`, unless you hold one of higher rank."""
 
@@ -183,7 +174,6 @@ class StoreValue:
 
 
 @message(0x08)
-@dataclass(frozen=True, slots=True)
 class Stored:
     """The record of highest rank is held; `newest` is its version."""
 
@@ -191,7 +181,6 @@ class Stored:
 
 
 @message(0x09)
-@dataclass(frozen=True, slots=True)
 class StoreRefused:
     """The request was understood and is not granted; asking again the same way will not help."""
 
@@ -203,7 +192,6 @@ class StoreRefused:
 
 
 @message(0x0A)
-@dataclass(frozen=True, slots=True)
 class Leaving:
     """The sender closes: do not name it to others. Nobody answers it.
 

@@ -6,8 +6,6 @@ members deeper in the tree is announced to as a *trace*: `leaf_depth` is then la
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from overlay.contact import Contact, PeerId
 from overlay.wire import message
 
@@ -20,7 +18,6 @@ now; if nobody answers, the next announcement is taken."""
 
 
 @message(0x10)
-@dataclass(frozen=True, slots=True)
 class Query:
     """Who is in this shard? `want` contacts are sent along, from rank `skip` on in the order of `salt`.
 
@@ -37,7 +34,6 @@ class Query:
 
 
 @message(0x11)
-@dataclass(frozen=True, slots=True)
 class ShardReply:
     """What a replica holds of the shard.
 
@@ -64,7 +60,6 @@ class ShardReply:
 
 
 @message(0x12)
-@dataclass(frozen=True, slots=True)
 class AnnounceMember:
     """Hold the sender as a member (or a trace) of its shard at `depth`, for one record's life.
 
@@ -83,7 +78,6 @@ class AnnounceMember:
 
 
 @message(0x13)
-@dataclass(frozen=True, slots=True)
 class Withdraw:
     """Forget the sender in its shard at `depth`."""
 
@@ -94,7 +88,6 @@ class Withdraw:
 
 
 @message(0x14)
-@dataclass(frozen=True, slots=True)
 class AnnounceReply:
     """What became of an announcement or a withdrawal; `refused` is empty, or the reason."""
 
@@ -112,7 +105,6 @@ class AnnounceReply:
 
 
 @message(0x15)
-@dataclass(frozen=True, slots=True)
 class Report:
     """A member of this shard does not answer. The replica asks the member itself before it believes that."""
 
@@ -123,13 +115,11 @@ class Report:
 
 
 @message(0x16)
-@dataclass(frozen=True, slots=True)
 class Noted:
     """The answer to a report."""
 
 
 @message(0x17)
-@dataclass(frozen=True, slots=True)
 class FetchShard:
     """All that you hold of this shard, from the record `skip` on: the sender has just begun to hold it."""
 
@@ -140,7 +130,6 @@ class FetchShard:
 
 
 @message(0x18)
-@dataclass(frozen=True, slots=True)
 class Records:
     """As many records as a datagram has room for, of `total` in all; `age`: milliseconds for which every
     announcement has come here, 0 if some go elsewhere. That nothing is held means nothing while `age` is low.

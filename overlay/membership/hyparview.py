@@ -126,7 +126,6 @@ class HyParViewConfig:
 
 
 @message(0xA0)
-@dataclass(frozen=True, slots=True)
 class HyParViewJoin:
     """I am new: be my neighbour, and spread the word."""
 
@@ -134,7 +133,6 @@ class HyParViewJoin:
 
 
 @message(0xA1)
-@dataclass(frozen=True, slots=True)
 class ForwardJoin:
     """One step of the walk that finds a newcomer another neighbour."""
 
@@ -145,7 +143,6 @@ class ForwardJoin:
 
 
 @message(0xA2)
-@dataclass(frozen=True, slots=True)
 class Neighbour:
     """Will you be my neighbour? You are in my active view if you say yes."""
 
@@ -156,7 +153,6 @@ class Neighbour:
 
 
 @message(0xA3)
-@dataclass(frozen=True, slots=True)
 class NeighbourAnswer:
     """You are in my active view, or there was no room."""
 
@@ -166,7 +162,6 @@ class NeighbourAnswer:
 
 
 @message(0xA4)
-@dataclass(frozen=True, slots=True)
 class HyParViewDisconnect:
     """You are not in my active view any more."""
 
@@ -176,7 +171,6 @@ class HyParViewDisconnect:
 
 
 @message(0xA5)
-@dataclass(frozen=True, slots=True)
 class Keep:
     """You are in my active view: am I in yours?"""
 
@@ -187,7 +181,6 @@ class Keep:
 
 
 @message(0xA6)
-@dataclass(frozen=True, slots=True)
 class Shuffle:
     """Some members that I know, on a walk; the member at which the walk ends sends `origin` some of its
     own."""
@@ -199,7 +192,6 @@ class Shuffle:
 
 
 @message(0xA7)
-@dataclass(frozen=True, slots=True)
 class ShuffleAnswer:
     """Some members, for those of yours that I took."""
 

@@ -32,7 +32,6 @@ WORKING, DONE, REFUSED = "working", "done", "refused"
 
 
 @message(0x90)
-@dataclass(frozen=True, slots=True)
 class HandOver:
     """An operator asks an archive to hand a topic over; repeated until the answer is `done` or `refused`."""
 
@@ -46,7 +45,6 @@ class HandOver:
 
 
 @message(0x91)
-@dataclass(frozen=True, slots=True)
 class HandedOver:
     """How far a hand-over is. An archive that does not take a topic says so with it, too."""
 

@@ -12,7 +12,6 @@ came to the member that answers; of one publisher's run it is the event with the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from overlay.contact import Contact
@@ -44,7 +43,6 @@ ANSWER_BYTES = 256 * 1024
 
 
 @message(0xC2)
-@dataclass(frozen=True, slots=True)
 class AskLatest:
     """What came last of this topic and each of its subtopics?"""
 
@@ -55,7 +53,6 @@ class AskLatest:
 
 
 @message(0xC3)
-@dataclass(frozen=True, slots=True)
 class Latest:
     """The latest blocks of a topic and its subtopics."""
 

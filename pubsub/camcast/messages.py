@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from overlay.contact import Contact
 from overlay.errors import UsageError
 from overlay.wire import message
 
 
 @message(0x42)
-@dataclass(frozen=True, slots=True)
 class Check:
     """Are you there, and in this community?"""
 
@@ -25,7 +22,6 @@ class Check:
 
 
 @message(0x43)
-@dataclass(frozen=True, slots=True)
 class CheckAnswer:
     """I am here; and for `lease` seconds from your question I stay in the community (0: I am not in it)."""
 
@@ -35,7 +31,6 @@ class CheckAnswer:
 
 
 @message(0x44)
-@dataclass(frozen=True, slots=True)
 class Goodbye:
     """I am leaving this community, or am not in it: send me no events of it."""
 
@@ -43,7 +38,6 @@ class Goodbye:
 
 
 @message(0x45)
-@dataclass(frozen=True, slots=True)
 class FindSuper:
     """REQCONTACT: who knows processes of one of these topics, the first the nearest?"""
 
@@ -54,7 +48,6 @@ class FindSuper:
 
 
 @message(0x46)
-@dataclass(frozen=True, slots=True)
 class SuperFound:
     """ANSCONTACT: processes of `topic`; none when the answering process knows none of any topic asked for."""
 
@@ -64,7 +57,6 @@ class SuperFound:
 
 
 @message(0x47)
-@dataclass(frozen=True, slots=True)
 class NewProcesses:
     """NEWPROCESS, the question: name up to `count` processes of your community `topic`."""
 
@@ -73,7 +65,6 @@ class NewProcesses:
 
 
 @message(0x48)
-@dataclass(frozen=True, slots=True)
 class NewProcessesAnswer:
     """NEWPROCESS, the answer."""
 
@@ -82,7 +73,6 @@ class NewProcessesAnswer:
 
 
 @message(0x49)
-@dataclass(frozen=True, slots=True)
 class ShareSuper:
     """A member of community `topic` passes on its super-topic table for `super_topic`."""
 
@@ -92,7 +82,6 @@ class ShareSuper:
 
 
 @message(0x4C)
-@dataclass(frozen=True, slots=True)
 class AnnounceBlocks:
     """I have these events of `source`, as ranges: first number, how many, first number, how many."""
 
@@ -102,7 +91,6 @@ class AnnounceBlocks:
 
 
 @message(0x4D)
-@dataclass(frozen=True, slots=True)
 class FetchBlocks:
     """Send me these events, which you announced; and if I say so (`go_on`), those that follow."""
 
@@ -113,7 +101,6 @@ class FetchBlocks:
 
 
 @message(0x4E)
-@dataclass(frozen=True, slots=True)
 class Prune:
     """I have the events of `source` from somebody else: only announce them to me."""
 

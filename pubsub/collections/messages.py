@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from overlay.contact import PeerId
 from overlay.wire import WireError, decode, message
 
@@ -21,7 +19,6 @@ incarnation: it does not remember what it had to give."""
 
 
 @message(0x6A)
-@dataclass(frozen=True, slots=True)
 class Addition:
     """An element that was added to a collection."""
 
@@ -40,7 +37,6 @@ class Addition:
 
 
 @message(0x6B)
-@dataclass(frozen=True, slots=True)
 class Announcement:
     """One member's part in the total order (see `pubsub.collections.total_order`)."""
 
@@ -62,7 +58,6 @@ class Announcement:
 
 
 @message(0x6C)
-@dataclass(frozen=True, slots=True)
 class ElementOffer:
     """An element to its receiver alone (see `pubsub.collections.one_of_n`)."""
 
@@ -75,7 +70,6 @@ class ElementOffer:
 
 
 @message(0x6D)
-@dataclass(frozen=True, slots=True)
 class TakerAnswer:
     """What became of an offer: taken for good, or given back."""
 
@@ -86,7 +80,6 @@ class TakerAnswer:
 
 
 @message(0x6E)
-@dataclass(frozen=True, slots=True)
 class Holdings:
     """Part of what the sender knows, in a stable view, of elements whose publishers are gone."""
 
@@ -108,7 +101,6 @@ class Holdings:
 
 
 @message(0x6F)
-@dataclass(frozen=True, slots=True)
 class Taken:
     """Elements that nobody needs to be offered any more; broadcast to all who take."""
 

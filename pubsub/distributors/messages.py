@@ -29,7 +29,6 @@ from pubsub.reliable.runs import is_source
 
 
 @message(0x80)
-@dataclass(frozen=True, slots=True)
 class ServiceBlock:
     """Consecutive messages of one source of a service, on their way between publishers and distributors:
     those that were published within one turn of the loop. A lone message is a block of one."""
@@ -59,7 +58,6 @@ class ServiceBlock:
 
 
 @message(0x81)
-@dataclass(frozen=True, slots=True)
 class ViewHello:
     """The sender's view of the distributors, if it has one; what a newcomer asks, and how a view is told."""
 
@@ -74,7 +72,6 @@ class ViewHello:
 
 
 @message(0x82)
-@dataclass(frozen=True, slots=True)
 class Prepare:
     """A coordinator that takes over asks what may have been agreed on as view `number`."""
 
@@ -84,7 +81,6 @@ class Prepare:
 
 
 @message(0x83)
-@dataclass(frozen=True, slots=True)
 class Propose:
     """Phase one: the coordinator proposes the members of view `number`."""
 
@@ -95,7 +91,6 @@ class Propose:
 
 
 @message(0x84)
-@dataclass(frozen=True, slots=True)
 class Vote:
     """The answer to a `Prepare` (with what was accepted before) or a `Propose`."""
 
@@ -114,7 +109,6 @@ class Vote:
 
 
 @message(0x85)
-@dataclass(frozen=True, slots=True)
 class Digest:
     """What the sender has, told periodically; also how new services are publicised."""
 
@@ -132,7 +126,6 @@ class Digest:
 
 
 @message(0x86)
-@dataclass(frozen=True, slots=True)
 class Want:
     """Asks for messages `first` to `last` of a source."""
 
@@ -143,7 +136,6 @@ class Want:
 
 
 @message(0x87)
-@dataclass(frozen=True, slots=True)
 class SpreadBlocks:
     """Blocks, from a publisher to its distributor, or from one distributor to another."""
 
@@ -157,7 +149,6 @@ class SpreadBlocks:
 
 
 @message(0x88)
-@dataclass(frozen=True, slots=True)
 class PublicationAck:
     """A distributor has a source's messages up to `received`, and all of its view have them to `stable`."""
 
@@ -186,7 +177,6 @@ class ClientAction(IntEnum):
 
 
 @message(0x89)
-@dataclass(frozen=True, slots=True)
 class ClientRequest:
     """Asked again until it is answered."""
 
@@ -205,7 +195,6 @@ class ClientRequest:
 
 
 @message(0x8A)
-@dataclass(frozen=True, slots=True)
 class ClientAnswer:
     """The acknowledgement of a request, or why it was refused."""
 
@@ -225,7 +214,6 @@ class ClientAnswer:
 
 
 @message(0x8B)
-@dataclass(frozen=True, slots=True)
 class StreamPiece:
     """A block's messages, as many as fit a datagram; or one of the `count` consecutive pieces of a large
     message."""
@@ -280,7 +268,6 @@ def pieces_of(
 
 
 @message(0x8C)
-@dataclass(frozen=True, slots=True)
 class StreamDeliveries:
     """Consecutive pieces of a stream; the same bytes for every subscriber that is as far."""
 
@@ -295,7 +282,6 @@ class StreamDeliveries:
 
 
 @message(0x8D)
-@dataclass(frozen=True, slots=True)
 class StreamAck:
     """A subscriber has everything up to a place, or asks for a sign of life (stream 0: a publisher does)."""
 
@@ -310,7 +296,6 @@ class StreamAck:
 
 
 @message(0x8E)
-@dataclass(frozen=True, slots=True)
 class Alive:
     """The answer: where the stream's newest piece is."""
 
@@ -323,7 +308,6 @@ class Alive:
 
 
 @message(0x8F)
-@dataclass(frozen=True, slots=True)
 class Recalled:
     """The answer to a subscriber's `Want`: what was found from `first` on, and no more before `next`."""
 
@@ -338,7 +322,6 @@ class Recalled:
 
 
 @message(0xB1)
-@dataclass(frozen=True, slots=True)
 class ListServices:
     """Asks a distributor for its services; names after this one, in order."""
 
@@ -346,7 +329,6 @@ class ListServices:
 
 
 @message(0xB2)
-@dataclass(frozen=True, slots=True)
 class ServiceList:
     """The answer: some names in order, and whether there are more."""
 
@@ -355,7 +337,6 @@ class ServiceList:
 
 
 @message(0xB3)
-@dataclass(frozen=True, slots=True)
 class Raise:
     """A block that was published at a group below; answered by `PublicationAck`. What is before it has
     arrived, or is not held below any more."""

@@ -13,7 +13,6 @@ for (section 7 of the reliable delivery paper).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
@@ -41,7 +40,6 @@ MOST_WANTED = 64
 
 
 @message(0x7C)
-@dataclass(frozen=True, slots=True)
 class Holds:
     """What the sender has of a file."""
 
@@ -55,7 +53,6 @@ class Holds:
 
 
 @message(0x7D)
-@dataclass(frozen=True, slots=True)
 class WantedPieces:
     """Asks for pieces, or for the checksums of all pieces from `hashes_from` on."""
 
@@ -65,7 +62,6 @@ class WantedPieces:
 
 
 @message(0x7E)
-@dataclass(frozen=True, slots=True)
 class Piece:
     """A piece of a file."""
 
@@ -75,7 +71,6 @@ class Piece:
 
 
 @message(0x7F)
-@dataclass(frozen=True, slots=True)
 class PieceHashes:
     """Checksums of the pieces from `first` on, one after the other."""
 

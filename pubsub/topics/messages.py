@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from overlay.contact import Contact, PeerId
@@ -28,7 +28,6 @@ NumbersOnWire = tuple[tuple[bytes, int, tuple[tuple[int, int], ...]], ...]
 
 
 @message(0x60)
-@dataclass(frozen=True, slots=True)
 class JoinTopic:
     """A process that is not a participant yet asks: announce me to all, on my behalf."""
 
@@ -43,7 +42,6 @@ class JoinTopic:
 
 
 @message(0x61)
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One participant, as its sponsor or itself has announced it. The entry of a later boot replaces that of
     an earlier one; within a boot, having left is final, and a later revision replaces an earlier one."""
@@ -77,7 +75,6 @@ class Entry:
 
 
 @message(0x62)
-@dataclass(frozen=True, slots=True)
 class Row:
     """One line of the matrix of channel states: the owner's own channels. All that are not named are open."""
 
@@ -92,7 +89,6 @@ class Row:
 
 
 @message(0x63)
-@dataclass(frozen=True, slots=True)
 class Sight:
     """Who has said to see a view."""
 
@@ -110,7 +106,6 @@ class Sight:
 
 
 @message(0x64)
-@dataclass(frozen=True, slots=True)
 class Knowledge:
     """What has changed since the receiver was last told, and a fingerprint of everything for comparison."""
 
@@ -130,7 +125,6 @@ class Knowledge:
 
 
 @message(0x65)
-@dataclass(frozen=True, slots=True)
 class Absent:
     """From a node that was sent something as a participant, and is none. It goes as a datagram: if it is
     lost, the next message brings another, and late or repeated it does no harm."""
@@ -205,7 +199,6 @@ def run_of_life(life: int) -> bytes:
 
 
 @message(0x66)
-@dataclass(frozen=True, slots=True)
 class Item:
     """One message, or for those it is not addressed to, the place that it would have had."""
 
@@ -236,7 +229,6 @@ class Item:
 
 
 @message(0x67)
-@dataclass(frozen=True, slots=True)
 class Cast:
     """Messages, published or forwarded, and what their sender knows to be garbage."""
 
@@ -251,7 +243,6 @@ class Cast:
 
 
 @message(0x68)
-@dataclass(frozen=True, slots=True)
 class Received:
     """Acknowledgements, the sender's own or others' too, and garbage."""
 
@@ -272,7 +263,6 @@ class Received:
 
 
 @message(0x69)
-@dataclass(frozen=True, slots=True)
 class Aside:
     """A message outside reliable broadcast: best-effort, stubborn, or for the receiver alone; or what became
     of a stubborn one, which life and number name then."""

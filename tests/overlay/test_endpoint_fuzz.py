@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
@@ -26,7 +25,6 @@ BUSY = SessionConfig(answers_a_second=100_000, max_half_open=8, max_sessions=16)
 
 
 @message(0xFF20)
-@dataclass(frozen=True, slots=True)
 class Note:
     number: int
     text: str

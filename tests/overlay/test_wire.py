@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from typing import Any
 
 import pytest
@@ -21,14 +21,12 @@ FREE_CODE = 0xFF00
 
 
 @message(FREE_CODE)
-@dataclass(frozen=True, slots=True)
 class Leaf:
     number: int
     place: Address | None
 
 
 @message(FREE_CODE + 1)
-@dataclass(frozen=True, slots=True)
 class Tree:
     flag: bool
     number: int
@@ -47,13 +45,11 @@ class Tree:
 
 
 @message(FREE_CODE + 2)
-@dataclass(frozen=True, slots=True)
 class Bare:
     pass
 
 
 @message(FREE_CODE + 3)
-@dataclass(frozen=True, slots=True)
 class Picky:
     """Divides by its field: a class may raise anything about fields of the right type."""
 
@@ -191,9 +187,6 @@ def test_what_a_message_cannot_carry_is_the_callers_error() -> None:
 
 
 def test_only_frozen_dataclasses_with_positional_fields_of_known_types_register() -> None:
-    class Plain:
-        pass
-
     @dataclass
     class Thawed:
         number: int
@@ -214,7 +207,7 @@ def test_only_frozen_dataclasses_with_positional_fields_of_known_types_register(
     class RealKeys:
         table: dict[float, int]
 
-    for cls in (Plain, Thawed, Keyword, Unknown, Choice, RealKeys):
+    for cls in (Thawed, Keyword, Unknown, Choice, RealKeys):
         with pytest.raises(UsageError):
             message(FREE_CODE + 5)(cls)
     for code in (-1, 65536, FREE_CODE):
@@ -231,6 +224,12 @@ def test_the_code_of_an_encoded_message_is_read_without_knowing_it(code: int, fi
 def test_no_code_is_read_from_garbage_but_nothing_raises(garbage: bytes) -> None:
     code = code_in(garbage)
     assert code is None or 0 <= code <= 65535
+
+
+def test_a_message_cannot_be_changed_and_has_no_room_for_more() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Leaf(1, None).number = 2  # type: ignore[misc]
+    assert not hasattr(Leaf(1, None), "__dict__")
 
 
 def test_a_message_type_knows_its_code() -> None:

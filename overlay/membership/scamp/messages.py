@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from overlay.contact import Contact
 from overlay.wire import message
 
 
 @message(0x30)
-@dataclass(frozen=True, slots=True)
 class ScampSubscription:
     """A member's wish to be held in other members' views; it travels inside other messages."""
 
@@ -21,7 +18,6 @@ class ScampSubscription:
 
 
 @message(0x31)
-@dataclass(frozen=True, slots=True)
 class ScampSubscribe:
     """A subscriber asks any member to have the subscriber held."""
 
@@ -34,7 +30,6 @@ class ScampSubscribe:
 
 
 @message(0x32)
-@dataclass(frozen=True, slots=True)
 class SubscriptionWalk:
     """One step of the walk that chooses a contact."""
 
@@ -50,7 +45,6 @@ class SubscriptionWalk:
 
 
 @message(0x33)
-@dataclass(frozen=True, slots=True)
 class Forward:
     """One copy of a subscription, looking for a member that keeps it."""
 
@@ -61,7 +55,6 @@ class Forward:
 
 
 @message(0x34)
-@dataclass(frozen=True, slots=True)
 class Welcome:
     """From the contact to the subscriber: here I am for your view; `copies` of you are on their way."""
 
@@ -74,7 +67,6 @@ class Welcome:
 
 
 @message(0x35)
-@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """You are in my view, and will hear of me again within about `period` seconds."""
 
@@ -88,7 +80,6 @@ class Heartbeat:
 
 
 @message(0x36)
-@dataclass(frozen=True, slots=True)
 class Echo:
     """I am alive and a member; `hint` is somebody in my view, for a vacancy in yours."""
 
@@ -98,7 +89,6 @@ class Echo:
 
 
 @message(0x37)
-@dataclass(frozen=True, slots=True)
 class Release:
     """You are no longer in my view."""
 
@@ -106,7 +96,6 @@ class Release:
 
 
 @message(0x39)
-@dataclass(frozen=True, slots=True)
 class Spare:
     """Let go of me: more members hold me than need to."""
 
@@ -114,7 +103,6 @@ class Spare:
 
 
 @message(0x38)
-@dataclass(frozen=True, slots=True)
 class ScampUnsubscribe:
     """I leave: forget me, and hold `replacement`, when there is one, in my place."""
 

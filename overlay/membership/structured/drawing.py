@@ -62,7 +62,6 @@ class StructuredConfig:
 
 
 @message(0x3A)
-@dataclass(frozen=True, slots=True)
 class Drawn:
     """I drew you for my table, until I draw again in `seconds`: are you a member?"""
 
@@ -77,7 +76,6 @@ class Drawn:
 
 
 @message(0x3B)
-@dataclass(frozen=True, slots=True)
 class Confirm:
     """I am a member; and for `seconds`, when more than 0, you are in my table."""
 
@@ -86,7 +84,6 @@ class Confirm:
 
 
 @message(0x3C)
-@dataclass(frozen=True, slots=True)
 class Farewell:
     """I leave: forget me."""
 
@@ -94,7 +91,6 @@ class Farewell:
 
 
 @message(0x3D)
-@dataclass(frozen=True, slots=True)
 class Released:
     """I drew you, or held you, and have others in my table now."""
 

@@ -11,7 +11,6 @@ Messages check themselves, so that no number arrives that a store could not keep
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 
 from overlay.wire import WireError, message
@@ -51,7 +50,6 @@ DEREGISTERED = "deregistered"
 
 
 @message(0x70)
-@dataclass(frozen=True, slots=True)
 class Discover:
     """Who manages this topic? Sent to the nodes that the directory names."""
 
@@ -62,7 +60,6 @@ class Discover:
 
 
 @message(0x71)
-@dataclass(frozen=True, slots=True)
 class Offer:
     """I do, and this is how busy I am. Replicas that are still catching up do not answer."""
 
@@ -79,7 +76,6 @@ class Offer:
 
 
 @message(0x72)
-@dataclass(frozen=True, slots=True)
 class Companion:
     """Consecutive events of a stream for the archive, with what tells their order and every loss."""
 
@@ -99,7 +95,6 @@ class Companion:
 
 
 @message(0x73)
-@dataclass(frozen=True, slots=True)
 class Negotiation:
     """The archive's answer: an ACK of what is safe, a NAK of what is missing, or both."""
 
@@ -122,7 +117,6 @@ class Negotiation:
 
 
 @message(0x74)
-@dataclass(frozen=True, slots=True)
 class Register:
     """Register or recover a durable subscriber; sent until an `AckResponse` of the session comes."""
 
@@ -151,7 +145,6 @@ class Register:
 
 
 @message(0x75)
-@dataclass(frozen=True, slots=True)
 class AckResponse:
     """The archive's word on a subscriber's sync point, and what it believes the subscriber has missed."""
 
@@ -180,7 +173,6 @@ class AckResponse:
 
 
 @message(0x76)
-@dataclass(frozen=True, slots=True)
 class Notice:
     """Archival notifications and recovery events."""
 
@@ -201,7 +193,6 @@ class Notice:
 
 
 @message(0x77)
-@dataclass(frozen=True, slots=True)
 class Invoice:
     """A subscriber's ACK of what it has, NAK of what it wants, and what its application is done with."""
 
@@ -225,7 +216,6 @@ class Invoice:
 
 
 @message(0x78)
-@dataclass(frozen=True, slots=True)
 class StoredEvents:
     """Events that a replica has stored, for another one, in the order of its sequence numbers."""
 
@@ -252,7 +242,6 @@ class StoredEvents:
 
 
 @message(0x79)
-@dataclass(frozen=True, slots=True)
 class ReplicaInvoice:
     """What a replica has: an ACK to all the others, and a NAK to the one that it is to be sent more by."""
 
@@ -275,7 +264,6 @@ class ReplicaInvoice:
 
 
 @message(0x94)
-@dataclass(frozen=True, slots=True)
 class ReplicaSummary:
     """What a replica has, in digests: a replica that has something else answers with those parts."""
 
@@ -291,7 +279,6 @@ class ReplicaSummary:
 
 
 @message(0x95)
-@dataclass(frozen=True, slots=True)
 class ReplicaParts:
     """Everything that a replica has in some parts of its frontier: the answer to a summary, or part of it."""
 
@@ -310,7 +297,6 @@ class ReplicaParts:
 
 
 @message(0x7A)
-@dataclass(frozen=True, slots=True)
 class ReplicaInfo:
     """A replica is there, or leaves, or asks another node to become one."""
 
@@ -340,7 +326,6 @@ class ReplicaInfo:
 
 
 @message(0x7B)
-@dataclass(frozen=True, slots=True)
 class EntityUpdates:
     """Registrations, removals and progress of durable subscribers, from one replica to the others."""
 

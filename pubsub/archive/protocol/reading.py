@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -48,7 +47,6 @@ SCANNED = 4096
 
 
 @message(0x96)
-@dataclass(frozen=True, slots=True)
 class AskStreams:
     """Which streams are there?"""
 
@@ -59,7 +57,6 @@ class AskStreams:
 
 
 @message(0x97)
-@dataclass(frozen=True, slots=True)
 class Streams:
     """A page of the streams, sorted by name, and for each the number up to which all of it is stored here."""
 
@@ -72,7 +69,6 @@ class Streams:
 
 
 @message(0x98)
-@dataclass(frozen=True, slots=True)
 class AskEvents:
     """The events of a stream from one number to another, both included."""
 
@@ -96,7 +92,6 @@ class AskEvents:
 
 
 @message(0x99)
-@dataclass(frozen=True, slots=True)
 class EventPage:
     """Events of a stream in the order of their numbers, column by column; numbers are little-endian."""
 
@@ -123,7 +118,6 @@ class EventPage:
 
 
 @message(0x9A)
-@dataclass(frozen=True, slots=True)
 class AskLast:
     """The last events of a topic and its subtopics; the answer is a `Latest` of that topic."""
 

@@ -26,7 +26,6 @@ NO_BALLOT: Ballot = (-1, b"")
 
 
 @message(0xB0)
-@dataclass(frozen=True, slots=True)
 class ViewMember:
     """One run of one distributor. One that comes back after a crash, under its identity, is another member:
     it does not know what it promised before."""
