@@ -14,7 +14,6 @@ def add_command(commands: Any) -> None:
     import bench.analysis.watch
     import bench.commands
     import bench.quote
-    import bench.workloads.command
 
     benchmark = commands.add_parser(
         "bench",
@@ -27,4 +26,3 @@ def add_command(commands: Any) -> None:
     bench.analysis.command.add_command(inner)
     bench.analysis.watch.add_command(inner)
     bench.quote.add_command(inner)
-    bench.workloads.command.add_commands(inner)

@@ -8,14 +8,18 @@ from bench.aggregates import Aggregates
 from bench.claims import CLAIMS, Decided, decide
 from bench.report.figures import figures
 from bench.report.headline import Headline, headline
-from bench.report.material import Material
-from bench.report.provenance import Provenance, experiments_table, provenance, seeds_by_setting
+from bench.report.material import (
+    Material,
+    Provenance,
+    experiments_table,
+    provenance,
+    seeds_by_setting,
+)
 from bench.report.real_nodes import cross_check, pareto, real_node_tables, variants_table
-from bench.report.speed import speed_tables
 from bench.report.spread import spread
 from bench.report.svg import Figure
 from bench.report.table import Table
-from bench.report.tables import tables
+from bench.report.tables import speed_tables, tables
 
 TIER_WORDS = {
     "model": "by formula",

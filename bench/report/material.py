@@ -1,16 +1,22 @@
-"""What a report is made of, read from a store: everything beyond here works on plain values."""
+"""What a report is made of, read from a store: beyond here all is plain values. And how it was made: the
+runs, machines and commands behind it, the experiments with their seeds."""
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.aggregates import SETTING, Aggregates, reported
+from bench.experiment import variant_of
+from bench.report.figures import loss_words
 from bench.report.spread import TABLE as SPREAD
-from bench.runs import Run, read_runs
+from bench.report.table import Table, sizes_words
+from bench.runs import Run, here, read_runs
 from bench.store import is_uri
+from bench.suites import BUILT_IN
 
 if TYPE_CHECKING:
     from bench.store import ResultStore
@@ -71,3 +77,148 @@ def _moment(commit: str) -> str:
     """When a commit was made, by its name."""
     moment = datetime.strptime(commit.partition("-")[0], "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
     return moment.strftime("%Y-%m-%d %H:%M UTC")
+
+
+# How a report was made: the runs behind it, their machines and versions, and the command that remakes it.
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What a reader needs to make the report again."""
+
+    items: tuple[tuple[str, str], ...]
+    """Names and values, in order."""
+    compare: str
+    """The command that compares these results with others."""
+
+
+def provenance(material: Material) -> Provenance:
+    """The provenance of the results, whose place is written as it was given."""
+    suites = material.aggregates.suites()
+    runs = [run for run in material.runs if run.name in suites]
+    items = [("suites", ", ".join(suites)), ("command", _command(suites, runs, material.place))]
+    items += [(f"run of {run.name}", _run(run)) for run in _last(runs)]
+    untold = [suite for suite in suites if suite not in {run.name for run in runs}]
+    if untold and material.written:
+        items.append((f"results of {', '.join(untold)}", f"written {material.written}"))
+    if not runs:
+        made = here()
+        items += [("this report", f"{made['machine']}; Python {made['python']}")]
+        items += [("versions", _versions(made["versions"]))]
+    compare = f"camcast bench compare OTHER {shlex.quote(_place(material.place))}"
+    return Provenance(tuple(items), compare)
+
+
+def _command(suites: list[str], runs: list[Run], place: str) -> str:
+    """Every suite again, by the path that it was given with where that is known."""
+    given = {run.name: run.suite for run in runs}
+    out = shlex.quote(_place(place))
+    calls = [
+        f"camcast bench run {shlex.quote(given.get(name) or _path(name))} --out {out}"
+        for name in suites
+    ]
+    return " && ".join([*calls, f"camcast bench report --out {out}"])
+
+
+def _path(suite: str) -> str:
+    """A suite of one's own is a file, of which only the name is known."""
+    return suite if suite in BUILT_IN else f"PATH/TO/{suite}.toml"
+
+
+def _place(place: str) -> str:
+    if is_uri(place):
+        return place
+    directory, here = Path(place), Path.cwd()
+    return str(directory.relative_to(here) if directory.is_relative_to(here) else directory)
+
+
+def _last(runs: list[Run]) -> list[Run]:
+    """The last run of each suite: the earlier ones that it went on with are told by their number."""
+    return list({run.name: run for run in runs}.values())
+
+
+def _run(run: Run) -> str:
+    commit = f", commit {run.commit}" if run.commit else ""
+    return (
+        f"{run.started} on {run.master}{commit}; {run.machine}; Python {run.python}; "
+        f"{_versions(run.versions)}"
+    )
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+# What was asked for: the parameters and seeds of every experiment behind the report.
+
+
+HEADS = ("suite: figure", "tier", "what", "processes", "parameters", "varied", "events", "seeds")
+
+
+def experiments_table(asked: list[dict[str, Any]]) -> Table:
+    """A row for each kind of experiment in the results, with what varied in it, and all of its seeds."""
+    kinds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in asked:
+        variant = variant_of(row["balance"], row["dissemination"], row["sure_links"])
+        kind = (row["suite"], row["figure"], row["tier"], row["protocol"], row["mode"], variant)
+        kinds.setdefault((*kind, sizes_words(tuple(row["sizes"]))), []).append(row)
+    rows = tuple(_kind(kind, rows) for kind, rows in sorted(kinds.items()))
+    return Table("Parameters and seeds", HEADS, rows)
+
+
+def seeds_by_setting(asked: list[dict[str, Any]]) -> dict[tuple[object, ...], tuple[int, ...]]:
+    """By suite, figure, tier, protocol, mode and balance, the seeds of the experiments, in order of
+    networks."""
+    found: dict[tuple[object, ...], dict[int, int]] = {}
+    for row in asked:
+        key = tuple(row[name] for name in ASKED[:6])
+        found.setdefault(key, {})[row["network"]] = row["seed"]
+    return {key: tuple(own[number] for number in sorted(own)) for key, own in found.items()}
+
+
+def _kind(kind: tuple[str, ...], rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    suite, figure, tier, protocol, mode, variant, sizes = kind
+    seeds = {row["experiment_id"]: row["seed"] for row in rows}
+    replayed = tier == "replay"
+    events = {
+        (row["experiment_id"], row["p_sel"], row["failed"], row["c"], row["loss"]): row[
+            "replays" if replayed else "repetitions"
+        ]
+        for row in rows
+    }
+    real = f"{mode} as {variant}" if tier in ("replay", "emulate", "live") else mode
+    return (
+        f"{suite}: {figure}",
+        tier,
+        real if protocol == "camcast" else protocol,
+        sizes,
+        _parameters(rows),
+        _varied(rows),
+        f"{sum(events.values()):,}" if tier != "model" else "-",
+        ", ".join(map(str, sorted(set(seeds.values())))) if tier != "model" else "-",
+    )
+
+
+def _parameters(rows: list[dict[str, Any]]) -> str:
+    linked = any(row["p_sel"] is not None for row in rows)
+    parts = []
+    for name in ("c", "a", "z") if linked else ("c", "g", "a", "z"):
+        values = sorted({row[name] for row in rows})
+        parts.append(f"{name} = {', '.join(f'{value:g}' for value in values)}")
+    parts += [loss_words(loss) for loss in sorted({row["loss"] for row in rows})]
+    return ", ".join(parts)
+
+
+def _varied(rows: list[dict[str, Any]]) -> str:
+    parts = []
+    shares = sorted({row["p_sel"] for row in rows if row["p_sel"] is not None})
+    if shares:
+        parts.append(f"p_sel {', '.join(f'{share:g}' for share in shares)}")
+    failed = sorted({row["failed"] for row in rows})
+    if failed != [0.0]:
+        ways = "/".join(sorted({row["failure"] for row in rows}))
+        parts.append(f"{ways} {', '.join(f'{100 * share:g}' for share in failed)} %")
+    levels = sorted({row["publish_level"] for row in rows})
+    if levels != [0]:
+        parts.append(f"published at level {', '.join(map(str, levels))}")
+    return "; ".join(parts) or "-"

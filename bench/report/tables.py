@@ -1,10 +1,13 @@
-"""Tables beside the paper's: tables 1 and 2, the alternatives, parity and latency (section 4)."""
+"""Tables beside the paper's: tables 1 and 2, the alternatives, parity and latency (section 4).
+
+And the tables of the other benchmarks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bench.aggregates import Aggregate, Aggregates
@@ -16,6 +19,9 @@ from bench.report.figures import SMALLEST, printed_setting, printed_whole
 from bench.report.table import Table, digits, in_words, remade_by, sizes_words
 from bench.results import WHOLE
 from bench.suites.settings import SIMULATED, TOPOLOGIES
+from bench.workloads import workloads
+from bench.workloads.records import Provenance, Recorded, read_rows
+from bench.workloads.workload import LEFT_OUT, Workload
 
 # The tables of the report: tables 1 and 2 beside the paper's numbers, and the alternatives.
 
@@ -265,3 +271,52 @@ def _run(aggregates: Aggregates) -> list[Aggregate]:
         metric="messages_inside",
     )
     return list({(row.sizes, row.c, row.z, row.loss): row for row in rows}.values())
+
+
+# The other benchmarks: what each workload measured, and what was not run.
+
+
+def speed_tables(directory: Path | None) -> list[Table]:
+    """The tables of every workload that was run, then the commands of those that were not."""
+    found: list[Table] = []
+    absent: list[tuple[str, str]] = []
+    for workload in workloads():
+        recorded = read_rows(directory, workload.name) if directory else []
+        own = _measured(workload, recorded)
+        found += own
+        if not own:
+            quick = f"with --quick in about {workload.quick_seconds:g} s"
+            absent.append((workload.title, f"{workload.command}; {quick}"))
+        absent += [
+            (f"{workload.title}: {_what(one)}", one.row.note)
+            for one in recorded
+            if one.row.metric == LEFT_OUT
+        ]
+    if absent:
+        found.append(Table("Not run", ("what", "how"), tuple(absent)))
+    return found
+
+
+def _measured(workload: Workload, recorded: list[Recorded]) -> list[Table]:
+    rows = [one.row for one in recorded]
+    found = []
+    for table in workload.tables:
+        heads, *lines = table.lines(rows)
+        if lines:
+            shown = [
+                one for one in recorded if not table.columns or one.row.metric in table.metrics
+            ]
+            origins = dict.fromkeys(one.origin for one in shown)
+            note = " ".join([table.about, *map(_origin, origins)]).strip()
+            title = f"{workload.title}: {table.title}"
+            found.append(Table(title, tuple(heads), tuple(map(tuple, lines)), note))
+    return found
+
+
+def _origin(origin: Provenance) -> str:
+    commit = f", commit {origin.commit}" if origin.commit else ""
+    return f"{origin.command} ({origin.started}{commit}; {origin.machine}; load {origin.load:g})."
+
+
+def _what(one: Recorded) -> str:
+    return ", ".join(str(value) for value in one.row.settings.values())

@@ -10,8 +10,7 @@ import pytest
 from bench.aggregates import Aggregates
 from bench.experiment import Experiment
 from bench.report.content import GLOSSARY
-from bench.report.material import ASKED, Material
-from bench.report.provenance import experiments_table, provenance
+from bench.report.material import ASKED, Material, experiments_table, provenance
 from bench.results import table as result_table
 from bench.runs import Run, here
 from bench.tiers import run

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import commands
+from bench.commands import command_of, run_workload
 from bench.players import PlayerFailed
-from bench.workloads import command, workloads
-from bench.workloads.command import command_of, run_workload
+from bench.workloads import workloads
 from bench.workloads.records import Recorded, newest, provenance, read_rows
 from bench.workloads.workload import (
     LEFT_OUT,
@@ -156,8 +157,8 @@ def test_one_workload_that_fails_does_not_keep_the_others_from_running(
         yield
 
     failing = replace(MADE_UP, name="failing", run=broken)
-    monkeypatch.setattr(command, "workloads", lambda: [failing, MADE_UP])
-    assert command.run_speed(tmp_path) == 1
+    monkeypatch.setattr(commands, "workloads", lambda: [failing, MADE_UP])
+    assert commands.run_speed(tmp_path) == 1
     told = capsys.readouterr()
     assert "failed: camcast bench failing: process 5 has ended" in told.err
     assert "1,001 /s" in told.out
