@@ -144,8 +144,9 @@ def _git(where: Path, *arguments: str) -> str:
 # as the next look needs (bench.intervals), until their budget is spent. The intervals hold over all looks
 # together, so to stop when a claim is decided does not spoil its verdict.
 
-LOOK_SECONDS = 15.0
-"""Between two looks while rows are running, which are for whoever is waiting: each takes a second or two."""
+LOOK_SECONDS = 30.0
+"""From one look while rows are running to the next: they are for whoever is waiting, and take about 5 s of
+processor time each."""
 POOL = "looks"
 """Spark's pool of them: they do not wait until no row is waiting."""
 

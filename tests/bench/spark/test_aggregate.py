@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,10 +105,22 @@ def drawn() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def everything(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Aggregates:
-    """Of all the tables above, each a figure of its own."""
+def store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ResultStore:
+    """All the tables above, each a figure of its own."""
     parts = pa.concat_tables([made(), formulas(), networks(), batches(), drawn()])
-    return Aggregates.of(keep(spark, tmp_path_factory.mktemp("made"), [parts]))
+    return keep(spark, tmp_path_factory.mktemp("made"), [parts])
+
+
+@pytest.fixture
+def copied(store: ResultStore, tmp_path: Path) -> ResultStore:
+    """A store that may be spoiled."""
+    copytree(store.place, tmp_path / "out")
+    return ResultStore(store.spark, tmp_path / "out")
+
+
+@pytest.fixture(scope="module")
+def everything(store: ResultStore) -> Aggregates:
+    return Aggregates.of(store)
 
 
 @pytest.fixture(scope="module")
@@ -215,33 +228,29 @@ def damage(store: ResultStore) -> str:
 
 
 def test_the_command_says_in_one_sentence_which_file_is_damaged(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied: ResultStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = damage(keep(spark, tmp_path, [made()]))
-    assert main(["bench", "aggregate", "--out", str(tmp_path)]) == 1
+    name = damage(copied)
+    assert main(["bench", "aggregate", "--out", copied.place]) == 1
     said = capsys.readouterr().err.strip()
     assert f"{name} cannot be read" in said
     assert "\n" not in said
 
 
 def test_results_of_another_version_are_refused(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied: ResultStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = keep(spark, tmp_path, [made()])
-    [manifest] = (tmp_path / "commits").rglob("*.parquet")
+    [manifest] = (Path(copied.place) / "commits").rglob("*.parquet")
     other = parquet.read_table(pa.BufferReader(manifest.read_bytes()))
     (manifest.parent / f".{manifest.name}.crc").unlink()
     version = pa.array([999] * len(other), pa.int32())
     parquet.write_table(other.set_column(0, "version", version), manifest)
     with pytest.raises(StoreError, match="holds results of schema 999"):
-        store.open()
-    assert main(["bench", "report", "--out", str(tmp_path)]) == 1
-    assert str(tmp_path) in capsys.readouterr().err
+        copied.open()
+    assert main(["bench", "report", "--out", copied.place]) == 1
+    assert copied.place in capsys.readouterr().err
 
 
-def test_two_runs_are_compared(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    keep(spark, tmp_path, [made()])
-    assert main(["bench", "compare", str(tmp_path), str(tmp_path)]) == 0
+def test_two_runs_are_compared(store: ResultStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", store.place, store.place]) == 0
     assert "0 changed" in capsys.readouterr().out

@@ -46,38 +46,42 @@ def test_rows_are_dealt_like_cards(spark: SparkSession, tasks: int) -> None:
     ]
 
 
-def test_results_equal_those_of_a_plain_loop_bit_for_bit(
+IMPOSSIBLE = dataclasses.replace(
+    grid()[0], tier="live", mode="structured", loss=0.1, failed=0.0, seed=4711
+)
+"""It raises when it is run."""
+
+
+def test_a_run_goes_on_where_the_last_one_stopped_and_a_row_that_fails_does_not_sink_the_rest(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """Three runs: one that stops, one with a row that fails, and one with nothing left but that row."""
     store = ResultStore(spark, tmp_path / "out").open()
-    assert execute(spark, grid(), store, silent) == []
-    assert stored(Path(store.place)) == by_a_plain_loop(grid())
-
-
-def test_a_run_goes_on_where_the_last_one_stopped(spark: SparkSession, tmp_path: Path) -> None:
-    store = ResultStore(spark, tmp_path / "out").open()
-    execute(spark, grid()[:5], store, silent)
+    assert execute(spark, grid()[:5], store, silent) == []
     first = {path: path.stat().st_mtime_ns for path in result_files(tmp_path / "out")}
     seen: list[Progress] = []
-    execute(spark, grid(), store, seen.append)
-    assert stored(Path(store.place)) == by_a_plain_loop(grid())
+    [failure] = execute(spark, (IMPOSSIBLE, *grid()), store, seen.append)
+    assert failure.experiment == IMPOSSIBLE
+    assert "the live tier loses nothing" in failure.error
+    rows = stored(Path(store.place))
+    assert [row["seed"] for row in rows if row["error"]] == [4711]
+    # Bit for bit what a plain loop gives.
+    assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
     assert {path: path.stat().st_mtime_ns for path in first} == first
-    assert (seen[-1].done, seen[-1].total) == (12, 12)
-    files = len(result_files(tmp_path / "out"))
-    execute(spark, grid(), store, silent)
-    assert len(result_files(tmp_path / "out")) == files
-
-
-def test_what_a_killed_run_left_half_written_is_not_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    store = ResultStore(spark, tmp_path / "out").open()
-    execute(spark, grid(3), store, silent)
+    assert (seen[-1].done, seen[-1].failed, seen[-1].total) == (13, 1, 13)
+    # It is tried again, and only it.
+    commits = len(store.commits())
+    again = execute(spark, (IMPOSSIBLE, *grid()), store, silent)
+    assert [failure.experiment for failure in again] == [IMPOSSIBLE]
+    assert len(store.commits()) == commits + 1
+    assert [row for row in stored(Path(store.place)) if not row["error"]] == by_a_plain_loop(grid())
+    # What a killed run left half written is not read.
     half = tmp_path / "out" / "results" / "commit=killed" / "suite=small" / "tier=model"
     half.mkdir(parents=True)
     (half / "part.parquet").write_bytes(b"PAR1 and then the power went")
-    assert {row.experiment_id for row in store.read().collect()} == {one.id for one in grid(3)}
-    assert store.finished_ids() == {one.id for one in grid(3)}
+    ids = {one.id for one in grid()}
+    read = store.read().where("error IS NULL").select("experiment_id").collect()
+    assert {row.experiment_id for row in read} == store.finished_ids() == ids
 
 
 def test_what_two_runs_have_both_done_counts_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,26 +94,6 @@ def test_what_two_runs_have_both_done_counts_once(spark: SparkSession, tmp_path:
     assert len(both) < len(grid(4)) + len(grid(6))
     assert in_order([row.asDict() for row in one.read().collect()]) == by_a_plain_loop(both)
     assert stored(tmp_path / "out") == by_a_plain_loop(both)
-
-
-def test_a_row_that_fails_is_named_with_its_seed_and_does_not_sink_the_rest(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    store = ResultStore(spark, tmp_path / "out").open()
-    impossible = dataclasses.replace(
-        grid()[0], tier="live", mode="structured", loss=0.1, failed=0.0, seed=4711
-    )
-    [failure] = execute(spark, (impossible, *grid()), store, silent)
-    assert failure.experiment == impossible
-    assert "the live tier loses nothing" in failure.error
-    rows = stored(Path(store.place))
-    assert [row["seed"] for row in rows if row["error"]] == [4711]
-    assert [row for row in rows if not row["error"]] == by_a_plain_loop(grid())
-    # It is tried again, and only it.
-    assert [again.experiment for again in execute(spark, (impossible, *grid()), store, silent)] == [
-        impossible
-    ]
-    assert [r for r in stored(Path(store.place)) if not r["error"]] == by_a_plain_loop(grid())
 
 
 def test_what_each_process_did_is_kept_beside_the_results_if_asked_for(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from unittest.mock import MagicMock
 
 import pytest
 
+from bench import runs
 from bench.experiment import Experiment
 from bench.progress import GOING, Progress, ProgressLine, Watch, estimated_seconds
 from bench.spark.execute import JOB_SECONDS_PER_CORE, LONG_ROW_SECONDS, plan
 from bench.suites import find_suite
+from tests.bench.report.synthetic import aggregates
 
 
 def test_every_experiment_is_in_exactly_one_job() -> None:
@@ -92,3 +95,27 @@ def test_a_terminal_gets_a_bar_that_fits_its_line(monkeypatch: pytest.MonkeyPatc
         assert written.startswith("\r[#####-----------] 34 %: ")
         assert shown in written
         assert len(written) <= int(columns)
+
+
+def test_claims_are_decided_while_rows_are_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int | str] = []
+
+    def execute(*_: object, committed: Callable[[], None], **__: object) -> list[object]:
+        committed()
+        told.append("the rows have ended")
+        return []
+
+    made = aggregates()
+    monkeypatch.setattr(runs, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "execute", execute)
+    monkeypatch.setattr(runs.Aggregates, "of", lambda store, known=None: made)
+    line = MagicMock()
+    line.decided.side_effect = lambda claims, of: told.append(claims)
+    failures, seen = runs.run_rounds(
+        MagicMock(), find_suite("churn"), MagicMock(is_empty=False), line
+    )
+    assert (failures, seen) == ([], made)
+    assert told[0] == 0
+    assert isinstance(told[1], int)
+    assert told[1] > 0
+    assert told[2] == "the rows have ended"
