@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from bench.aggregates import Aggregate, Aggregates
 from bench.claims.claim import RELATIVE_MARGIN, SHARE_MARGIN, decide
 from bench.intervals import FEWEST, Interval
+from bench.report.table import digits, per_cent, row_words
 from bench.results import SHARES, WHOLE
+from bench.workloads.workload import markdown_table
 
 COMPARED = (
     *("reliability", "reception", "seconds", "rounds", "messages_inside", "messages_upward"),
@@ -107,39 +109,28 @@ def as_text(found: Comparison, before: str, after: str) -> str:
         "networks."
     )
     if changed:
-        lines += ["", f"| what | {before} | {after} | difference |", "| --- | --- | --- | --- |"]
-        lines += [_line(change) for change in changed[:LISTED]]
+        heads = ("what", before, after, "difference")
+        rows = [_cells(change) for change in changed[:LISTED]]
+        lines += ["", markdown_table([heads, *rows])]
         if len(changed) > LISTED:
             lines += ["", f"and {len(changed) - LISTED} more"]
     if found.claims:
-        lines += ["", f"| claim | {before} | {after} |", "| --- | --- | --- |"]
-        lines += [f"| {sentence} | {one} | {two} |" for sentence, one, two in found.claims]
+        claims = [("claim", before, after), *found.claims]
+        lines += ["", markdown_table(claims)]
     else:
         lines += ["", "No claim of the paper has another verdict."]
     return "\n".join(lines) + "\n"
 
 
-def _line(change: Change) -> str:
-    row = change.before
-    kind = f"{row.mode} as {row.variant}" if row.is_of_networks else f"{row.protocol}, {row.mode}"
-    where = [row.figure, row.tier, kind]
-    where += [f"p_sel {row.p_sel:g}"] if row.p_sel is not None else []
-    where += [f"{100 * row.failed:g} % failed"] if row.failed else []
-    where += [f"{100 * row.loss:g} % lost"] if row.loss else []
-    where += [f"c = {row.c:g}"]
-    what = f"{row.metric.replace('_', ' ')}: {', '.join(where)}"
-    low, value, high = (_number(row, n) for n in _values(change.apart))
-    return (
-        f"| {what} | {_number(row, row.value)} | {_number(row, change.after.value)} | "
-        f"{value} [{low}, {high}] |"
+def _cells(change: Change) -> tuple[str, ...]:
+    row, apart = change.before, change.apart
+    write = _share if row.metric in SHARES else digits
+    low, value, high = (
+        "?" if math.isinf(n) else write(n) for n in (apart.low, apart.value, apart.high)
     )
+    what = f"{row.metric.replace('_', ' ')}: {row.figure}, {row_words(row)}"
+    return what, write(row.value), write(change.after.value), f"{value} [{low}, {high}]"
 
 
-def _values(interval: Interval) -> tuple[float, float, float]:
-    return interval.low, interval.value, interval.high
-
-
-def _number(row: Aggregate, value: float) -> str:
-    if math.isinf(value):
-        return "?"
-    return f"{100 * value:.1f} %" if row.metric in SHARES else f"{value:.3g}"
+def _share(value: float) -> str:
+    return f"{per_cent(value)} %"

@@ -33,7 +33,7 @@ from typing import Any
 
 from bench.workloads import workloads
 from bench.workloads.records import Provenance, Recorded, read_rows
-from bench.workloads.workload import LEFT_OUT, Row, Setting, Workload, as_markdown, shown
+from bench.workloads.workload import LEFT_OUT, Row, Setting, Workload, markdown_table, shown
 from overlay.errors import CamcastError, UsageError
 
 FIGURES = Path("docs/figures")
@@ -194,8 +194,8 @@ def _report_table(text: str, report: Report) -> str:
     if wanted and not kept.keys() >= set(wanted):
         raise QuoteError(f'"{text}": {title} has no row {sorted(set(wanted) - kept.keys())[0]!r}')
     rows = [kept[name] for name in wanted or kept]
-    lines = [[row[index] for index in shown] for row in [table["heads"], ["---"] * 99, *rows]]
-    written = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    lines = [[row[index] for index in shown] for row in [table["heads"], *rows]]
+    written = markdown_table(lines)
     made = report["made"]
     # When, on which commit and machine; the versions of packages are in the report.
     runs = ["; ".join(made[key].split("; ")[:3]) for key in made if key.startswith("run of ")]
@@ -272,7 +272,7 @@ def _table(marker: Marker, figures: Figures) -> str:
     shown = {column.heading: column for column in table.columns}
     metrics = {m for heading in lines[0] if heading in shown for m in shown[heading].metrics}
     used = [one.origin for one in found if one.row.metric in metrics]
-    text = f"\n{as_markdown(table, lines)}\n\n"
+    text = f"\n{markdown_table(lines, table.is_key)}\n\n"
     if marker.has_origin:
         text += "".join(f"{_origin(origin)}\n\n" for origin in dict.fromkeys(used))
     return text

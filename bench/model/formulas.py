@@ -102,12 +102,6 @@ def check_hierarchy(hierarchy: Hierarchy) -> None:
         raise UsageError("hierarchy must hold at least one community.")
 
 
-def largest(hierarchy: Hierarchy) -> int:
-    """N_max, the number of processes of the largest community."""
-    check_hierarchy(hierarchy)
-    return max(community.processes for community in hierarchy)
-
-
 # Classical results about epidemics on random graphs, as an independent check of both tiers.
 #
 # In each, a process that is reached sends once to `fanout` processes drawn uniformly. The *effective
@@ -211,29 +205,6 @@ def camcast_messages(hierarchy: Hierarchy) -> float:
     return inside + sum(upward_messages(community) for community in hierarchy[:-1])
 
 
-def camcast_bound(hierarchy: Hierarchy) -> float:
-    """Equation 2: x N (ln N + c) + x N ln N z, each symbol the largest in the hierarchy.
-
-    Every process sends upward and to its whole super-topic table. Bounds equation 1 from N = 3 on,
-    where ln N > 1.
-    """
-    count = largest(hierarchy)
-    c = max(community.c for community in hierarchy)
-    z = max(community.z for community in hierarchy)
-    return len(hierarchy) * (gossip_messages(count, c) + count * math.log(count) * z)
-
-
-def camcast_loose_bound(hierarchy: Hierarchy) -> float:
-    """Equation 3: x N ln N (1 + c + z), which is O(N ln N) for a bounded depth x.
-
-    Bounds equation 2 from N = 3 on, for c of 0 or more.
-    """
-    count = largest(hierarchy)
-    c = max(community.c for community in hierarchy)
-    z = max(community.z for community in hierarchy)
-    return len(hierarchy) * count * math.log(count) * (1 + c + z)
-
-
 def broadcast_messages(processes: int, c: float) -> float:
     """Messages of alternative (a): n (ln n + c), whichever processes are interested."""
     return gossip_messages(processes, c)
@@ -243,12 +214,6 @@ def multicast_messages(hierarchy: Hierarchy) -> float:
     """Alternative (b), equation 4: the sum of N_t (ln N_t + c_t) over the hierarchy."""
     check_hierarchy(hierarchy)
     return sum(gossip_messages(community.processes, community.c) for community in hierarchy)
-
-
-def multicast_bound(hierarchy: Hierarchy) -> float:
-    """Alternative (b): x N (ln N + c), each symbol the largest in the hierarchy."""
-    c = max(community.c for community in hierarchy)
-    return len(hierarchy) * gossip_messages(largest(hierarchy), c)
 
 
 def hierarchical_messages(clusters: int, cluster_size: float, c1: float, c2: float) -> float:
@@ -269,15 +234,6 @@ def hierarchical_messages(clusters: int, cluster_size: float, c1: float, c2: flo
 def camcast_memory(community: ModelCommunity, root: bool = False) -> float:
     """ln N_t + c_t + z_t; a process of the root community has no super-topic table."""
     return community.fanout + (0 if root else community.z)
-
-
-def camcast_tables(topics: int, root: bool = False) -> int:
-    """Two tables for each of `topics` unrelated topics, one for the root topic alone.
-
-    The number does not depend on how many subtopics or super-topics a topic has.
-    """
-    check_count("topics", topics)
-    return topics if root else 2 * topics
 
 
 def broadcast_memory(processes: int, c: float) -> float:
@@ -380,18 +336,11 @@ def camcast_reliability(hierarchy: Hierarchy, level: int) -> float:
     """The product over t_(x-1) .. t_j of exp(-exp(-c_t)) pit_t.
 
     `level` is the index of t_j. The paper's product takes in pit of t_j itself, which only an event
-    on its way past t_j needs: for the probability that t_j is reached, see `reaching_reliability`.
+    on its way past t_j needs.
     """
     check_level(level, len(hierarchy))
     passed = hierarchy[: level + 1]
     return math.prod(gossip_reliability(t.c) * passing_probability(t) for t in passed)
-
-
-def reaching_reliability(hierarchy: Hierarchy, level: int) -> float:
-    """The same product without the last pit: every process up to community `level` is reached."""
-    check_level(level, len(hierarchy))
-    inside = math.prod(gossip_reliability(t.c) for t in hierarchy[: level + 1])
-    return inside * math.prod(passing_probability(t) for t in hierarchy[:level])
 
 
 def broadcast_reliability(c: float) -> float:

@@ -15,7 +15,8 @@ from bench.intervals import Interval
 from bench.report.content import GLOSSARY, Content, counts, outcome
 from bench.report.headline import Cell, Headline
 from bench.report.svg import STYLE, Figure, Series, draw, marker
-from bench.report.table import Table, digits, per_cent, remade_by, sizes_words
+from bench.report.table import Table, digits, per_cent, remade_by, row_words
+from bench.workloads.workload import markdown_table
 
 KINDS = {"holds": "yes", "does not hold": "no", "in part": "part", "undecided": "open"}
 OPEN = '<button type="button" class="open" aria-expanded="false">rows</button>'
@@ -227,13 +228,7 @@ def _key(row: Aggregate) -> tuple[object, ...]:
 
 
 def _place(row: Aggregate) -> str:
-    kind = f"{row.mode} as {row.variant}" if row.is_of_networks else f"{row.protocol}, {row.mode}"
-    links = f", p_sel {row.p_sel:g}" if row.p_sel is not None else ""
-    failed = f", {100 * row.failed:g} % failed" if row.failed else ""
-    return (
-        f"{row.metric}: {row.tier}, {kind}, {sizes_words(row.sizes)}, {row.place}{links}{failed}, "
-        f"{row.count:,} events"
-    )
+    return f"{row.metric}: {row_words(row)}, {row.count:,} events"
 
 
 def _range(part: Part) -> str:
@@ -258,25 +253,22 @@ def as_markdown(content: Content) -> str:
         "",
     ]
     if content.headline.rows:
-        lines += [f"| | {' | '.join(content.headline.modes)} | |"]
-        lines += [f"|{' --- |' * (len(content.headline.modes) + 2)}"]
-        for row in content.headline.rows:
-            cells = [f"**{c.text}**" if c.is_best else c.text for c in row.cells]
-            lines.append(f"| {row.words} | {' | '.join(cells)} | {row.verdict} |")
-        lines += ["", content.headline.note, ""]
+        rows = [
+            (row.words, *(f"**{c.text}**" if c.is_best else c.text for c in row.cells), row.verdict)
+            for row in content.headline.rows
+        ]
+        heads = ("", *content.headline.modes, "")
+        lines += [markdown_table([heads, *rows]), "", content.headline.note, ""]
     lines += [content.lead, ""]
     if content.variants.rows:
         lines += _sections([content.variants])
-    lines += ["", "## The paper's claims", ""]
-    lines += [
-        "| verdict | claim | the paper | here | networks |",
-        "| --- | --- | --- | --- | --- |",
-    ]
+    claims = [("verdict", "claim", "the paper", "here", "networks")]
     for one in content.claims:
         ours = "; ".join(f"{part.label}: {_interval(part)}" for part in one.verdict.parts[:6])
         word = one.verdict.words + (f": {one.verdict.because}" if one.verdict.because else "")
         networks = "" if one.verdict.networks is None else f"{one.verdict.networks}"
-        lines.append(f"| {word} | {one.claim.sentence} | {one.claim.paper} | {ours} | {networks} |")
+        claims.append((word, one.claim.sentence, one.claim.paper, ours, networks))
+    lines += ["", "## The paper's claims", "", markdown_table(claims)]
     lines += _sections(content.tables)
     lines += ["", "## Figures", ""]
     drawn = [content.pareto] if content.pareto else []
@@ -320,7 +312,7 @@ def _sections(tables: list[Table]) -> list[str]:
     """Tables in Markdown, each under its title and above its note."""
     lines = []
     for table in tables:
-        lines += ["", f"### {table.title}", "", *_table_lines(table)]
+        lines += ["", f"### {table.title}", "", markdown_table([table.heads, *table.rows])]
         lines += ["", table.note] if table.note else []
     return lines
 
@@ -387,11 +379,3 @@ def _folded(table: Table) -> str:
         return ""
     inner = _table(Table("", table.heads, table.rows))
     return f'<details class="fine"><summary>{html.escape(table.title)}</summary>{inner}</details>'
-
-
-def _table_lines(table: Table) -> list[str]:
-    return [
-        f"| {' | '.join(table.heads)} |",
-        f"|{' --- |' * len(table.heads)}",
-        *(f"| {' | '.join(row)} |" for row in table.rows),
-    ]

@@ -36,6 +36,16 @@ def sizes_words(sizes: tuple[int, ...]) -> str:
     return ", ".join(map(str, sizes))
 
 
+def row_words(row: Aggregate) -> str:
+    """What was run and where it was measured, as a reader is told it."""
+    kind = f"{row.mode} as {row.variant}" if row.is_of_networks else f"{row.protocol}, {row.mode}"
+    links = f", p_sel {row.p_sel:g}" if row.p_sel is not None else ""
+    failed = f", {100 * row.failed:g} % failed" if row.failed else ""
+    lost = f", {100 * row.loss:g} % lost" if row.loss else ""
+    where = f"{sizes_words(row.sizes)}, {row.place}"
+    return f"{row.tier}, {kind}, {where}{links}{failed}{lost}, c = {row.c:g}"
+
+
 def in_words(row: Aggregate | None, *, share: bool = False) -> str:
     """A value with its interval, which a formula has not; shares in per cent."""
     if row is None:

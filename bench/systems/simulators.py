@@ -48,7 +48,8 @@ def cpu_seconds(work: Callable[[], object]) -> float:
         started = time.process_time()
         work()
         spent.append(time.process_time() - started)
-    return min(spent)
+    # A clock that counts in ticks may tell nothing of one call.
+    return min(spent) or sum(spent) / len(spent)
 
 
 def limit(size: int) -> float:

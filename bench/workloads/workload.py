@@ -214,9 +214,11 @@ class Workload:
         return next(table for table in self.tables if table.name == name)
 
 
-def as_markdown(table: RowTable, lines: Sequence[Sequence[str]]) -> str:
-    """A table's lines as Markdown."""
-    ruler = ["---" if table.is_key(heading) else "---:" for heading in lines[0]]
+def markdown_table(
+    lines: Sequence[Sequence[str]], is_left: Callable[[str], bool] = lambda heading: True
+) -> str:
+    """Headings and lines of cells in Markdown; `is_left` says of a heading that its cells are words."""
+    ruler = ["---" if is_left(heading) else "---:" for heading in lines[0]]
     return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], ruler, *lines[1:]])
 
 

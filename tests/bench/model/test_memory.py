@@ -8,7 +8,6 @@ from bench.model.formulas import (
     ModelCommunity,
     broadcast_memory,
     camcast_memory,
-    camcast_tables,
     hierarchical_memory,
     multicast_memory,
 )
@@ -20,7 +19,6 @@ PAPER = (ModelCommunity(1000), ModelCommunity(100), ModelCommunity(10))
 def test_camcast_keeps_two_tables_and_the_root_one() -> None:
     assert camcast_memory(PAPER[0]) == pytest.approx(6.9078 + 5 + 3, abs=1e-4)
     assert camcast_memory(PAPER[2], root=True) == pytest.approx(2.3026 + 5, abs=1e-4)
-    assert [camcast_tables(1), camcast_tables(4), camcast_tables(1, root=True)] == [2, 8, 1]
 
 
 def test_multicast_keeps_a_table_for_every_topic_below() -> None:
@@ -42,7 +40,5 @@ def test_camcast_keeps_less_at_the_root_than_multicast_and_hierarchical() -> Non
 def test_bad_input_is_named() -> None:
     with pytest.raises(UsageError, match=r"^level must"):
         multicast_memory(PAPER, 3)
-    with pytest.raises(UsageError, match=r"^topics must"):
-        camcast_tables(0)
     with pytest.raises(UsageError, match=r"^cluster_size must"):
         hierarchical_memory(1, 0, 0, 0)

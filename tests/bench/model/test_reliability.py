@@ -18,7 +18,6 @@ from bench.model.formulas import (
     multicast_reliability,
     no_upward_probability,
     passing_probability,
-    reaching_reliability,
     susceptible_processes,
 )
 from overlay.errors import UsageError
@@ -62,8 +61,6 @@ def test_the_paper_is_never_below_every_draw_made(
 def test_camcast_multiplies_gossip_and_passing_on() -> None:
     gossip, pit = gossip_reliability(5), 1 - 0.15**5
     assert camcast_reliability(PAPER, 2) == pytest.approx(gossip**3 * pit**3)
-    assert reaching_reliability(PAPER, 2) == pytest.approx(gossip**3 * pit**2)
-    assert reaching_reliability(PAPER, 0) == pytest.approx(gossip)
     assert camcast_reliability(PAPER, 0) == pytest.approx(gossip * pit)
 
 

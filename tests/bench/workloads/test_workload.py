@@ -22,8 +22,8 @@ from bench.workloads.workload import (
     Row,
     RowTable,
     Workload,
-    as_markdown,
     column,
+    markdown_table,
     quantile,
 )
 
@@ -123,7 +123,7 @@ def test_a_table_shows_medians_and_dashes() -> None:
     rows.append(Row("x", {"system": "a", "size": 4096}, "p50", 1.0, event=7))
     rows.append(Row("x", {"system": "b", "size": None}, "p50", 2.0))
     rows.append(Row("x", {"system": "b", "size": None}, "p99", 3.0))
-    assert as_markdown(TABLE, TABLE.lines(rows)).splitlines() == [
+    assert markdown_table(TABLE.lines(rows), TABLE.is_key).splitlines() == [
         "| system | bytes | rate | p50 / p99 |",
         "| --- | --- | ---: | ---: |",
         "| a | 4,096 | 9 /s | - |",
