@@ -3,7 +3,7 @@
     POST /topics/soccer/italy      publishes the body: JSON, text, or bytes of any other type
     GET  /topics/soccer            the topic's events, its subtopics' too, as a stream (text/event-stream)
     GET  /topics/soccer            with an upgrade: a WebSocket that brings events, and publishes what is sent
-    GET  /openapi.json             this, for programs
+    GET  /openapi.json, /openapi   this, for programs and for people
 
 A stream that breaks goes on where it was: the browser sends the id of the last event it had, and the door,
 which keeps the latest events of the topics that are followed, sends what came after it. When the door does
@@ -28,6 +28,7 @@ from aiohttp import WSMsgType, web
 from overlay.contact import Address
 from overlay.errors import CamcastError, NetworkError, UsageError
 from pubsub.doors.mqtt.message import message_in
+from pubsub.doors.openapi import OPENAPI, page
 from pubsub.doors.serving import certificate, serve
 from pubsub.event import DATA_LIMIT, Event
 from pubsub.node import Node
@@ -110,6 +111,7 @@ class HttpDoor:
         app.router.add_post("/topics{topic:.*}", self._publish)
         app.router.add_get("/topics{topic:.*}", self._follow)
         app.router.add_get("/openapi.json", self._describe)
+        app.router.add_get("/openapi", self._explain)
 
     async def __aexit__(self, *_: object) -> None:
         for feed in self._feeds.values():
@@ -293,7 +295,10 @@ class HttpDoor:
             del self._feeds[feed.topic]
 
     async def _describe(self, request: web.Request) -> web.StreamResponse:
-        return _json(_OPENAPI)
+        return _json(OPENAPI)
+
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=page(), content_type="text/html")
 
 
 class _Reader:
@@ -450,58 +455,3 @@ def _json(body: Any, status: int = 200) -> web.Response:
 
 def _problem(status: int, text: str) -> web.Response:
     return _json({"error": text}, status)
-
-
-_TOPIC = {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}}
-_OPENAPI = {
-    "openapi": "3.1.0",
-    "info": {
-        "title": "camcast",
-        "version": "1",
-        "description": "Publish to topics, and follow them.",
-    },
-    "paths": {
-        "/topics/{topic}": {
-            "post": {
-                "summary": "Publish the body as an event of the topic",
-                "parameters": [
-                    _TOPIC,
-                    {
-                        "name": "durable",
-                        "in": "query",
-                        "description": "answer when the event is safe at an archive",
-                        "schema": {"type": "boolean"},
-                    },
-                ],
-                "requestBody": {
-                    "content": {
-                        "application/json": {"schema": {}},
-                        "text/plain": {"schema": {"type": "string"}},
-                        "application/octet-stream": {"schema": {"type": "string"}},
-                    }
-                },
-                "responses": {
-                    "201": {"description": "What became of the event"},
-                    "400": {"description": "The topic or the body is wrong"},
-                    "503": {"description": "No archive has the event"},
-                },
-            },
-            "get": {
-                "summary": "Follow the topic and its subtopics, as Server-Sent Events or by WebSocket",
-                "parameters": [
-                    _TOPIC,
-                    {
-                        "name": "Last-Event-ID",
-                        "in": "header",
-                        "description": "go on after this event",
-                        "schema": {"type": "string"},
-                    },
-                ],
-                "responses": {
-                    "200": {"description": "Events", "content": {"text/event-stream": {}}},
-                    "503": {"description": "The door has no room for another stream"},
-                },
-            },
-        }
-    },
-}

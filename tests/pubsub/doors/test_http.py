@@ -232,3 +232,19 @@ def test_mistakes_on_the_command_line(
 ) -> None:
     assert command(["node", *words]) == 1
     assert said in capsys.readouterr().err
+
+
+def test_the_door_describes_itself_to_programs_and_people() -> None:
+    async def body(session: aiohttp.ClientSession, node: Node, door: HttpDoor) -> None:
+        async with session.get("/openapi.json") as response:
+            described = await response.json()
+        async with session.get("/openapi") as response:
+            assert response.content_type == "text/html"
+            page = await response.text()
+        assert described["openapi"].startswith("3.")
+        for path, methods in described["paths"].items():
+            for method, about in methods.items():
+                assert f"{method.upper()} {path}" in page
+                assert about["summary"] in page
+
+    with_door(body)
