@@ -4,7 +4,7 @@ Every period a member announces itself to the replicas of its leaf, and leaves a
 (see `holding`). Replicas answer with advice. A member told that its leaf has become interior
 moves one level down, and only then turns its record above into a trace; one told by an
 ancestor that it is a leaf again moves up there, and only then withdraws below. So a
-member that moves is never missing, and readers see it once (see `reading`).
+member that moves is never missing, and readers see it once (see `paths`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
+from overlay.directory.locations import Locations, Peers
 from overlay.directory.messages import (
     BAD_TOKEN,
     HELD_ELSEWHERE,
@@ -22,7 +23,7 @@ from overlay.directory.messages import (
     AnnounceReply,
     Withdraw,
 )
-from overlay.directory.reading import Locations, Peers, Visit
+from overlay.directory.paths import Visit
 from overlay.directory.survey import Explorer
 from overlay.directory.tree import LARGE_DEPTH, MAX_DEPTH, Shard, point_of, shard_at
 from overlay.metrics import Metrics
@@ -97,6 +98,7 @@ class Announcer:
             number, salt = draw.getrandbits(32), draw.getrandbits(32)
             visit = Visit(topic, salt, 0, thorough=False)
             stay = self._stays[topic] = Stay(topic, number, await self._home(visit))
+        is_first = not stay.told
         replies = await self._settle(stay)
         if stay.depth and _members(replies) <= 1:
             await self._rejoin(stay)
@@ -106,11 +108,12 @@ class Announcer:
         if heard < self._config.replicas:
             return pause / _HASTE
         is_dwindling = self._is_dwindling(stay, replies)
-        if not stay.depth:
-            return pause
-        if self._are_few(replies):
+        if stay.depth and self._are_few(replies):
             return pause / _SHRINKING
-        return pause / _DWINDLING if is_dwindling else pause
+        if stay.depth and is_dwindling:
+            return pause / _DWINDLING
+        # Those who came together are not to announce themselves together ever after.
+        return pause * self._peers.context.random.uniform(0.5, 1.0) if is_first else pause
 
     def _is_dwindling(self, stay: Stay, replies: Sequence[AnnounceReply]) -> bool:
         """Whether this process has moved up, or clearly fewer live beside it, within a record's life."""

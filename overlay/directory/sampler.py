@@ -1,9 +1,12 @@
 """Draw members uniformly: distinct, and every live member as likely as any other.
 
-A draw takes a random point, reads its path, accepts it with probability weight / bound, and takes a member
-of it. With a bound above every weight each member has the chance 1 / bound in every draw, so the
-accepted draws are uniform. A draw that is not accepted is followed by a new point; a path whose replicas are
-slow or lost is not given up for another one, as that would favour members whose replicas answer.
+A draw takes a random point, reads its path, accepts it with probability weight / bound, and takes a few
+members of it. With a bound above every weight each member has the same chance in every draw, so the accepted
+draws are uniform; and as members sit at points by chance, those of one path have no more in common than
+others. The points of a size that was just counted are drawn first: they are spaced evenly from a random one
+on, so that each falls everywhere with the same chance. A draw that is not accepted is followed by a new
+point; a path whose replicas are slow or lost is not given up for another one, as that would favour members
+whose replicas answer.
 
 The bound: where the whole tree has been seen within a time-to-live, the heaviest path seen; else 1.6 times
 the estimated size (of 10^5 members fewer than one in a thousand live in a heavier leaf, and those
@@ -17,15 +20,21 @@ from math import ceil
 
 from overlay.contact import Contact, PeerId
 from overlay.directory.config import DirectoryConfig
-from overlay.directory.reading import Path, Peers, ShardPart, ShardReader, ShardView, Visit
+from overlay.directory.locations import Peers
+from overlay.directory.paths import Path, ShardPart, Visit
+from overlay.directory.reading import ShardReader
 from overlay.directory.survey import Explorer, TopicOutline
 from overlay.directory.tree import POINT_BITS, Shard, by_rank, fingerprint, shard_at
+from overlay.directory.witnesses import ShardView
 from overlay.metrics import Metrics
 
 HEADROOM = 1.6
 CEILING = 4.0
 _FIRST_POINTS = 4
 """Points of the first draws at least: they also tell the size of the topic."""
+
+_OF_A_PATH = 3
+"""Members that one draw takes: every path that is read costs two or three questions."""
 
 _BATCH = 32
 _NEARLY_ALL = 0.999
@@ -69,12 +78,13 @@ class Sampler:
     async def _draw_until(
         self, visit: Visit, drawn: _Drawn, outline: TopicOutline, count: int
     ) -> None:
-        tries = 0
+        tries, points = 0, self._peers.context.random.sample(visit.points, len(visit.points))
         while len(drawn.chosen) < count and tries < 16 * count + 64:
             likely = max(outline.size(), 1.0) / max(self._bound(outline), 1.0)
-            missing = ceil((count - len(drawn.chosen)) / likely)
+            missing = ceil((count - len(drawn.chosen)) / likely / _OF_A_PATH)
             missing = missing if tries else max(missing, _FIRST_POINTS)
-            points = [self._point() for _ in range(min(_BATCH, missing))]
+            if tries or not points:
+                points = [self._point() for _ in range(min(_BATCH, missing))]
             tries += len(points)
             paths = await self._explorer.paths(visit, points)
             self._judge(paths, drawn, self._bound(outline), count)
@@ -89,7 +99,9 @@ class Sampler:
             elif path.weight <= self._peers.context.random.random() * bound:
                 outcome = "rejected"
             else:
-                outcome = "accepted" if self._take(path, drawn) else "repeated"
+                most = min(_OF_A_PATH, count - len(drawn.chosen))
+                taken = sum(self._take(path, drawn) for _ in range(most))
+                outcome = "accepted" if taken else "repeated"
             self._draws.add(outcome)
 
     def _take(self, path: Path, drawn: _Drawn) -> bool:

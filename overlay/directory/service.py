@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 from overlay.contact import Contact, PeerId
 from overlay.directory.announcer import Announcer
 from overlay.directory.config import DirectoryConfig
+from overlay.directory.locations import Locations, Peers
 from overlay.directory.messages import Report
-from overlay.directory.reading import Locations, Peers, ShardReader, Visit
+from overlay.directory.paths import Visit
+from overlay.directory.reading import ShardReader
 from overlay.directory.sampler import Sampler
 from overlay.directory.survey import ROUGH_POINTS, SURVEY_POINTS, Explorer, TopicSize, topic_size
 from overlay.directory.tree import POINT_BITS, point_of, shard_at, topic_key

@@ -146,6 +146,7 @@ class Community:
             leases,
             self.super_tables,
             self._start_search,
+            draws=services.draws_tables,
         )
         self.search = SuperSearch(
             self,

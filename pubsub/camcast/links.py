@@ -213,8 +213,12 @@ class Links:
         leases: Leases,
         tables: SuperTables,
         search: Callable[[], None],
+        *,
+        draws: bool,
     ) -> None:
         """`search` starts to look for super-processes, unless it is looking already.
+
+        `draws`: every member draws its tables from the directory, and nobody passes his own on.
 
         Over `datagrams` tables are passed on: several members get each, again and again, so that none of
         these messages needs an acknowledgement."""
@@ -224,6 +228,7 @@ class Links:
         self._leases = leases
         self.tables = tables
         self._search = search
+        self._draws = draws
         self._stopped = False
 
     def start(self) -> None:
@@ -335,6 +340,8 @@ class Links:
 
     def _share(self, topic: str) -> None:
         """Pass a super-topic table on to as many members of the community as an event would go to."""
+        if self._draws:
+            return
         table = self.tables.table(topic)
         members = self._community.table
         fanout = self._community.parameters.fanout(self._community.size)

@@ -4,10 +4,11 @@
 A directory knows of departures late. So a member that was drawn enters the table only when it says itself
 that it is one: tables hold no process that left before the drawing, and none that had crashed.
 
-**Pace.** The faster a community changes, the more often tables are drawn. What a member sees of the change is
-a fair sample of it. A table is a uniform draw of the members, so the part of it that leaves or crashes is the
-part of the community that does. A newcomer makes itself known to as many uniformly drawn members as a table
-has, so the newcomers that a member meets, over its table's size, are the part of the community that is new.
+**Pace.** A table is drawn again when a part of the community has changed, and now and then when nothing has.
+What a member sees of the change is a fair sample of it. A table is a uniform draw of the members, so the part
+of it that leaves or crashes is the part of the community that does. A newcomer makes itself known to as many
+uniformly drawn members as a table has, so the newcomers that a member meets, over its table's size, are the
+part of the community that is new.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from overlay.contact import Contact, PeerId
-from overlay.context import Context, Timer
+from overlay.context import Context, Randomness, Timer
 from overlay.errors import UsageError
 from overlay.membership.interface import TopicDirectory
 from overlay.wire import message
@@ -36,9 +37,10 @@ class StructuredConfig:
     longest_redraw_seconds: float = 300.0
     """The most time between two drawings, in a community that does not change."""
 
-    change: float = 0.1
-    """The part of the members that may change, by joining, leaving or crashing, from one drawing to the
-    next: the interval is `change` / (part that changes a second). More than 0, at most 1."""
+    change: float = 0.2
+    """A table is drawn again when this part of the community has changed, by joining, leaving or crashing, as
+    far as the table shows it, or when more than this part of the table is missing. More than 0, at most
+    1."""
 
     settle_seconds: float = 1.0
     """How long a newcomer waits for members to take it into their tables before it says it has joined."""
@@ -97,73 +99,53 @@ class Released:
     topic: str
 
 
-SMOOTHING = 0.75
-"""The weight of the latest interval in the estimated rate."""
+LEAST_CHANGES = 2
+"""Changes that bring the next drawing forward, at least, while a table is full enough."""
 
-GROWTH = 4
-"""The most times that an interval is as long as the last: what was quiet once may have been so by chance."""
+SOON = (0.2, 0.6)
+"""When a table is drawn after so many changes, in parts of the least time between two drawings; by chance.
+Changes rarely come alone: a drawing is to follow the last of a burst, and not all members draw at once."""
 
 
 class DrawPace:
     """Counts changes between drawings and says when the next drawing is due."""
 
-    __slots__ = ("_changes", "_config", "_drawn_at", "_interval", "_rate")
+    __slots__ = ("_changes", "_config", "_drawn_at", "_is_due", "_members")
 
     def __init__(self, config: StructuredConfig, now: float) -> None:
         self._config = config
         self._drawn_at = now
-        self._interval = config.shortest_redraw_seconds / GROWTH
-        self._rate: float | None = None
+        self._members = 0
         self._changes = 0
-
-    @property
-    def interval(self) -> float:
-        """Seconds from the last drawing to the next."""
-        return self._interval
+        self._is_due = False
 
     def soonest(self, now: float) -> float:
         """The least seconds to the next drawing."""
         return max(self._drawn_at + self._config.shortest_redraw_seconds - now, 0.0)
 
-    def drawn(self, now: float, table_size: int) -> None:
-        """A table was drawn: set the next interval by what changed since the last."""
-        rate = self._rate_now(now, table_size)
-        self._interval = self._interval_at(rate)
-        self._rate, self._changes, self._drawn_at = rate, 0, now
+    def drawn(self, now: float, members: int) -> None:
+        """A table of as many members was drawn: count anew."""
+        self._members, self._changes = members, 0
+        self._drawn_at, self._is_due = now, False
 
-    def next_interval(self, now: float, table_size: int) -> float:
-        """Seconds from a drawing now to the next."""
-        return self._interval_at(self._rate_now(now, table_size))
-
-    def _rate_now(self, now: float, table_size: int) -> float:
-        """The part of the community that changes in a second."""
-        seconds = max(now - self._drawn_at, 1e-3)
-        seen = self._changes / max(table_size, 1) / seconds
-        return seen if self._rate is None else SMOOTHING * seen + (1 - SMOOTHING) * self._rate
-
-    def _interval_at(self, rate: float) -> float:
-        config = self._config
-        longest = min(GROWTH * self._interval, config.longest_redraw_seconds)
-        wanted = config.change / rate if rate > 0 else longest
-        return min(max(wanted, config.shortest_redraw_seconds), longest)
-
-    def changed(self, now: float, table_size: int) -> float | None:
-        """A member came or went; the seconds to the next drawing when that must now be sooner."""
+    def changed(self, now: float, members: int, chance: Randomness) -> float | None:
+        """A member came or went, and the table has this many now; the seconds to the next drawing when that
+        must now be sooner."""
         self._changes += 1
-        if self._changes <= 2 * self._config.change * max(table_size, 1):
+        part = self._config.change * self._members
+        is_full = members >= self._members - part
+        if self._is_due or (self._changes < max(part, LEAST_CHANGES) and is_full):
             return None
+        self._is_due = True
         shortest = self._config.shortest_redraw_seconds
-        if shortest >= self._interval:
-            return None
-        self._interval = shortest
-        return self.soonest(now)
+        return max(shortest * chance.uniform(*SOON), self.soonest(now))
 
 
 ROUNDS = 2
 """How often those who do not answer are asked."""
 
 SPARES = 2
-"""How many more than needed are drawn, for some will not answer."""
+"""How many more than needed are drawn; they are asked if some do not answer."""
 
 Ask = Callable[[Contact, float], None]
 """Called with a member to ask and the community's size."""
@@ -193,6 +175,8 @@ class Drawing:
         self._size = 1.0
         self._wanted = 0
         self._sample: tuple[Contact, ...] = ()
+        self._asked = 0
+        """How many of the sample were asked, the first ones first."""
         self._silent: dict[PeerId, Contact] = {}
         self._confirmed: dict[PeerId, None] = {}
         self._rounds = 0
@@ -207,16 +191,14 @@ class Drawing:
 
     def confirmed(self, member: Contact) -> None:
         """`member` says that it is one."""
-        if self._is_over or self._silent.pop(member.id, None) is None:
-            return
-        self._confirmed[member.id] = None
-        if not self._silent:
-            self._finish()
+        if not self._is_over and member.id in self._silent:
+            self._confirmed[member.id] = None
+            self._heard(member.id)
 
     def suspect(self, peer: PeerId) -> None:
         """Do not wait for a process that has crashed."""
-        if self._silent.pop(peer, None) is not None and not self._silent and not self._is_over:
-            self._finish()
+        if not self._is_over and peer in self._silent:
+            self._heard(peer)
 
     def _sized(self, size: float) -> None:
         if self._is_over:
@@ -227,16 +209,27 @@ class Drawing:
 
     def _sampled(self, members: tuple[Contact, ...]) -> None:
         me = self._context.contact.id
-        self._sample = members
-        self._silent = {member.id: member for member in members if member.id != me}
+        self._sample = tuple(member for member in members if member.id != me)
+        self._silent = {member.id: member for member in self._sample[: self._wanted]}
         if not self._is_over:
             self._ask_the_silent()
 
+    def _heard(self, peer: PeerId) -> None:
+        del self._silent[peer]
+        if not self._silent:
+            self._ask_the_silent()
+
     def _ask_the_silent(self) -> None:
+        """Ask those that did not answer once more; and the spare ones, where some are missing."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._rounds and len(self._confirmed) < self._wanted:
+            self._silent |= {member.id: member for member in self._sample[self._asked :]}
         if not self._silent or self._rounds == ROUNDS:
             self._finish()
             return
         self._rounds += 1
+        self._asked = self._wanted if self._rounds == 1 else len(self._sample)
         self._timer = self._context.call_later(self._config.settle_seconds, self._ask_the_silent)
         for member in list(self._silent.values()):
             self._ask(member, self._size)

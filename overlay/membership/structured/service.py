@@ -1,6 +1,6 @@
 """The structured membership service: uniform tables of floor(ln N + c) members, drawn from the directory.
 
-The rule as published: tables are drawn anew at an interval, which follows the community's rate of change.
+The rule as published: tables are drawn anew when a part of the community has changed, or an interval is over.
 Between drawings, a member that leaves says so to those who hold it, and one that crashes is removed when it
 is suspected.
 
@@ -23,6 +23,7 @@ from overlay.membership.interface import MembershipListener, TopicDirectory
 from overlay.membership.member import Member
 from overlay.membership.structured.balance import Holders
 from overlay.membership.structured.drawing import (
+    SOON,
     Confirm,
     Drawing,
     Drawn,
@@ -65,7 +66,7 @@ class StructuredMembership(Member):
         self._pace = DrawPace(self._config, context.now())
         self._drawing: Drawing | None = None
         self._found_nobody = 0
-        """Drawings in a row that found nobody in a community of several."""
+        """Drawings in a row that found nobody."""
         self._timer: Timer | None = None
         self._request: Timer | None = None
         """Runs after those in the table were asked to take this process in, until they may be asked again."""
@@ -141,7 +142,7 @@ class StructuredMembership(Member):
     def _ask(self, member: Contact, size: float) -> None:
         newcomer = not self._has_joined
         take_in = self._balance and (newcomer or self._is_held_by_few)
-        seconds = self._pace.next_interval(self._context.now(), self._wanted)
+        seconds = self._config.longest_redraw_seconds
         self._context.send(member, Drawn(self._topic, seconds, size, take_in, newcomer))
 
     @property
@@ -151,7 +152,8 @@ class StructuredMembership(Member):
     def _drew(self, size: float, wanted: int, confirmed: list[Contact], silent: int) -> None:
         """Put those who confirmed in the table; when they are too few, some of the old ones stay.
 
-        Those who were drawn and do not answer have crashed since they were announced."""
+        Those who were drawn and do not answer have crashed since they were announced; where they leave the
+        table short, it is drawn again soon."""
         self._size, self._wanted = size, wanted
         new = {member.id: member for member in confirmed[:wanted]}
         for spare in confirmed[wanted:]:
@@ -174,21 +176,31 @@ class StructuredMembership(Member):
         for peer, member in new.items():
             if peer not in old:
                 self._listener.member_added(member)
-        for _ in range(silent):
-            self._pace.changed(self._context.now(), wanted)
-        self._pace.drawn(self._context.now(), wanted)
-        seconds = self._pace.interval * self._context.random.uniform(0.9, 1.1)
-        if new or size <= 1:
-            self._found_nobody = 0
-        else:  # there are others, and all that was asked or answered was lost
-            seconds = min(seconds, 2.0**self._found_nobody)
-            self._found_nobody += 1
-        self._draw_in(seconds)
+        self._pace.drawn(self._context.now(), len(new))
+        self._draw_in(self._until_next(silent > 0 and len(confirmed) < wanted))
         if not self._has_joined:
             self._has_joined = True
             self._listener.joined()
         else:
             self._listener.redrawn()
+
+    def _until_next(self, is_short: bool) -> float:
+        """Seconds to the next drawing if nothing changes. `is_short`: those who crashed left gaps in the
+        table."""
+        config, chance = self._config, self._context.random
+        if is_short:
+            return config.shortest_redraw_seconds * chance.uniform(*SOON)
+        # Those who came together are not to draw together ever after.
+        seconds = config.longest_redraw_seconds * chance.uniform(
+            0.9 if self._has_joined else 0.2, 1.1
+        )
+        if self._members:
+            self._found_nobody = 0
+            return seconds
+        # Where there are others, all that was asked or answered was lost.
+        first = 1.0 if self._size > 1 else config.shortest_redraw_seconds
+        self._found_nobody += 1
+        return min(seconds, first * 2.0 ** (self._found_nobody - 1))
 
     def _draw_in(self, seconds: float) -> None:
         if self._timer is not None:
@@ -204,7 +216,8 @@ class StructuredMembership(Member):
             self._be_asked_in(sender, message)
         elif message.newcomer and not is_known:
             self._changed()
-        seconds = self._pace.interval if sender.id in self._members else 0.0
+        is_held = sender.id in self._members
+        seconds = self._config.longest_redraw_seconds if is_held else 0.0
         self._context.send(sender, Confirm(self._topic, seconds))
 
     def _be_asked_in(self, sender: Contact, message: Drawn) -> None:
@@ -259,7 +272,8 @@ class StructuredMembership(Member):
         return True
 
     def _changed(self) -> None:
-        sooner = self._pace.changed(self._context.now(), self._wanted)
+        now, chance = self._context.now(), self._context.random
+        sooner = self._pace.changed(now, len(self._members), chance)
         if sooner is not None and self._timer is not None:
             self._draw_in(sooner)
             self._holders.doubt()

@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from overlay.directory.reading import Path, ShardPart, ShardView
+from overlay.directory.paths import Path, ShardPart
 from overlay.directory.sampler import _Drawn
 from overlay.directory.tree import Shard, topic_key
+from overlay.directory.witnesses import ShardView
 from tests.overlay.directory.model_network import ModelNetwork
 
 TOPIC = topic_key("/soccer")

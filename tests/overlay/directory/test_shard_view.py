@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 
 from overlay.contact import Contact, PeerId
 from overlay.directory import DirectoryConfig
+from overlay.directory.locations import Locations
 from overlay.directory.messages import ShardReply
-from overlay.directory.reading import (
-    Locations,
-    ShardView,
-    Witness,
-    checked_reply,
-    combine,
-    is_content,
-)
 from overlay.directory.tree import Shard, fingerprint, point_of, topic_key
+from overlay.directory.witnesses import ShardView, Witness, checked_reply, combine, is_content
 from overlay.metrics import Metrics
 from tests.overlay.directory.model_network import contact_of
 

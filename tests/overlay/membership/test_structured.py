@@ -6,6 +6,8 @@ import dataclasses
 import math
 import random
 import statistics
+from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -116,11 +118,12 @@ def test_tables_have_one_size_and_are_uniform(count: int) -> None:
     community = community_of(count, seed=61)
     size = math.floor(math.log(count) + 5)
     assert {len(member.table) for member in community.members.values()} == {size}
-    assert {member.size for member in community.members.values()} == {count}
     degrees = in_degrees(community.graph)
     # In-degrees of uniform tables are binomial: their variance is close to their mean.
     assert statistics.pvariance(degrees) == pytest.approx(size, rel=0.35)
     assert coverage(community.graph, 4, runs=20, seed=1) > 0.97
+    community.stage.run_for(1.1 * community.config.longest_redraw_seconds + 5)
+    assert {member.size for member in community.members.values()} == {count}
 
 
 def test_a_newcomer_is_held_by_a_tableful_of_members_when_it_has_joined() -> None:
@@ -276,34 +279,36 @@ def test_drawings_are_rare_when_nothing_changes_and_frequent_under_churn() -> No
     assert is_strongly_connected(community.graph)
 
 
-def test_the_interval_follows_the_rate_of_change() -> None:
+def test_a_table_is_drawn_again_when_a_part_of_it_has_changed() -> None:
     config = StructuredConfig(change=0.1, shortest_redraw_seconds=10, longest_redraw_seconds=600)
-    pace, now = DrawPace(config, 0.0), 0.0
-    for _ in range(12):
-        now += pace.interval
-        pace.drawn(now, table_size=10)
-    assert pace.interval == 600
-    start, intervals = now, []
-    due = now + pace.interval
-    for change in range(1, 400):  # a tenth of the table in 50 seconds
-        now = start + 5 * change
-        while due < now:
-            pace.drawn(due, table_size=100)
-            intervals.append(pace.interval)
-            due += pace.interval
-        sooner = pace.changed(now, table_size=100)
-        due = due if sooner is None else now + sooner
-    assert all(35 < interval < 70 for interval in intervals[-10:])
+    pace, now, drawings = DrawPace(config, 0.0), 0.0, list[float]()
+    pace.drawn(now, 100)
+    for _ in range(200):  # a tenth of the table in 50 seconds
+        now += 5
+        if (wait := pace.changed(now, 100, Random(1))) is not None:
+            drawings.append(now + wait)
+            pace.drawn(now + wait, 100)
+    intervals = [later - sooner for sooner, later in pairwise(drawings)]
+    assert len(intervals) > 15
+    assert all(45 <= interval <= 55 for interval in intervals)
 
 
-def test_a_burst_of_changes_brings_the_next_drawing_forward_but_not_too_near() -> None:
-    pace = DrawPace(StructuredConfig(), 0.0)
-    for time in (1.0, 16.0, 46.0, 106.0):
-        pace.drawn(time, table_size=10)
-    assert pace.interval > 100
-    assert pace.changed(107.0, table_size=10) is None
-    assert pace.changed(107.0, table_size=10) is None
-    assert pace.changed(107.0, table_size=10) == pytest.approx(14.0)
+def test_a_burst_of_changes_brings_the_next_drawing_forward_once_and_not_too_near() -> None:
+    pace, chance = DrawPace(StructuredConfig(), 0.0), Random(1)
+    pace.drawn(106.0, 10)
+    assert pace.changed(107.0, 10, chance) is None
+    assert pace.changed(107.0, 10, chance) == pytest.approx(14.0)
+    assert pace.changed(107.0, 10, chance) is None
+
+
+def test_one_member_that_a_small_table_lacks_is_reason_enough_to_draw() -> None:
+    pace, chance = DrawPace(StructuredConfig(), 0.0), Random(1)
+    pace.drawn(0.0, 4)
+    assert pace.changed(100.0, 4, chance) is None
+    pace.drawn(200.0, 4)
+    wait = pace.changed(300.0, 3, chance)
+    assert wait is not None
+    assert wait <= 15.0
 
 
 def test_the_first_participant_is_alone_and_found_by_the_next() -> None:
