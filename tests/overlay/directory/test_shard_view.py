@@ -53,6 +53,15 @@ def test_two_that_differ_or_are_not_settled_or_hold_nothing_are_not_enough() -> 
     assert not is_content([witness(0, EVERYONE)])
 
 
+def test_of_a_new_shard_three_that_nearly_agree_are_enough_and_two_in_a_new_network() -> None:
+    late = [witness(index, EVERYONE - {100 + index}, settled=False) for index in range(3)]
+    new = [witness(index, EVERYONE, settled=False, seasoned=False) for index in range(2)]
+    assert not is_content(late[:2])
+    assert is_content(late)
+    assert not is_content([*late[:2], witness(2, EVERYONE - set(range(100, 110)), settled=False)])
+    assert is_content(new)
+
+
 def test_a_lone_voice_counts_while_the_others_are_too_new_to_know() -> None:
     new = [witness(index, EVERYONE - {100}, seasoned=False) for index in (1, 2, 3, 4)]
     old = [witness(index, EVERYONE - {100}) for index in (1, 2, 3, 4)]
