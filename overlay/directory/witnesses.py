@@ -1,9 +1,10 @@
 """What the replicas of a shard say of it, and the view that a reader makes of that.
 
-One replica may have come late and hold a part, have been left behind by a change of the DHT, or
-lie. So a reader asks two, and is content when both are settled and say the same. Otherwise it asks all, and
-believes in a member that two or more name: a lone voice may have made it up. Where most are settled, at
-least half of them must name it, too. A replica that holds nothing has no voice, as it may be new.
+One replica may have come late and hold a part, have been left behind by a change of the DHT, or lie. So a
+reader asks two, and is content when both are settled and say the same. Otherwise it asks a third one, or all
+(see `is_content`), and believes in a member that two or more name: a lone voice may have made it up. Where
+most are settled, at least half of them must name it, too. A replica that holds nothing has no voice, as it
+may be new.
 While fewer than three of those who answer have served for a round of announcements, or the network
 has fewer nodes than a shard has replicas, each is believed: the others came too late to hear of all
 members. That the tree goes on below is a graver claim, and rarer: it takes three who say the same, or half
@@ -12,8 +13,9 @@ of all who answer.
 **Liars.** Who draws many identities has some next to the key of a topic's root, and may outvote those who
 hold it. So where nodes are *crowded* around that key, closer together than chance brings them, those who
 announce themselves tell all nodes of the region in which twice as many are expected, and who reads asks them
-all. Where two camps of these, of two or more each, name members that have little in common, a view has about as many of each: who is invented does not
-answer, and the others do. Below a root, liars spoil a part of a topic only.
+all. Where two camps of these, of two or more each, name members that have little in common, a view has about
+as many of each: who is invented does not answer, and the others do. Below a root, liars spoil a part of a
+topic only.
 """
 
 from __future__ import annotations
