@@ -65,9 +65,12 @@ class Holders:
         now = self._context.now()
         self._until = {peer: kept for peer, kept in self._until.items() if kept[1] > now}
 
-    def doubt(self) -> None:
-        """Much has changed, so every holder that lives draws soon, and says so; the silent have crashed."""
+    def doubt(self) -> float:
+        """Many are lost, so every holder that lives draws soon, and says so; the silent have crashed. The
+        seconds until that is known."""
         config = self._config
-        until = self._context.now() + config.shortest_redraw_seconds + 2 * config.settle_seconds
+        seconds = config.shortest_redraw_seconds + 2 * config.settle_seconds
+        until = self._context.now() + seconds
         for peer, (contact, promised) in self._until.items():
             self._until[peer] = (contact, min(promised, until))
+        return seconds

@@ -70,6 +70,8 @@ class StructuredMembership(Member):
         self._timer: Timer | None = None
         self._request: Timer | None = None
         """Runs after those in the table were asked to take this process in, until they may be asked again."""
+        self._doubt: Timer | None = None
+        """Runs out when the holders that live have said so, after many were lost."""
         self._reactions = {
             Drawn: self._on_drawn,
             Confirm: self._on_confirm,
@@ -104,7 +106,7 @@ class StructuredMembership(Member):
             self._context.send(holder, Farewell(self._topic))
         if self._drawing is not None:
             self._drawing.cancel()
-        for timer in (self._timer, self._request):
+        for timer in (self._timer, self._request, self._doubt):
             if timer is not None:
                 timer.cancel()
         self._members.clear()
@@ -259,8 +261,11 @@ class StructuredMembership(Member):
 
     def _gone(self, peer: PeerId) -> None:
         self._holders.remove(peer)
-        if self._remove(peer):
-            self._changed()
+        if self._remove(peer) and self._changed():
+            # Those who hold this process may have crashed as well, and most of the others draw soon.
+            if self._doubt is not None:
+                self._doubt.cancel()
+            self._doubt = self._context.call_later(self._holders.doubt(), self._look_for_holders)
         self._look_for_holders()
 
     def _remove(self, peer: PeerId) -> bool:
@@ -271,18 +276,21 @@ class StructuredMembership(Member):
         self._listener.member_removed(member)
         return True
 
-    def _changed(self) -> None:
+    def _changed(self) -> bool:
+        """Whether the next drawing comes sooner because of that."""
         now, chance = self._context.now(), self._context.random
         sooner = self._pace.changed(now, len(self._members), chance)
-        if sooner is not None and self._timer is not None:
-            self._draw_in(sooner)
-            self._holders.doubt()
+        if sooner is None or self._timer is None:
+            return False
+        self._draw_in(sooner)
+        return True
 
     def _look_for_holders(self) -> None:
         """Held by few: ask those in the table to take this process in, and draw soon to ask others.
 
         Those in the table are asked again after a while if that did not help.
         """
+        self._holders.forget_late()
         if not self._balance or not self._has_joined or not self._is_held_by_few:
             return
         self._draw_in(self._pace.soonest(self._context.now()))
