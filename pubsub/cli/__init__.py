@@ -11,7 +11,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 
 from overlay.errors import CamcastError
 
@@ -80,6 +80,10 @@ def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
             import_module(f"pubsub.cli.{name.replace('-', '_')}").add_command(commands)
         else:
             commands.add_parser(name, help=about)
+    if chosen in COMMANDS:  # what other packages add need not be looked for, which takes a while
+        return parser
+    from importlib import metadata
+
     for plugin in metadata.entry_points(group=PLUGINS):
         module = plugin.load()
         if plugin.name == chosen:
@@ -91,6 +95,8 @@ def parser_for(words: Sequence[str]) -> argparse.ArgumentParser:
 
 def _extra_with(module: str) -> str | None:
     """The extra of this package that installs a module; None for a module that no extra names."""
+    from importlib import metadata
+
     name = module.partition(".")[0].replace("_", "-").lower()
     for requirement in metadata.requires("camcast") or ():
         found = re.match(r"([\w.-]+).*extra == ['\"](\w+)['\"]", requirement)
