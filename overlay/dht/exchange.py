@@ -66,6 +66,7 @@ class Call:
         "excused",
         "expects",
         "from_light",
+        "is_cut",
         "is_provoked",
         "letter",
         "on_end",
@@ -92,6 +93,8 @@ class Call:
         self.excused = False
         self.is_provoked = False
         """Whether a stranger's request is the reason for it: it is sent only as far as the stranger paid."""
+        self.is_cut = False
+        """Whether it was sent less often than the measured loss asks for."""
         self.tries: int | None = None
         """How often it is sent; None: as often as the measured loss asks for."""
         self.timer: Timer | None = None
@@ -132,8 +135,8 @@ class Exchanges:
     reply, so that the sender knows who asks."""
 
     ended: Callable[[Call, ReplyOutcome], None]
-    """A call is about to end, answered, given up or in an offence; the code that waits for it learns it
-    after."""
+    """A call is about to end, answered, given up, in an offence, or without anybody's fault; the code that
+    waits for it learns it after."""
 
 
 class Exchange:
@@ -290,6 +293,7 @@ class Exchange:
         if strangers is not None and attempt:
             letter = strangers.again(letter, call.to)
         if call.is_provoked and strangers is not None and not strangers.may_send(call.to, letter):
+            call.is_cut = True
             return
         self._context.send(call.to, letter)
         self._sent.value += 1
@@ -314,7 +318,9 @@ class Exchange:
             self._finish(call, ReplyOutcome.GIVEN_UP)
 
     def _finish(self, call: Call, outcome: ReplyOutcome) -> None:
-        self._above.ended(call, outcome)
+        # Who was not asked often enough is not to blame for its silence.
+        is_excused = call.is_cut and outcome is ReplyOutcome.GIVEN_UP
+        self._above.ended(call, ReplyOutcome.CANCELLED if is_excused else outcome)
         call.end(outcome)
 
     def _take_reply(self, sender: Contact, letter: Letter) -> None:
@@ -403,7 +409,7 @@ class Exchange:
         strangers.hold(sender, answer)
         self._signs += 1
         self._is_provoked = True
-        self.call(sender, Ping(), (Pong,), self._sign_given, tries=1)
+        self.call(sender, Ping(), (Pong,), self._sign_given, tries=1).is_cut = True
         self._is_provoked = False
         return False
 

@@ -385,6 +385,8 @@ class DhtNode:
                 if len(self._tokens_held) > TOKENS:
                     self._tokens_held.popitem(last=False)
             self.contacts.answered(call, peer, call.from_light)
+        elif outcome is ReplyOutcome.CANCELLED:
+            self.contacts.excused(call, peer)
         else:
             self.contacts.failed(call, peer)
 

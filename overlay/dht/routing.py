@@ -218,6 +218,10 @@ class Contacts:
             remember(self.lost, peer.contact, None, LOST_CONTACTS)
             self._check_others()
 
+    def excused(self, call: Call, peer: RoutedPeer) -> None:
+        """`peer` did not answer `call`, and was not asked often enough for that to mean anything."""
+        self._is_over(call, peer)
+
     def left(self, peer: RoutedPeer) -> None:
         """`peer` says that it closes: it is not named from now on, and asked whether it is gone."""
         if self._knows(peer):

@@ -6,6 +6,10 @@ in the queue behind them, or was lost on the way and is being sent again. Behind
 as earlier events come.
 Each of those who announced it is asked in turn, three times at most, and has five times `fetch_delay` to
 answer; then the event is given up, and counted. All of this is done for ranges of numbers at a time.
+
+Who named an event and did not send it when asked has broken a promise. For a minute it is asked after all
+others: its announcements wait for theirs, and it makes way among those who are remembered to have an event.
+So members that only promise cost a community a wait for each of them, and not for each event.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
-from overlay.contact import Contact
+from overlay.bounded import remember
+from overlay.contact import Contact, PeerId
 from overlay.context import Timer
 from pubsub.camcast.gossip import Neighbourhood
 from pubsub.camcast.heard import Ranges
@@ -44,6 +49,12 @@ way: a slow link announces many events before it has brought them."""
 
 ANSWER_DELAYS = 5.0
 """How many times `fetch_delay` an answer may take."""
+
+BLAME_SECONDS = 60.0
+"""For how long a broken promise counts."""
+
+MOST_BLAMED = 256
+"""Members of whom it is remembered."""
 
 _BYTES_AROUND_AN_EVENT = 256
 
@@ -149,19 +160,17 @@ class _Announcement:
 class _Asked:
     """Events of a source, of consecutive numbers, that somebody was asked for."""
 
-    __slots__ = ("announcers", "due", "numbers", "source", "tries")
+    __slots__ = ("announcers", "due", "latest", "numbers", "source", "tries")
 
     def __init__(self, source: bytes, numbers: range, announcers: list[Contact]) -> None:
         self.source = source
         self.numbers = numbers
         self.announcers = announcers
+        """The next to be asked first."""
+        self.latest = announcers[0]
+        """Who was asked last."""
         self.tries = 0
         self.due = 0.0
-
-    @property
-    def latest(self) -> Contact:
-        """Who was asked last."""
-        return self.announcers[(self.tries - 1) % len(self.announcers)]
 
 
 class MissingEvents:
@@ -182,6 +191,11 @@ class MissingEvents:
         self._by_source: dict[bytes, list[_Asked]] = {}
         """The same as above, in the order of their numbers, which do not overlap."""
         self._asked_events = 0
+        self._blamed: dict[PeerId, float] = {}
+        """Until when a broken promise of a member counts."""
+        self._broken = neighbourhood.metrics.counter(
+            "promises_broken", "Times that a member named events and did not send them in time."
+        )
         self._timer: Timer | None = None
         self._rings_at = 0.0
 
@@ -270,8 +284,13 @@ class MissingEvents:
                 if missing:
                     self._neighbourhood.lose(asked.source, missing, "not_fetched")
                 continue
+            if missing:
+                self._blame(asked.latest, now)
+            # Each list is its own: who announces a part need not have the rest.
+            others = [one for one in asked.announcers if one != asked.latest]
+            others.sort(key=lambda one: self._is_blamed(one, now))
             for numbers in missing:
-                again = _Asked(asked.source, numbers, asked.announcers)
+                again = _Asked(asked.source, numbers, [*others, asked.latest])
                 again.tries = asked.tries
                 self._ask(again, now, fetches)
 
@@ -279,11 +298,15 @@ class MissingEvents:
         """Ask for what has not come of an announcement; what cannot be asked for yet waits once more."""
         source, announcer = announcement.source, announcement.announcer
         late: list[range] = []
+        is_doubtful = self._is_blamed(announcer, now) and (
+            now < announcement.since + ANSWER_DELAYS * self._delay
+        )
         for missing in self._neighbourhood.missing(source, announcement.numbers):
             for numbers in self._not_asked_for(source, missing, announcer):
                 room = MOST_ASKED - self._asked_events
                 is_full = room <= 0 or len(self.asked) >= MOST_QUESTIONS
-                if is_full or self._is_coming(announcement, numbers.start, now):
+                waits = is_doubtful or self._is_coming(announcement, numbers.start, now)
+                if is_full or waits:
                     late.append(numbers)
                     continue
                 if len(numbers) > room:
@@ -294,6 +317,13 @@ class MissingEvents:
             # One entry, whatever the number of gaps: they are looked at anew.
             whole = range(late[0].start, late[-1].stop)
             self._push(source, whole, announcer, announcement.since, now + self._delay)
+
+    def _blame(self, member: Contact, now: float) -> None:
+        remember(self._blamed, member.id, now + BLAME_SECONDS, MOST_BLAMED)
+        self._broken.value += 1
+
+    def _is_blamed(self, member: Contact, now: float) -> bool:
+        return self._blamed.get(member.id, now) > now
 
     def _flows(self, source: bytes, now: float) -> bool:
         """Whether events of the source have come of late."""
@@ -312,14 +342,26 @@ class MissingEvents:
         result: list[range] = []
         start = numbers.start
         for asked in self._overlapping(source, numbers):
-            if len(asked.announcers) < MOST_ANNOUNCERS and announcer not in asked.announcers:
-                asked.announcers.append(announcer)
+            self._add_announcer(asked, announcer)
             if start < asked.numbers.start:
                 result.append(range(start, asked.numbers.start))
             start = asked.numbers.stop
         if start < numbers.stop:
             result.append(range(start, numbers.stop))
         return result
+
+    def _add_announcer(self, asked: _Asked, announcer: Contact) -> None:
+        announcers, now = asked.announcers, self._context.now()
+        if announcer in announcers:
+            return
+        if len(announcers) >= MOST_ANNOUNCERS:
+            if self._is_blamed(announcer, now):
+                return
+            worse = [one for one in announcers if self._is_blamed(one, now)]
+            if not worse:
+                return
+            announcers.remove(worse[-1])
+        announcers.append(announcer)
 
     def _overlapping(self, source: bytes, numbers: range) -> list[_Asked]:
         asked_for = self._by_source.get(source)
@@ -331,6 +373,7 @@ class MissingEvents:
 
     def _ask(self, asked: _Asked, now: float, fetches: _Fetches) -> None:
         asked.tries += 1
+        asked.latest = asked.announcers[0]
         asked.due = now + ANSWER_DELAYS * self._delay
         self.asked[asked] = None
         self._asked_events += len(asked.numbers)
