@@ -31,8 +31,8 @@ SMALL = 80
 INTRODUCTION = SMALL + 80
 """Bytes of the first letter to a node: enough for a sign of life, and for a question for one."""
 
-LARGE = 1200
-"""The same where the answer may be long; other frames still fit into the datagram."""
+LARGE = 1360
+"""The same where the answer may be long, as far as the datagram holds it."""
 
 WITH_A_PROOF = 2 * PROOF_BYTES + CHALLENGE_BYTES
 """Bytes more where ids are proven: for a proof, and for a question that asks for one."""
