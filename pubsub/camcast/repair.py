@@ -280,12 +280,12 @@ class MissingEvents:
         for asked in due:
             self._remove(asked)
             missing = self._neighbourhood.missing(asked.source, asked.numbers)
+            if missing:
+                self._blame(asked.latest, now)
             if asked.tries >= ROUNDS * len(asked.announcers):
                 if missing:
                     self._neighbourhood.lose(asked.source, missing, "not_fetched")
                 continue
-            if missing:
-                self._blame(asked.latest, now)
             # Each list is its own: who announces a part need not have the rest.
             others = [one for one in asked.announcers if one != asked.latest]
             others.sort(key=lambda one: self._is_blamed(one, now))
