@@ -363,6 +363,10 @@ async def replay(arena: Arena) -> None:
 
 async def slots(arena: Arena) -> None:
     """Each attacker keeps a channel to every honest node busy, so that none is idle and makes way for age."""
+    if arena.case.defence == "none":
+        for node in arena.honest:
+            table = node.attachment.runtime.channels._table
+            table._make_way_for = lambda sender, half_open: False  # type: ignore[method-assign]
     joining = (arena.node(is_honest=False, port=5000 + number) for number in range(arena.attackers))
     nodes = list(await asyncio.gather(*joining))
     newcomers: list[set[int]] = []
@@ -471,7 +475,8 @@ CASES = (
     Case("replay", "sessions"),
     Case("replay", "none", OPEN),
     Case("slots", "blocks of addresses make way", FEW_CHANNELS),
-    Case("slots", "the same, and rights", FEW_CHANNELS, has_rights=True),
+    Case("slots", "the same, and who has shown no right", FEW_CHANNELS, has_rights=True),
+    Case("slots", "none", FEW_CHANNELS),
     Case("clock", "rights end by the clocks of those who give", has_rights=True),
     Case("clock", "none"),
     Case("amplification", "sessions"),
@@ -515,7 +520,7 @@ WORKLOAD = Workload(
     " deliveries lost, and time until all events reach all honest nodes again.",
     (
         Option("nodes", 16, "honest nodes of the community"),
-        Option("attackers", [5], "attackers, where one is not enough"),
+        Option("attackers", [5, 16], "attackers, where one is not enough"),
         Option("attacks", list(ATTACKS), "which", choices=tuple(ATTACKS)),
         Option("seed", 1, "the network's"),
     ),
