@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -550,6 +552,13 @@ def test_few_ciphers_are_ready_and_all_sessions_work() -> None:
     assert len(bob.received) == 30
     assert all(len(peer.received) == 3 for peer in crowd)
     assert sum(session.is_ready for session in bob.sessions._by_index.values()) <= 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_thousand_sessions_take_less_than_four_megabytes() -> None:
+    command = [sys.executable, "-m", "tests.overlay.session.memory_of_sessions"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(told.stdout) < 4_000_000
 
 
 def test_a_node_has_no_session_with_itself() -> None:
