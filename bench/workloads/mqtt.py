@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import shutil
 import socket
 import statistics
@@ -34,6 +35,9 @@ from pubsub.doors.mqtt.packets import V311, Asked, Connect, Publish, Subscribe, 
 
 PAYLOAD = 64
 WINDOW = 500
+AT_ONCE = 100
+"""Clients that connect at a time."""
+
 TOPIC = "bench/x"
 PUBACK, PUBREC, PUBREL, PUBCOMP = 0x40, 0x50, 0x62, 0x70
 
@@ -64,9 +68,11 @@ def _memory(system: str, clients: int) -> Iterator[Row]:
     with Players() as players:
         port, process = players.start(serve, system).answer()
         before = _resident(process)
-        players.start(stay, port, clients).answer()
-        grown = (_resident(process) - before) / clients
+        connected, seconds = players.start(stay, port, clients).answer()
+        grown = (_resident(process) - before) / connected
         settings: dict[str, Setting] = {"system": system, "clients": clients}
+        yield Row("mqtt", settings, "connected", connected, "clients")
+        yield Row("mqtt", settings, "connects", connected / seconds, "clients/s")
         yield Row("mqtt", settings, "memory", grown / 1024, "KiB/client")
 
 
@@ -75,11 +81,18 @@ def _resident(process: int) -> int:
     return int(fields[1]) * 4096
 
 
+def _allow_sockets() -> None:
+    """Let this process, and those that it starts, have as many sockets as the machine allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 # -- the server's process --
 
 
 def serve(pipe: Connection, system: str) -> None:
     """Serve until the benchmark ends; it is told the port, and the process that holds the clients."""
+    _allow_sockets()
     if system == "camcast":
         loops.run(_door(pipe))
         return
@@ -255,12 +268,20 @@ def stay(pipe: Connection, port: int, clients: int) -> None:
 
     async def main() -> None:
         async with AsyncExitStack() as stack:
-            for number in range(clients):
-                client = await _connect(port, f"idle{number}", 0)
-                stack.callback(client.transport.close)
-            pipe.send("connected")
+            began, connected = time.monotonic(), 0
+            for first in range(0, clients, AT_ONCE):
+                names = (f"idle{number}" for number in range(first, min(first + AT_ONCE, clients)))
+                made = await asyncio.gather(
+                    *(_connect(port, name, 0) for name in names), return_exceptions=True
+                )
+                for client in made:
+                    if isinstance(client, Client):
+                        connected += 1
+                        stack.callback(client.transport.close)
+            pipe.send((connected, time.monotonic() - began))
             await asyncio.to_thread(pipe.recv)
 
+    _allow_sockets()
     loops.run(main())
 
 
@@ -292,7 +313,11 @@ WORKLOAD = Workload(
             "mqtt.memory",
             "Clients that are connected and subscribed",
             {"system": "system", "clients": "clients"},
-            (column("KiB a client", "{:.1f}", "memory"),),
+            (
+                column("connected", "{:,.0f}", "connected"),
+                column("connected a second", "{:,.0f}", "connects"),
+                column("KiB a client", "{:.1f}", "memory"),
+            ),
         ),
     ),
     quick_seconds=20,

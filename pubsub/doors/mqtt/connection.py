@@ -75,6 +75,26 @@ class Link(Protocol):
 class Connection:
     """Ends at the first packet that breaks a rule, with the reason where the client can be told it."""
 
+    __slots__ = (
+        "_aliases",
+        "_decoder",
+        "_early",
+        "_heard_at",
+        "_hub",
+        "_keep_alive",
+        "_largest",
+        "_link",
+        "_most_own_aliases",
+        "_own_aliases",
+        "_session",
+        "_timer",
+        "_under_way",
+        "_will",
+        "is_open",
+        "pending",
+        "version",
+    )
+
     def __init__(self, hub: Hub, link: Link) -> None:
         self._link = link
         self.version = V5

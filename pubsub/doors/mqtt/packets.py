@@ -229,6 +229,12 @@ _FLAGS = {PUBREL: 2, Subscribe.code: 2, Unsubscribe.code: 2}
 class Decoder:
     """Cuts a stream of bytes into packets. A CONNECT packet settles the version; `version` may be set too."""
 
+    __slots__ = (
+        "_buffer",
+        "_largest",
+        "version",
+    )
+
     def __init__(self, largest: int = LARGEST_PACKET, version: int = V5) -> None:
         self.version = version
         self._largest = largest

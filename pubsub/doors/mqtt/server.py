@@ -153,6 +153,17 @@ class _Turn:
 class _Stream(asyncio.Protocol):
     """One TCP or TLS connection: a `Link` of the hub."""
 
+    __slots__ = (
+        "_connection",
+        "_gathered",
+        "_hub",
+        "_is_ending",
+        "_is_full",
+        "_size",
+        "_transport",
+        "_turn",
+    )
+
     def __init__(self, hub: Hub, turn: _Turn) -> None:
         self._hub = hub
         self._turn = turn

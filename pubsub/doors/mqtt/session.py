@@ -125,6 +125,28 @@ class Outgoing:
 class Session:
     """A synchronous object; `drop` counts messages that are not delivered, under a reason."""
 
+    __slots__ = (
+        "_clock",
+        "_drop",
+        "_finished",
+        "_inflight",
+        "_keyed",
+        "_last_id",
+        "_most_waiting",
+        "_recalled",
+        "_waiting",
+        "arriving",
+        "client",
+        "client_id",
+        "expiry",
+        "incarnation",
+        "is_fresh",
+        "keeper",
+        "receive_maximum",
+        "released",
+        "subscriptions",
+    )
+
     def __init__(
         self,
         client_id: str,
@@ -145,7 +167,8 @@ class Session:
         self._most_waiting = most_waiting
         self._clock = clock
         self._drop = drop
-        self._waiting: deque[Outgoing] = deque()
+        self._waiting: deque[Outgoing] | None = None
+        """None for a client that keeps up: there are very many of them."""
         self._inflight: dict[int, Outgoing] = {}
         self._last_id = 0
         self._keyed: dict[bytes, Outgoing | None] = {}
@@ -162,7 +185,7 @@ class Session:
     @property
     def waiting(self) -> int:
         """Messages that are not acknowledged, whether they were sent or not."""
-        return len(self._waiting) + len(self._inflight)
+        return len(self._waiting or ()) + len(self._inflight)
 
     def offer(self, outgoing: Outgoing) -> None:
         """Send a message, or keep it until there is room or a connection."""
@@ -177,10 +200,12 @@ class Session:
             self._came_again(outgoing)
         elif outgoing.key in self._recalled:
             self._send_recalled(outgoing)
-        elif len(self._waiting) >= self._most_waiting and outgoing.done is None:
+        elif len(self._waiting or ()) >= self._most_waiting and outgoing.done is None:
             self._drop("session_full")
         else:
             self._note_key(outgoing.key, outgoing)
+            if self._waiting is None:
+                self._waiting = deque()
             self._waiting.append(outgoing)
             self.pump()
 
@@ -223,6 +248,8 @@ class Session:
                 self.keeper.changed(partial(self._send_recorded, outgoing, packet_id))
             elif not self._send(outgoing, packet_id):
                 self._finish(self._inflight.pop(packet_id))
+        if not self._waiting:
+            self._waiting = None
 
     def _send_recorded(self, outgoing: Outgoing, packet_id: int) -> None:
         """Its packet id is safe."""
