@@ -11,7 +11,8 @@ from pubsub import Archive, Node
 from pubsub.archive.store.append_files import AppendFileStore
 from pubsub.doors.mqtt.bridge import open_hub
 from pubsub.doors.mqtt.connection import Connection
-from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open
+from pubsub.doors.mqtt.hub import Hub
+from pubsub.doors.mqtt.network import MqttConfig, Open
 from pubsub.doors.mqtt.packets import (
     PUBCOMP,
     PUBREC,

@@ -1,7 +1,7 @@
 """A door for MQTT clients: MQTT 3.1.1 and 5.0 over TCP, TLS and WebSocket, on a node."""
 
-from pubsub.doors.mqtt.hub import Access, MqttConfig
 from pubsub.doors.mqtt.message import MqttMessage, message_in
+from pubsub.doors.mqtt.network import Access, MqttConfig
 from pubsub.doors.mqtt.server import MqttDoor
 
 __all__ = ["Access", "MqttConfig", "MqttDoor", "MqttMessage", "message_in"]

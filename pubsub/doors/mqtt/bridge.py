@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from overlay.entropy import entropy
 from overlay.errors import CamcastError, NetworkError
 from pubsub.archive.errors import Displaced
-from pubsub.doors.mqtt.hub import Access, Follower, Hub, MqttConfig, Opener
+from pubsub.doors.mqtt.hub import Hub
 from pubsub.doors.mqtt.kept import KeptSubscription
 from pubsub.doors.mqtt.message import MqttMessage, message_in, topic_of
+from pubsub.doors.mqtt.network import Access, Follower, MqttConfig, Opener
 from pubsub.doors.mqtt.packets import Reason
 from pubsub.doors.mqtt.session_log import FIND_SECONDS, SessionLog, log_name
 from pubsub.event import RUN_BYTES, Event

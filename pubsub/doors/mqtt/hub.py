@@ -10,222 +10,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from overlay.context import Timer
-from overlay.errors import UsageError
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.connection import Connection, Link
 from pubsub.doors.mqtt.filters import FilterTree, TopicFilter, matches
 from pubsub.doors.mqtt.groups import Clock, Groups, group_key
 from pubsub.doors.mqtt.kept import Keeper, Keeping, KeptSubscription, Record
 from pubsub.doors.mqtt.message import MqttMessage, sender_of, topic_of
+from pubsub.doors.mqtt.network import Access, MqttConfig, Network
 from pubsub.doors.mqtt.packets import Asked, Connect, MqttError, Reason, Will
-from pubsub.doors.mqtt.session import Following, Forms, Granted, Outgoing, Session
-
-NEVER = 0xFFFFFFFF
-"""The session expiry interval of a session that does not expire (section 3.1.2.11.2)."""
-
-
-@dataclass(frozen=True)
-class MqttConfig:
-    """What the door allows each client and all of them."""
-
-    most_clients: int = 20_000
-    """Connections at one time; further ones are refused as "server busy"."""
-    most_sessions: int = 50_000
-    """Sessions, connected or not. When there are more, the one that has been away longest is dropped."""
-    most_waiting: int = 1_000
-    """Messages of QoS 1 and 2 that may wait for one client; further ones are dropped and counted."""
-    most_subscriptions: int = 1_000
-    """Filters of one client; further ones are refused as "quota exceeded"."""
-    longest_expiry: float = 7 * 24 * 3600.0
-    """Seconds that a session lasts at most without a connection, whatever the client asks for."""
-    receive_maximum: int = 256
-    """Messages of QoS 1 and 2 that one client may have under way to the door."""
-    topic_aliases: int = 64
-    """Topic aliases that one client may use."""
-    largest_packet: int = 1024 * 1024
-    """Bytes of a packet from a client."""
-    most_retained: int = 10_000
-    """Retained messages; when there are more, the one that was set longest ago is dropped."""
-    longest_keep_alive: int = 65_535
-    """Seconds; a client of MQTT 5.0 that asks for more, or for none, is told this."""
-    most_partial: int = 64 * 1024 * 1024
-    """Bytes of packets that have not come whole, of all clients together. With more, the client whose packet
-    has taken longest is disconnected."""
-    packet_seconds: float = 120.0
-    """How long one packet may take to come whole."""
-    connect_seconds: float = 10.0
-    """How long a connection may take to send its first packet."""
-
-    def __post_init__(self) -> None:
-        for name in ("receive_maximum", "longest_keep_alive"):
-            if not 1 <= getattr(self, name) <= 65_535:
-                raise UsageError(f"{name} is 1 to 65,535, not {getattr(self, name)}")
-        if not 0 <= self.topic_aliases <= 65_535:
-            raise UsageError(f"topic_aliases is 0 to 65,535, not {self.topic_aliases}")
-        least_one = ("most_clients", "most_sessions", "most_waiting", "most_subscriptions")
-        for name in (
-            *least_one,
-            "largest_packet",
-            "most_partial",
-            "packet_seconds",
-            "connect_seconds",
-        ):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} is more than 0, not {getattr(self, name)}")
-
-
-class Follower(Protocol):
-    """What takes the messages that an archive keeps for a subscription."""
-
-    def ready(self, reason: Reason) -> None:
-        """The archive keeps what is published from now on; or why there is none."""
-        ...
-
-    def take(self, message: MqttMessage, key: bytes, done: Callable[[], None]) -> None:
-        """A message, the id of its event, and what is to be called when the client has it."""
-        ...
-
-    def displaced(self) -> None:
-        """The client has gone to another door."""
-        ...
-
-
-class Network(Protocol):
-    """What the hub asks of the network."""
-
-    keeps_sessions: bool
-    """Whether sessions that outlive a connection are kept at an archive."""
-
-    def publish(
-        self, message: MqttMessage, done: Callable[[Reason], None], id: bytes = b""
-    ) -> None:
-        """Publish; `done` is called once, with success when the network has the message. `id`: what its event
-        is called where an archive has it; one that is published twice is there once."""
-        ...
-
-    def watch(self, topic: str, ready: Callable[[Reason], None]) -> None:
-        """Bring all messages of a camcast topic and its subtopics, from when `ready` is called on."""
-        ...
-
-    def keeps(self, topic: str) -> bool:
-        """Whether an archive is to have the messages of the topic."""
-        ...
-
-    def follow(
-        self,
-        name: str,
-        topic: str,
-        follower: Follower,
-        afresh: bool,
-        before: KeptSubscription | None = None,
-    ) -> Following:
-        """Bring what the archive keeps for this name, from where it was, or with `afresh` from now on;
-        nothing that the client has by the position in `before`."""
-        ...
-
-    def open_session(self, client_id: str, opener: Opener) -> None:
-        """Fetch what an archive keeps of a client's session, and become the one that writes it."""
-        ...
-
-    def unwatch(self, topic: str) -> None:
-        """One `watch` of the topic less."""
-        ...
-
-    door: bytes
-    """Tells this door from others."""
-
-    def tell_groups(self, groups: list[bytes]) -> None:
-        """Tell other doors which groups have members at this one; what they say comes to `Hub.groups`."""
-        ...
-
-
-class Opener(Protocol):
-    """What takes a session that was kept."""
-
-    def opened(self, keeping: Keeping, record: Record | None) -> None:
-        """Called once; without a record there is no session yet."""
-        ...
-
-    def failed(self) -> None:
-        """Called in place of `opened`: no archive has answered."""
-        ...
-
-    def displaced(self) -> None:
-        """Another door writes the session from here on."""
-        ...
-
-
-class Access(Protocol):
-    """Who may do what; a method returns whether it is allowed."""
-
-    def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool: ...
-
-    def publish(self, client_id: str, topic: str) -> bool: ...
-
-    def subscribe(self, client_id: str, filter: str) -> bool: ...
-
-
-class Open:
-    """Everybody may do everything."""
-
-    def connect(self, client_id: str, username: str | None, password: bytes | None) -> bool:
-        return True
-
-    def publish(self, client_id: str, topic: str) -> bool:
-        return True
-
-    def subscribe(self, client_id: str, filter: str) -> bool:
-        return True
+from pubsub.doors.mqtt.partials import Partials
+from pubsub.doors.mqtt.session import Forms, Granted, Outgoing, Session
 
 
 def name_at_archive(client_id: str, filter: str) -> str:
     """The durable name of a client's subscription, the same at every door."""
     packed = b"%d:%s%s" % (len(client_id.encode()), client_id.encode(), filter.encode())
     return "mqtt-" + hashlib.blake2s(packed, digest_size=16).hexdigest()
-
-
-class Partials:
-    """Packets that have not come whole: bounded in bytes and in time, however many clients dawdle."""
-
-    def __init__(self, clock: Clock, config: MqttConfig) -> None:
-        self._clock = clock
-        self._config = config
-        self._began: dict[Connection, tuple[float, int]] = {}
-        """When each began, and its bytes; the one that began first is the first."""
-        self._timer: Timer | None = None
-        self.bytes = 0
-
-    def note(self, connection: Connection, waiting: int) -> None:
-        """This many bytes of a connection wait for the rest of their packet."""
-        known = self._began.get(connection)
-        self.bytes += waiting - (0 if known is None else known[1])
-        if not waiting:
-            self._began.pop(connection, None)
-            return
-        self._began[connection] = (self._clock.now() if known is None else known[0], waiting)
-        while self.bytes > self._config.most_partial:
-            self._disconnect(Reason.QUOTA_EXCEEDED)
-        if self._timer is None:
-            self._timer = self._clock.call_later(self._config.packet_seconds, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        ended = self._clock.now() - self._config.packet_seconds
-        while self._began and next(iter(self._began.values()))[0] <= ended:
-            self._disconnect(Reason.KEEP_ALIVE_TIMEOUT)
-        for began, _ in self._began.values():
-            # A delay that rounding makes next to nothing would be asked for again and again.
-            least = self._config.packet_seconds / 100
-            self._timer = self._clock.call_later(max(began - ended, least), self._look)
-            return
-
-    def _disconnect(self, reason: Reason) -> None:
-        next(iter(self._began)).fail(MqttError(reason, "a packet takes too long to come whole"))
 
 
 class _Kept:

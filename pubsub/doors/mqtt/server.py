@@ -20,7 +20,8 @@ from typing import Any, Self
 from overlay.contact import Address
 from overlay.errors import UsageError
 from pubsub.doors.mqtt.bridge import open_hub
-from pubsub.doors.mqtt.hub import Access, Hub, MqttConfig, Open
+from pubsub.doors.mqtt.hub import Hub
+from pubsub.doors.mqtt.network import Access, MqttConfig, Open
 from pubsub.doors.serving import certificate, in_use, serve
 from pubsub.node import Node
 from pubsub.topic import Topic

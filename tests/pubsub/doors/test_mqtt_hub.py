@@ -10,8 +10,9 @@ import pytest
 
 from overlay.metrics import Metrics
 from pubsub.doors.mqtt.groups import SILENT_SECONDS, Groups, group_key
-from pubsub.doors.mqtt.hub import Hub, MqttConfig, Open, name_at_archive
+from pubsub.doors.mqtt.hub import Hub, name_at_archive
 from pubsub.doors.mqtt.message import MqttMessage
+from pubsub.doors.mqtt.network import MqttConfig, Open
 from pubsub.doors.mqtt.packets import (
     PINGREQ,
     PINGRESP,
