@@ -137,7 +137,10 @@ def _bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text.strip())
     except ValueError:
-        raise RightError(f"{text[:20]!r} is not hexadecimal digits") from None
+        raise RightError(
+            f"{text[:20]!r} is not hexadecimal digits: copy a key from `camcast right key`, or a right from "
+            "`camcast right new`"
+        ) from None
 
 
 def _time(text: str) -> int:

@@ -45,7 +45,9 @@ def _ask(address: Address) -> Any:
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         # The text may come from something that is not a node.
         reason = visible(str(getattr(error, "reason", error)).strip())
-        raise NetworkError(f"no node answers at {address}: {reason}") from None
+        raise NetworkError(
+            f"no node answers at {address} ({reason}): give the address that the node was told as --metrics"
+        ) from None
 
 
 def _plain(status: dict[str, Any]) -> str:
