@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from overlay.bounded import remember
 from overlay.contact import Contact, PeerId
 from overlay.context import Context, Timer
 from overlay.membership.interface import MembershipListener, TopicDirectory
@@ -37,6 +38,12 @@ from overlay.metrics import Metrics
 CLEARLY_LARGER = 1.25
 """How many times larger a community must have become for a member to believe it before it draws; less may be
 the error of an estimate, and would be one table entry at most."""
+
+MOST_LOST = 16
+"""Members that seem to have crashed and are asked now and then: the network may only have been cut in two."""
+
+SEEK_SECONDS = 5.0
+"""From one such question to the next, +-50 % by chance; for as long as the longest time between drawings."""
 
 MOST_MEMBERS = 1e9
 """No community is larger, whatever a peer says."""
@@ -70,6 +77,11 @@ class StructuredMembership(Member):
         self._timer: Timer | None = None
         self._request: Timer | None = None
         """Runs after those in the table were asked to take this process in, until they may be asked again."""
+        self._lost: dict[PeerId, tuple[Contact, float]] = {}
+        """Members that were suspected, and until when they are asked."""
+        self._seeking: Timer | None = None
+        self._is_mending = False
+        """Some were found again, and the drawing that is due may come too early for others."""
         self._doubt: Timer | None = None
         """Runs out when the holders that live have said so, after many were lost."""
         self._reactions = {
@@ -106,11 +118,12 @@ class StructuredMembership(Member):
             self._context.send(holder, Farewell(self._topic))
         if self._drawing is not None:
             self._drawing.cancel()
-        for timer in (self._timer, self._request, self._doubt):
+        for timer in (self._timer, self._request, self._seeking, self._doubt):
             if timer is not None:
                 timer.cancel()
         self._members.clear()
         self._holders.clear()
+        self._lost.clear()
         self._table = ()
 
     def reconfigure(self, c: float) -> None:
@@ -123,6 +136,9 @@ class StructuredMembership(Member):
         member = self._members.get(peer)
         if member is not None:
             self._directory.report(self._topic, member)
+            until = self._context.now() + self._config.longest_redraw_seconds
+            remember(self._lost, peer, (member, until), MOST_LOST)
+            self._seek_soon()
         self._gone(peer)
         if self._drawing is not None:
             self._drawing.suspect(peer)
@@ -179,18 +195,20 @@ class StructuredMembership(Member):
             if peer not in old:
                 self._listener.member_added(member)
         self._pace.drawn(self._context.now(), len(new))
-        self._draw_in(self._until_next(silent > 0 and len(confirmed) < wanted))
+        is_short = silent > 0 and len(confirmed) < wanted
+        is_mending, self._is_mending = self._is_mending, False
+        self._draw_in(self._until_next(is_short or is_mending))
         if not self._has_joined:
             self._has_joined = True
             self._listener.joined()
         else:
             self._listener.redrawn()
 
-    def _until_next(self, is_short: bool) -> float:
-        """Seconds to the next drawing if nothing changes. `is_short`: those who crashed left gaps in the
-        table."""
+    def _until_next(self, is_lacking: bool) -> float:
+        """Seconds to the next drawing if nothing changes. `is_lacking`: those who crashed left gaps in the
+        table, or some who are back may not have been found yet."""
         config, chance = self._config, self._context.random
-        if is_short:
+        if is_lacking:
             return config.shortest_redraw_seconds * chance.uniform(*SOON)
         # Those who came together are not to draw together ever after.
         seconds = config.longest_redraw_seconds * chance.uniform(
@@ -212,6 +230,7 @@ class StructuredMembership(Member):
     # What other members say.
 
     def _on_drawn(self, sender: Contact, message: Drawn) -> None:
+        self._met(sender)
         is_known = sender.id in self._holders or sender.id in self._members
         self._holders.add(sender, message.seconds)
         if self._balance:
@@ -231,6 +250,7 @@ class StructuredMembership(Member):
                 self._changed()
 
     def _on_confirm(self, sender: Contact, message: Confirm) -> None:
+        self._met(sender)
         if message.seconds > 0:
             self._holders.add(sender, message.seconds)
         if self._drawing is not None:
@@ -242,6 +262,27 @@ class StructuredMembership(Member):
     def _on_released(self, sender: Contact, message: Released) -> None:
         self._holders.remove(sender.id)
         self._look_for_holders()
+
+    def _seek_soon(self) -> None:
+        if self._seeking is None and self._lost and self._is_running:
+            seconds = SEEK_SECONDS * self._context.random.uniform(0.5, 1.5)
+            self._seeking = self._context.call_later(seconds, self._seek)
+
+    def _seek(self) -> None:
+        """Ask one of those that were lost whether it is back."""
+        self._seeking, now = None, self._context.now()
+        self._lost = {peer: lost for peer, lost in self._lost.items() if lost[1] > now}
+        if self._lost:
+            lost, _ = self._context.random.choice(tuple(self._lost.values()))
+            self._context.send(lost, Drawn(self._topic, 0.0, self._size, False, False))
+        self._seek_soon()
+
+    def _met(self, sender: Contact) -> None:
+        """One that was lost is back, and so may be many: draw as soon as the directory can know of them."""
+        if self._lost.pop(sender.id, None) is not None:
+            self._lost.clear()
+            self._is_mending = True
+            self._draw_in(self._config.settle_seconds * self._context.random.uniform(1.0, 3.0))
 
     def _grow(self, size: float) -> None:
         """One that drew just now says how many there are: if clearly more, tables are larger, too."""
