@@ -34,13 +34,11 @@ from overlay.dht.messages import (
     unpack_letter,
 )
 from overlay.dht.round_trips import RoundTrips
-from overlay.dht.strangers import SIGNS_AT_ONCE, Strangers
+from overlay.dht.strangers import PING, SIGNS_AT_ONCE, Strangers
 from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, IdProofs
 from overlay.errors import ClosedError, UsageError
 from overlay.metrics import Metrics
 from overlay.wire import WireError, decode, encode
-
-PING = encode(Ping())
 
 BESIDE_A_MESSAGE = HEAD_BYTES + max(CHALLENGE_BYTES, PROOF_BYTES)
 """Bytes of a letter without its message."""
@@ -291,7 +289,7 @@ class Exchange:
         letter = call.letter if attempt == 0 else call.letter._replace(attempt=attempt)
         strangers = self._strangers
         if strangers is not None and attempt:
-            letter = strangers.again(letter, call.to)
+            letter = strangers.again(letter, call.to, self._largest)
         if call.is_provoked and strangers is not None and not strangers.may_send(call.to, letter):
             call.is_cut = True
             return

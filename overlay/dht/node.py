@@ -53,6 +53,11 @@ Handler = Callable[[Contact, Any], object | None]
 TOKENS = 4096
 """Peers whose last token is remembered."""
 
+_NO_TOKEN = (b"", float("-inf"))
+
+FRESH_PART = 0.9
+"""Of a token's lifetime: older ones may be refused when they arrive."""
+
 TOLD_GOODBYE = 40
 """Peers that a node which closes tells so, those nearest to it: they are the ones that name it in lookups."""
 
@@ -83,7 +88,8 @@ class DhtNode:
         self.is_joining = False
         """This node looks for a network, and tells those who ask for a sign of life so."""
         self._tokens = AddressTokens(context.random.randbytes, config.token_lifetime, context.now())
-        self._tokens_held: OrderedDict[Contact, bytes] = OrderedDict()
+        self._tokens_held: OrderedDict[Contact, tuple[bytes, float]] = OrderedDict()
+        """The last token of a peer, and when it came."""
         self.exchange = Exchange(
             context,
             Exchanges(self._answer, self._requested, self._call_ended),
@@ -97,7 +103,7 @@ class DhtNode:
                 if are_addresses_proven
                 else Strangers(self.accepts_token, config.token_lifetime)
             ),
-            token_of=self.token,
+            token_of=self._fresh_token,
         )
         self.contacts = Contacts(context, config, metrics, self.ping)
         self.store = RecordStore(
@@ -293,7 +299,13 @@ class DhtNode:
         """
         if contact == self.context.contact:
             return self.give_token(contact)
-        return self._tokens_held.get(contact, b"")
+        return self._tokens_held.get(contact, _NO_TOKEN)[0]
+
+    def _fresh_token(self, contact: Contact) -> bytes:
+        """The last token that `contact` gave, if it is good for some time still; else an empty one."""
+        token, when = self._tokens_held.get(contact, _NO_TOKEN)
+        is_fresh = self.context.now() - when < FRESH_PART * self.config.token_lifetime
+        return token if is_fresh else b""
 
     def give_token(self, to: Contact) -> bytes:
         """A token for `to`, which it presents with a later request."""
@@ -380,7 +392,7 @@ class DhtNode:
         elif outcome is ReplyOutcome.ANSWERED:
             token = getattr(call.reply, "token", None)
             if isinstance(token, bytes):
-                self._tokens_held[contact] = token
+                self._tokens_held[contact] = token, self.context.now()
                 self._tokens_held.move_to_end(contact)
                 if len(self._tokens_held) > TOKENS:
                     self._tokens_held.popitem(last=False)

@@ -21,9 +21,12 @@ from overlay.contact import Address, Contact
 from overlay.dht.messages import Letter, Ping
 from overlay.dht.trust import CHALLENGE_BYTES, PROOF_BYTES, TOKEN_BYTES
 from overlay.transport.frame import FRAME_HEAD_BYTES, HEADER_BYTES
+from overlay.wire import encode
 
 BESIDE_A_LETTER = HEADER_BYTES + FRAME_HEAD_BYTES
 """Bytes of a datagram with one letter, without the letter."""
+
+PING = encode(Ping())
 
 SMALL = 80
 """Bytes of a letter that asks a stranger for a sign of life: more than the answer."""
@@ -80,16 +83,25 @@ class Strangers:
         """The letter with the token for its receiver, or with zeros for want of one."""
         if len(token) == TOKEN_BYTES:
             return letter._replace(token=token)
+        return self._with_zeros(letter, to, isinstance(request, Ping), room, is_provoked)
+
+    def _with_zeros(
+        self, letter: Letter, to: Contact, is_ping: bool, room: int, is_provoked: bool
+    ) -> Letter:
         size = SMALL if is_provoked else INTRODUCTION
-        if not isinstance(request, Ping) and self._may_be_large(to):
+        if not is_ping and self._may_be_large(to):
             size = LARGE
         if letter.challenge is not None:
             size += PROOF_BYTES if is_provoked else WITH_A_PROOF
         size = min(size, room)
         return letter._replace(padding=max(size - len(letter.packed()) - 2, 0))
 
-    def again(self, letter: Letter, to: Contact) -> Letter:
-        """The letter as it is sent once more."""
+    def again(self, letter: Letter, to: Contact, room: int) -> Letter:
+        """The letter as it is sent once more. Its token may be the reason why it was not answered: the peer
+        may have restarted, and known nothing of it."""
+        if letter.token is not None:
+            bare = letter._replace(token=None)
+            return self._with_zeros(bare, to, letter.payload == PING, room, False)
         if letter.padding > INTRODUCTION + WITH_A_PROOF and not self._may_be_large(to):
             return letter._replace(padding=INTRODUCTION)
         return letter

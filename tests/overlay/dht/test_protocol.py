@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pytest
 from kademlia.node import Node
 
 from overlay.contact import Contact
@@ -436,6 +437,35 @@ def test_a_stranger_is_sent_no_more_bytes_than_it_sent_before_it_proves_its_addr
         await asyncio.sleep(5)
         assert [type(one) for one in asker.heard] == [Ping, Ping, FoundNodes]
         assert len(split_entries(asker.heard[-1].contacts)) == 18
+
+    net.run(main())
+
+
+@pytest.mark.parametrize("seconds", [1.0, 400.0, 800.0])
+def test_peers_know_each_other_still_after_the_life_of_a_token(seed: int, seconds: float) -> None:
+    async def work(net: Network, a: Member, b: Member) -> None:
+        await a.dht.ask(b.contact, Ping())
+        await asyncio.sleep(seconds)
+        sent = a.metrics.as_dict()["dht_requests_repeated"]
+        assert isinstance(await a.dht.ask(b.contact, Ping()), Pong)
+        assert isinstance(await a.dht.ask(b.contact, FindNode(key("k"), 20)), FoundNodes)
+        assert a.metrics.as_dict()["dht_requests_repeated"] == sent
+
+    together(seed, work, check_interval=1e6)
+
+
+def test_a_peer_that_restarted_answers_though_it_knows_none_of_its_tokens(seed: int) -> None:
+    net = Network(seed, latency=Latency.constant(0.02))
+
+    async def main() -> None:
+        identity = Identity.create()
+        a, b = await open_member(A), await open_member(B, identity=identity)
+        await a.dht.ask(b.contact, Ping())
+        await b.close()
+        b = await open_member(B, identity=identity)
+        assert isinstance(await a.dht.ask(b.contact, Ping()), Pong)
+        assert a.metrics.as_dict()["dht_requests_repeated"] == 1
+        assert isinstance(await a.dht.ask(b.contact, FindNode(key("k"), 20)), FoundNodes)
 
     net.run(main())
 
