@@ -75,6 +75,11 @@ class ChannelConfig:
                     f"{name}={getattr(self, name)} must hold the largest message and its fragments' heads, "
                     f"{least} bytes"
                 )
+        if self.receive_buffer >= 2**31:
+            raise UsageError(
+                f"receive_buffer={self.receive_buffer} is not less than 2 GiB: how much a peer may send "
+                "travels in 32 bits"
+            )
         check_positive(self, besides=("ack_delay",))
         if not 0 <= self.ack_delay < self.min_rto:
             raise UsageError(

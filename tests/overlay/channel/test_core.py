@@ -407,6 +407,7 @@ def test_reordering_within_its_usual_spread_costs_no_retransmission() -> None:
     ("field", "value"),
     [
         ("max_message", 0),
+        ("receive_buffer", 2**31),
         ("send_buffer", 1_000),
         ("receive_buffer", 1_000),
         ("receive_memory", 1_000),
